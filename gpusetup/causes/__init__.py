@@ -1,1 +1,1 @@
-"""One record a cause."""
+"""The records of causes: one record for each cause."""

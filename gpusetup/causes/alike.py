@@ -1,4 +1,4 @@
-"""The commands that decide what a message leaves open."""
+"""Commands that separate causes which share a message."""
 
 from __future__ import annotations
 

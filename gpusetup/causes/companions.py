@@ -1,4 +1,5 @@
-"""What stands beside torch and is not for it: torchvision, NumPy, MKL, Triton, what was guarded."""
+"""Packages that do not fit the installed torch: torchvision, NumPy, MKL, Triton, guarded
+versions."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def _triton_windows(context: RuleContext) -> Lines:
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
-    """Into the target, where its folder is known."""
+    """A `conda install` command, into the target environment if its folder is known."""
     options: tuple[str, ...] = ()
     prefix = context.snapshot.conda.prefix or ""
     if is_a_path(prefix):

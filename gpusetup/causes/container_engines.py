@@ -1,4 +1,4 @@
-"""What container engines say when they cannot give a GPU."""
+"""What container engines report when they cannot pass a GPU on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ has the package itself."""
 
 
 def toolkit_commands(context: RuleContext) -> Lines:
-    """How the host gets the toolkit, from the repository on, and who then uses it."""
+    """The commands that install NVIDIA's container toolkit on the host and configure the engine."""
     if ON_WINDOWS(context):
         return BY_DESKTOP
     os = context.os
@@ -77,7 +77,7 @@ the runtime themselves when they start."""
 
 
 def node_engine(context: RuleContext) -> str | None:
-    """The engine that starts the node's pods, if the text names one."""
+    """The container engine of the node, if the text names one."""
     named = [
         event.values.get("engine", "").lower() for event in events(context, "container-engine")
     ]
@@ -85,7 +85,7 @@ def node_engine(context: RuleContext) -> str | None:
 
 
 def node_commands(context: RuleContext) -> Lines:
-    """How the engine of a node gets to know the toolkit; nothing for an unknown engine."""
+    """The commands that configure a node's engine for the toolkit; () for an unknown engine."""
     engine = node_engine(context)
     if engine is None:
         return ()

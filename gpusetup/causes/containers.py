@@ -1,4 +1,4 @@
-"""The boundary around the process: containers, and what the process is told to hide."""
+"""The boundary around the process: containers, and variables that hide GPUs."""
 
 from __future__ import annotations
 
@@ -66,13 +66,15 @@ START_WITH_GPU = {
 
 
 def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
-    """What gives this kind of container a GPU; a text that names none is taken to be of docker."""
+    """How to start this kind of container with a GPU; docker is assumed if the text names no
+    kind."""
     kind = context.snapshot.container.kind or "docker"
     return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
 
 def _was_there_before(context: RuleContext) -> bool:
-    """Whether a text shows that the container had its GPU at first; a machine shows it by NVML."""
+    """Whether the container had its GPU at first: a text must say so, on a machine NVML shows
+    it."""
     if not is_report(context):
         return True
     losses = events(context, "container-nvml-lost")

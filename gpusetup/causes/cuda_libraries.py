@@ -1,4 +1,4 @@
-"""A CUDA library that torch or a program links and that is not there."""
+"""A CUDA library that torch or a program needs is missing."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
 
 
 def _named(context: RuleContext) -> str:
-    """The libraries that the messages name, in one line."""
+    """The names of the missing libraries, in one line."""
     names = [event.values.get("library", "") for event in events(context, LACKING)]
     return " ".join(names)
 
 
 def _is_anothers(context: RuleContext) -> bool:
-    """Whether something else than torch asks for the library.
+    """Whether something other than torch asks for the library.
 
     torch works, another program fails, a package beside torch holds the failing file, or a runtime
     of another CUDA is named.
@@ -49,7 +49,8 @@ def _is_anothers(context: RuleContext) -> bool:
 
 
 def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
-    """torch with the libraries of its wheel: in a new environment, where torch itself lacks them.
+    """Install torch with the libraries of its wheel; in a new environment if torch itself lacks
+    them.
 
     The same release over itself changes nothing: its libraries are separate packages
     (`nvidia-…`), which lie in another folder than torch, or were not installed with it.
@@ -74,7 +75,7 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
 
 
 def _undeclared(context: RuleContext) -> str:
-    """The library that is missing, if a Jetson's torch links it and does not declare it."""
+    """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
     library, *_ = (*_named(context).split(), "")
     # NVPL is NVIDIA's library for Arm: where it is named, the board needs no other sign.
     is_on_arm = library.startswith("libnvpl_")
@@ -85,7 +86,7 @@ def _undeclared(context: RuleContext) -> str:
 
 
 def _of_a_jetson(context: RuleContext) -> Lines:
-    """The way to such a library."""
+    """The commands that install such a library."""
     board = board_of(context.snapshot)
     jetpack = jetpack_of(board) or UNIFIED
     cuda = cuda_needed(context.torch) or jetpack.cuda
@@ -94,7 +95,7 @@ def _of_a_jetson(context: RuleContext) -> Lines:
 
 
 def _not_torchs(context: RuleContext) -> bool:
-    """Whether torch brings cuDNN 9, as far as is known."""
+    """Whether the installed torch brings cuDNN 9; an unknown version counts as new enough."""
     torch = context.torch.version
     if not torch:
         return True

@@ -1,4 +1,4 @@
-"""CUDA does not start, or not with every GPU: what the driver API answers."""
+"""CUDA does not start, or not with every GPU: the errors of the driver API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITH_COMPUTE = Fix(
 
 
 def _compute_libraries(context: RuleContext, text: str) -> Fix:
-    """The libraries of the driver that CUDA needs, where only the others are installed."""
+    """Install the driver's libraries that CUDA needs, if only its other libraries are installed."""
     if in_container(context):
         return WITH_COMPUTE
     if on(context, "windows") or context.os.wsl:
@@ -33,7 +33,7 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
-    """The Fabric Manager of exactly the driver's version."""
+    """Install the Fabric Manager in exactly the driver's version."""
     version = context.driver.version or ""
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
@@ -68,7 +68,7 @@ def _without_stubs(context: RuleContext) -> Lines:
 
 
 def _is_of_another_driver(path: str, version: str | None) -> bool:
-    """Whether a file of libcuda names in full a driver that is not the loaded one."""
+    """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
     if not version or ".so." not in path:
         return False
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is a driver's file.
@@ -77,7 +77,8 @@ def _is_of_another_driver(path: str, version: str | None) -> bool:
 
 
 def drivers_own(context: RuleContext) -> Lines:
-    """What stands before the driver's libcuda goes: a compat folder, or a stale copy."""
+    """Remove what is loaded instead of the driver's libcuda: a cuda-compat folder or an outdated
+    copy."""
     compat_folder = context.snapshot.container.cuda_compat_path
     if compat_folder:
         return without_folder(context, compat_folder)
@@ -89,7 +90,7 @@ def drivers_own(context: RuleContext) -> Lines:
 
 
 def without_folder(context: RuleContext, folder: str) -> Lines:
-    """A folder out of LD_LIBRARY_PATH, or of the loader's own list."""
+    """Remove a folder from LD_LIBRARY_PATH, or from the loader's configuration."""
     named = context.snapshot.environment.get("LD_LIBRARY_PATH") or ""
     if on(context, "windows") or not is_a_path(folder):
         return ()

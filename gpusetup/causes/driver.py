@@ -1,4 +1,4 @@
-"""The driver: missing, too old, or its kernel module is not loaded, built or signed."""
+"""The driver is missing or too old, or its kernel module is not loaded, built or signed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpusetup.model.versions import parsed
 
 
 def serves_every_torch(context: RuleContext) -> bool:
-    """Whether the driver starts the CUDA of every build."""
+    """Whether the driver is new enough for the CUDA of every build in the catalog."""
     cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
     cuda_of_driver = parsed(context.driver.cuda or "0")
     # Within one major version of CUDA a driver starts the later minor versions, too.
@@ -25,7 +25,8 @@ def serves_every_torch(context: RuleContext) -> bool:
 
 
 def _switch_on(context: RuleContext) -> Lines:
-    """The tool's own command that gives a laptop its NVIDIA GPU back."""
+    """The command that switches a laptop's NVIDIA GPU on again, with the tool that switched
+    it off."""
     switched_off = events(context, "hybrid-gpu-off")[0]
     tool = switched_off.values.get("tool", "")
     if tool not in HYBRID_ON:

@@ -1,4 +1,4 @@
-"""A driver that is loaded: of two versions, without this GPU, or without an answer."""
+"""A driver that is loaded but has two versions, does not support this GPU, or does not answer."""
 
 from __future__ import annotations
 

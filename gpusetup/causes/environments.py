@@ -1,4 +1,4 @@
-"""The Python environment: its pip, its owner, what stands before it."""
+"""The Python environment: its pip, who manages it, and what hides its packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusetup.model.shell import Lines
 
 
 def _for_the_target(context: RuleContext) -> Lines:
-    """conda's own variable for a host whose driver it cannot ask."""
+    """Set the variable that tells conda the CUDA of a host whose driver it cannot query."""
     missing = events(context, "conda-cuda-virtual-missing")[0]
     version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
     usual_cuda = context.driver.cuda or "12"
@@ -33,7 +33,8 @@ def _elsewhere(context: RuleContext) -> Lines:
 
 
 def _does_no_harm(context: RuleContext) -> bool:
-    """No order: a text quotes the file because an import failed; live it may do no harm."""
+    """Whether the file may be harmless: nothing in the text failed because of it, and torch
+    imports."""
     if is_report(context) or context.torch.import_error:
         return False
     shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]

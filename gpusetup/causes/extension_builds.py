@@ -1,4 +1,4 @@
-"""Builds of extensions: a compiler is missing, too new or too old, or the GPU was left out."""
+"""Building extensions: a compiler is missing, too new or too old, or the GPU was left out."""
 
 from __future__ import annotations
 

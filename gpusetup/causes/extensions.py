@@ -1,4 +1,4 @@
-"""Extensions beside torch: of another torch, or for another GPU."""
+"""Compiled extensions that were built for another torch or another GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
 
 
 def _is_no_companions(context: RuleContext) -> bool:
-    """Or torchvision or torchaudio may be what loads the one library that is named."""
+    """Whether the extension is certainly not torchvision or torchaudio, which may load the same
+    library."""
     if not events(context, *COMPANIONS[:2]):
         return True
     for mismatch in events(context, "extension-abi-mismatch"):
@@ -54,14 +55,15 @@ def capabilities(context: RuleContext) -> list[Capability]:
 
 
 def kernel_messages(context: RuleContext) -> Events:
-    """Invalid device function and no binary for the GPU, in the numbers of both runtimes."""
+    """Messages that a kernel for the GPU is missing, in words and as error numbers of both CUDA
+    APIs."""
     in_words = events(context, "no-kernel-image")
     in_numbers = cuda_errors(context, 8, 48, 98, 209)
     return (*in_words, *in_numbers)
 
 
 def extension_of(messages: Events) -> str | None:
-    """The extension that raised it."""
+    """The extension that raised the error; None if it was torch itself."""
     for message in messages:
         module = message.values.get("module", "")
         package, _, _ = module.partition(".")
@@ -71,7 +73,7 @@ def extension_of(messages: Events) -> str | None:
 
 
 def only_python_differs(context: RuleContext) -> bool:
-    """Whether an extension names what it was built for, and of its pairs only Python differs."""
+    """Whether an extension was built for the same versions as those that run, except for Python."""
     for event in events(context, "extension-abi-mismatch"):
         values = event.values
         built_python, python = values.get("built_python", ""), values.get("python", "")

@@ -1,4 +1,4 @@
-"""Whether a process may use a GPU: nodes, MIG, modes, licences."""
+"""Whether a process may use a GPU: device nodes, MIG, compute modes, licences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDES = "CUDA_VISIBLE_DEVICES"
 
 
 def _chosen(context: RuleContext) -> Lines:
-    """The first MIG instance whose name may stand in a command."""
+    """The line that selects the first MIG instance whose name is safe to use in a command."""
     for gpu in gpus(context):
         for instance in gpu.mig_instances:
             if is_an_identifier(instance):

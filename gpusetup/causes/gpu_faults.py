@@ -1,4 +1,4 @@
-"""GPUs at fault: lost, hanging, with memory errors."""
+"""Faulty GPUs: lost, hanging, or with memory errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
 def _status(number: str, name: str) -> MessageRow:
-    """The last digits of a status with which a call to the GPU's firmware failed."""
+    """The last digits of the status code with which a call to the GPU's firmware failed."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
     return says(pattern, status=name)
 

@@ -1,4 +1,4 @@
-"""What a GPU is: of another maker, too old for something, or one of several kinds."""
+"""Properties of the GPU model: another maker's, too old for a feature, or one of several kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpusetup.model.versions import Capability
 
 
 def _is_new(context: RuleContext) -> bool:
-    """Whether every GPU that programs see is of Ampere or later."""
+    """Whether every visible GPU is of the Ampere generation or later."""
     capabilities = []
     for gpu in visible_gpus(context.snapshot):
         if gpu.compute_capability:
@@ -25,7 +25,7 @@ def _is_new(context: RuleContext) -> bool:
 
 
 def _rocm_works(context: RuleContext) -> bool:
-    """Whether torch's ROCm build sees the GPU, so that something else failed."""
+    """Whether torch's ROCm build sees the GPU, so that the fault lies elsewhere."""
     is_rocm = (context.torch.backend or "").startswith("rocm")
     if not is_rocm or not context.torch.cuda_available:
         return False
@@ -44,7 +44,7 @@ def hip_kernel_is_missing(context: RuleContext) -> str:
 
 
 def _xpu_works(context: RuleContext) -> bool:
-    """Whether torch's XPU build is there, so that a program that wants CUDA is at fault."""
+    """Whether torch's XPU build is installed, so that a program that asks for CUDA is at fault."""
     shown = events(context, "backend-runs", "vendor-image")
     fails = events(context, "no-xpu")
     return bool((context.torch.backend == "xpu" or shown) and not fails)

@@ -1,4 +1,5 @@
-"""What the host gives: shared and locked memory, disk; settings that make CUDA slow or imprecise."""
+"""The host's shared memory, locked memory and disks, and settings that make CUDA slow or
+imprecise."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ INSTALL_BYTES = 8 * GIB
 
 
 def needed(disk: Disk) -> int:
-    """tmp need not hold a whole install: wheels are unpacked beside their target."""
+    """The bytes that an install needs on a disk. /tmp needs less, because wheels are unpacked next
+    to their target."""
     return {"site-packages": INSTALL_BYTES, "tmp": GIB}.get(disk.subject, INSTALL_BYTES // 2)
 
 
 def short_disks(context: RuleContext) -> tuple[Disk, ...]:
-    """The disks without room for an install where it writes."""
+    """The disks that have too little space for an install."""
     short = []
     for disk in context.snapshot.disks:
         is_read = disk.free_bytes is not None

@@ -1,4 +1,4 @@
-"""The layers that a GPU program passes, and what each broken layer shows in those above it.
+"""The layers below a GPU program, and how a fault in one shows in those above it.
 
 What the process is told, the boundary around it, the driver, its readiness, the device, the wheel,
 the libraries beside it: what fails first in that order is the root cause.
@@ -12,7 +12,8 @@ from gpusetup.model.finding import Stage
 
 
 class Layer(enum.IntEnum):
-    """Where a cause acts. Of two unexplained causes the one of the earlier layer is the root."""
+    """The layer in which a cause acts. Of two unexplained causes the one in the lower layer is the
+    root."""
 
     UNFINISHED = enum.auto()
     """An environment between two states: nothing else says anything about it."""

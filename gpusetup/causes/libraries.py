@@ -1,4 +1,4 @@
-"""Libraries that do not fit each other: the loader, OpenMP."""
+"""Libraries that conflict: on the loader's path, or two copies of OpenMP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ANOTHER_CUDA = "cuda|cudnn|nccl"
 
 
 def _without_others(context: RuleContext) -> Lines:
-    """The folders of other CUDAs out of the loader's path; the named ones where a text has them."""
+    """Remove the folders of other CUDA versions from the loader's path; those that the text names,
+    if it does."""
     folders: dict[str, None] = {}
     for conflict in events(context, "foreign-library", "ld-library-path-conflict"):
         folder = conflict.values.get("folder")
@@ -31,7 +32,7 @@ def _without_others(context: RuleContext) -> Lines:
 
 
 def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
-    """The wheels that `pip check` names, in the versions that torch requires."""
+    """Install the wheels that `pip check` names in the versions that torch requires."""
     wheels_and_versions = []
     for replaced in events(context, "wheel-replaced"):
         wheel, version = replaced.values.get("wheel"), replaced.values.get("required")
@@ -43,7 +44,7 @@ def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
 
 
 def _does_no_harm(context: RuleContext) -> bool:
-    """No order: a folder on the path may be found first, or not at all."""
+    """Whether the folder may be harmless, because the loader may search it last or not at all."""
     return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 

@@ -1,4 +1,5 @@
-"""Libraries that load wrongly: another libcuda, a folder off the search path, a DLL too early."""
+"""Libraries that are loaded wrongly: another libcuda, a folder off the search path, a DLL too
+early."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from gpusetup.model.finding import Fix
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
-    """The folder of the listed library, put before the others that the loader searches."""
+    """Put the folder of the listed library first in the loader's search path."""
     variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
     for path in listed_files(context):
         folder = re.sub(r"[/\\][^/\\]+$", "", path)

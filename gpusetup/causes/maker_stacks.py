@@ -1,4 +1,4 @@
-"""The stacks of AMD, Intel and Apple: what keeps torch from a GPU that is there."""
+"""What keeps torch from using an AMD, Intel or Apple GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GPU's memory runs out."""
+"""The GPU has run out of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes and several GPUs: NCCL."""
+"""Several processes on several GPUs, and NCCL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCAL_RANK = r"--local[-_]rank(?![\w-])"
 
 
 def _something_else_failed(context: RuleContext) -> bool:
-    """Whether the text has another failure: then the launcher's notice is not what it is about."""
+    """Whether the text shows another failure, so that the launcher's notice is not the problem."""
     kinds = [event.kind for event in context.snapshot.events]
     if "program-failed" in kinds:
         return True

@@ -1,4 +1,4 @@
-"""Programs that see no GPU, are installed without their GPU part, or fail by themselves."""
+"""Programs that see no GPU, were installed without GPU support, or fail by themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.model.shell import lines
 
 
 def programs_own(context: RuleContext, text: str) -> Fix:
-    """The program's own way to the GPU."""
+    """How this program gets its GPU support."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
     way = "Install the program's build for the CUDA of this torch, or its newest release"
     if program and program.way:
@@ -26,7 +26,7 @@ def programs_own(context: RuleContext, text: str) -> Fix:
 
 
 def is_all(context: RuleContext) -> bool:
-    """Whether the text does not say why the GPU part did not load."""
+    """Whether the text gives no reason why the GPU support was not loaded."""
     return not events(
         context, "cuda-lib-missing", "extension-abi-mismatch", "driver-too-old", "cuda-error"
     )
@@ -40,7 +40,8 @@ def _has_a_gpu(context: RuleContext) -> bool:
 
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
-    """Whether no other finding has the reason: a CPU build, another maker's GPU, another program."""
+    """Whether no other finding explains it: no CPU build, no other maker's GPU, no program without
+    torch."""
     if context.torch.backend == "cpu":
         return False
     if events(context, "foreign-gpu"):

@@ -1,4 +1,4 @@
-"""The record of a cause: all that is known of it, and what is said where it is found.
+"""The record of a cause: all that is known about it, and what is said when it is found.
 
 A record is complete when its file is loaded: an id that appears twice, or an error without a place
 in the order, fails there.
@@ -37,7 +37,7 @@ Question = Callable[[Any], bool]
 
 
 class Message(Frozen):
-    """What is said of a cause, or of a case of it, and what to do then."""
+    """The sentences about a cause, or about one case of it, and the fix."""
 
     title: str = ""
     """May name values of the event (`{library} is not here`), and `torch`, `driver`, `gpus` of the
@@ -72,7 +72,7 @@ class Message(Frozen):
 
 
 class Likelier(Frozen):
-    """A cause that a text makes likelier behind a symptom."""
+    """A cause that the text makes more likely as the reason behind a symptom."""
 
     cause: str
     shown: Question
@@ -85,7 +85,7 @@ class Likelier(Frozen):
 
 
 class Refutation(Frozen, kw_only=False):
-    """A fact that rules a cause out, and what is left then."""
+    """A fact that rules a cause out, and the cause that remains."""
 
     fact: Fact
     """What was read, in a sentence; "" where it does not hold."""
@@ -168,22 +168,22 @@ class Cause(Message, kw_only=False):
 
     @property
     def name(self) -> str:
-        """What it is called where nothing is known of a machine."""
+        """Its title when nothing is known about the machine."""
         return self.plain or self.title
 
     @property
     def place(self) -> tuple[Layer, int] | None:
-        """Its layer, and its rank there; None for what is never a root."""
+        """Its layer and its rank in that layer; None for a cause that is never the root."""
         return PLACES.get(self.id)
 
     @property
     def kinds(self) -> Words:
-        """The kinds of event that it is found from."""
+        """The kinds of events from which it is found."""
         return self.events or (self.id,)
 
     @property
     def rows(self) -> Iterator[MessageRow]:
-        """Its messages, of its name."""
+        """Its messages, each under the id of the cause."""
         for message in self.says:
             if isinstance(message, str):
                 yield row(self.id, message)
@@ -192,7 +192,7 @@ class Cause(Message, kw_only=False):
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """What findings are sorted by: layer, rank, id."""
+        """The key by which findings are sorted: layer, rank, id."""
         layer, rank = self.place or (UNORDERED, 0)
         return (layer, rank, self.id)
 
@@ -204,7 +204,7 @@ class Cause(Message, kw_only=False):
         evidence: tuple[Evidence, ...] = (),
         fix: Fix | None = None,
     ) -> Finding:
-        """The finding, as grave as its record says."""
+        """The finding of this cause, with the severity of its record."""
         return Finding(
             id=self.id,
             severity=self.severity,

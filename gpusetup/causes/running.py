@@ -1,4 +1,4 @@
-"""What CUDA and torch say while a program runs."""
+"""Errors of CUDA and torch while a program is running."""
 
 from __future__ import annotations
 

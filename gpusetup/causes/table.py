@@ -1,4 +1,4 @@
-"""Every cause, and every message of a program that is known."""
+"""All records of causes, and all known messages of programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA toolkit that builds an extension: missing, or of another CUDA."""
+"""The CUDA toolkit that builds an extension is missing, or is for another CUDA."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gpusetup.model.versions import parsed
 
 
 def one_cuda(context: RuleContext, text: str) -> Fix:
-    """The toolkit of torch's CUDA where it knows the GPU, else the first one that does."""
+    """Install the toolkit of torch's CUDA if its compiler supports the GPU, otherwise the first one
+    that does."""
     rejected = _values(context, "jit-arch-rejected")
     mismatch = _values(context, "cuda-toolkit-mismatch-extension-build")
     values = {**rejected, **mismatch}
@@ -41,7 +42,7 @@ def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
-    """The toolkit of torch's CUDA; where that is not known, the question for it."""
+    """Install the toolkit of torch's CUDA; if that is not known, ask torch for it."""
     cuda = cuda_needed(context.torch) or ""
     major_and_minor = ".".join(cuda.split(".")[:2])
     commands = toolkit_commands(context, major_and_minor)
@@ -62,7 +63,7 @@ ASKED_OF_TORCH = (
 
 
 def _nothing_was_built(context: RuleContext) -> bool:
-    """Whether only a shell did not find nvcc, and nothing in the text was compiled.
+    """Whether only a shell did not find nvcc, and the text compiles nothing.
 
     torch's wheels need no toolkit, so a missing nvcc explains no failure then.
     """
@@ -75,7 +76,7 @@ def _nothing_was_built(context: RuleContext) -> bool:
 
 
 def _torch_was_asked(context: RuleContext) -> bool:
-    """The same in a text that shows torch or its answer: that is what the text is about."""
+    """Whether nothing was built and the text is about torch: it shows torch or torch's answer."""
     if not _nothing_was_built(context):
         return False
     torch = context.torch
@@ -93,14 +94,15 @@ WHEELS_NEED_NONE = (
 
 
 def _by_conda(context: RuleContext) -> bool:
-    """Whether conda brings the toolkit, and no right of root is needed."""
+    """Whether conda installs the toolkit, so that no root rights are needed."""
     if context.snapshot.conda.prefix:
         return True
     return "conda" in (context.installer, context.snapshot.python.manager)
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:
-    """How the toolkit of one CUDA comes here, and the variable that names it to a build."""
+    """The commands that install the toolkit of one CUDA and set the variable by which a build finds
+    it."""
     if not is_a_version(minor):
         return ()
     if _by_conda(context):
@@ -116,7 +118,7 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
 
 
 def toolkit_lines(context: RuleContext) -> Lines:
-    """How the build is told where the listed toolkit lies."""
+    """The lines that tell a build where the listed toolkit is."""
     if home := facts.listed_toolkit(context):
         binaries = paste.prepending(context, "PATH", f"{home}/bin")
         return (paste.setting(context, "CUDA_HOME", home), binaries)

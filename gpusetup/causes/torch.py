@@ -1,4 +1,4 @@
-"""torch itself: missing, broken, twice, or elsewhere."""
+"""torch itself is missing, broken, installed twice, or elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def _fails_by_a_dll(context: RuleContext) -> bool:
 
 
 def _recover(context: RuleContext) -> Lines:
-    """The command that ends what was interrupted, in the target or in one that is half made."""
+    """The command that completes an interrupted installation, in the target or in an unfinished
+    environment."""
     for event in events(context, "install-unfinished"):
         if "half_made" in event.values:
             prefix = event.values["prefix"]
@@ -48,8 +49,8 @@ def _install(context: RuleContext, _: str) -> Fix:
 
 
 def _anew(context: RuleContext, _: str) -> Fix:
-    """One torch, after all that is there is taken away: an installer would take what is left for
-    an installed torch, and what conda or pip leaves hides the other's."""
+    """Remove every torch and install one again: an installer takes leftovers for an installed
+    torch, and files of conda or pip hide those of the other."""
     way, build, conda = (
         paste.install_torch(context),
         paste.chosen_build(context),
@@ -77,7 +78,7 @@ def _anew(context: RuleContext, _: str) -> Fix:
 
 
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
-    """The version that conda installed, and the one of pip or uv."""
+    """The versions of torch that conda and that pip or uv installed; None if there is none."""
     by_conda, by_pip = None, None
     for package in (*packages(context, "pytorch"), *packages(context, "torch")):
         if package.installer in CONDA:

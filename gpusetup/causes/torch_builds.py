@@ -1,4 +1,4 @@
-"""Builds of torch that cannot use the GPU that is there: the CPU's, or another maker's."""
+"""Builds of torch that cannot use the machine's GPU: a CPU build, or another maker's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
 
 
 def _release_that_works(context: RuleContext, text: str) -> Fix:
-    """The release with which it worked; of nightlies the newest stable one."""
+    """Install the release that worked; in place of a nightly build the newest stable release."""
     regressions = events(context, "release-regressed")
     values = regressions[0].values if regressions else {}
     good_release = values.get("good", "")

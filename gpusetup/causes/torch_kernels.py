@@ -1,4 +1,4 @@
-"""Kernels: the wheel, or what compiles at run time, has none for this GPU."""
+"""Missing kernels: neither the wheel nor the run-time compiler has one for this GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_BUILT_FOR = (
 
 
 def _other_wheel(context: RuleContext, _: str) -> Fix:
-    """The torch that serves the GPU; where none does, what can be done without."""
+    """Install a torch that supports the GPU; if there is none, what can be done without it."""
     build = paste.chosen_build(context)
     if build.backend != "cpu" if build else context.choice.advice or board_of(context.snapshot):
         return paste.another_torch(context)

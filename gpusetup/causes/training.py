@@ -1,4 +1,4 @@
-"""A training that computes on the GPU and still goes wrong: its loss diverges, or it is not faster."""
+"""A training that uses the GPU but goes wrong: its loss diverges, or it is not faster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_WITH_TENSOR_CORES = Capability(7, 0)
 
 
 def _has_no_tensor_cores(gpu: Gpu) -> bool:
-    """GPUs before Volta, and the GTX 16 series, which is Turing without tensor cores."""
+    """Whether a GPU has no tensor cores: those before Volta, and the GTX 16 series of Turing."""
     capability = gpu.compute_capability
     is_older = capability is not None and capability < FIRST_WITH_TENSOR_CORES
     return is_older or "GTX 16" in gpu.name

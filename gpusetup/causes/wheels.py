@@ -1,4 +1,4 @@
-"""Wheels: why an installer found none, or could not download it."""
+"""Why an installer found no wheel, or could not download it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FETCHING = (
 
 
 def _as_chosen(context: RuleContext, text: str) -> Fix:
-    """gpusetup's own command, and beside it the installers'."""
+    """Install with gpusetup, with the installers' own commands as alternatives."""
     commands = paste.install_commands(context)
     return Fix(text=text, commands=commands, alternatives=paste.by_hand(context))
 

@@ -1,4 +1,4 @@
-"""Windows: DLLs, the page file, long paths; WSL and the driver of Windows."""
+"""Windows: DLLs, the page file, long paths; WSL and its driver from Windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpusetup.model.shell import Lines, lines
 
 
 def _is_not_told(context: RuleContext) -> bool:
-    """Whether it is no part of an extension that belongs to another torch."""
+    """Whether the missing DLL does not belong to an extension that another finding explains
+    already."""
     explained_files: set[str] = set()
     for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
         explained_files.update(mismatch.values.values())
@@ -46,7 +47,7 @@ REMOVAL = {
 
 
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
-    """What mends in WSL what a driver's modules, its nodes or a restart mend on Linux."""
+    """What to do in WSL in place of the driver modules, device nodes and restarts of Linux."""
     return Fix(
         text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
         "update WSL and start it again (open programs in WSL end). Install no Linux driver "
@@ -65,7 +66,7 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
 
 
 def _removal(context: RuleContext) -> Lines:
-    """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
+    """The command that removes a Linux driver from WSL; Ubuntu is assumed if nothing is known."""
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 

@@ -1,1 +1,1 @@
-"""Ways out: the commands of a fix, exact for one machine and its shell."""
+"""The commands and sentences of fixes, exact for one machine and its shell."""

@@ -1,4 +1,4 @@
-"""The clauses of a sentence that says what to do: those that a machine has no use for go."""
+"""Removes from a fix's sentence the clauses that do not apply to this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ BETWEEN_CLAUSES = r"(; |\. )(?![^()]*\))"
 
 
 def clauses_without(text: str, foreign: str) -> str:
-    """A text without the remarks and the clauses that name what is foreign.
+    """A text without the remarks and clauses that contain certain words.
 
     >>> clauses_without("Start it (`sudo x`); see /etc/x. Else install y (or z)", r"sudo|/etc/")
     'Start it. Else install y (or z)'

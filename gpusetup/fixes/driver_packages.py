@@ -1,4 +1,5 @@
-"""How each distribution installs the NVIDIA driver: one function a family, as its own guide says.
+"""How each Linux distribution installs the NVIDIA driver: one function for each family, after its
+own guide.
 
 Every one is the whole way from a bare system: repositories, the packages in the flavour that the
 GPU needs, the wait for the module, the key where Secure Boot is on. Looked up in November 2026.
@@ -24,17 +25,17 @@ ONLY_OPEN_FROM = Capability(10, 0)
 
 
 def last_closed() -> int:
-    """The last branch with closed modules for GPUs before Turing."""
+    """The last driver branch that has closed kernel modules, which GPUs before Turing need."""
     return driver_branch("last closed")
 
 
 def branch_of(floor: str | None) -> int:
-    """The branch of a version; 0 without one."""
+    """The branch of a driver version, its first number; 0 without a version."""
     return parsed(floor).major if floor else 0
 
 
 class DriverRequest(Frozen):
-    """A driver, and the system that it is for."""
+    """The driver that a machine needs, and the system on which it is installed."""
 
     branch: int
     capability: Capability | None
@@ -61,7 +62,8 @@ class DriverRequest(Frozen):
 
     @property
     def closed_branch(self) -> int:
-        """The branch of closed modules to take: the wanted one while there are some."""
+        """The driver branch with closed modules: the requested one, or the last one that has
+        them."""
         return min(self.branch, last_closed())
 
     @property
@@ -79,7 +81,7 @@ UPDATE = "sudo apt update"
 
 
 def _filled_lines(*patterns: str, **values: str) -> Lines:
-    """The lines of a way, with these words in their places; "" is no line."""
+    """The command lines with the values filled in; empty patterns are left out."""
     patterns_with_text = filter(None, patterns)
     return tuple(filled(pattern, **values) for pattern in patterns_with_text)
 

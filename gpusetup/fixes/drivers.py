@@ -1,5 +1,5 @@
-"""The driver that a machine's GPUs ask for, installed where it lives; its kernel module: built,
-signed, loaded, without nouveau."""
+"""The driver that a machine's GPUs need, installed where it belongs, and its kernel module: built,
+signed and loaded instead of nouveau."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 
 def _capabilities(gpus_here: tuple[Gpu, ...]) -> tuple[Capability, ...]:
-    """The compute capabilities of GPUs, without those that no source names."""
+    """The compute capabilities of GPUs, without the GPUs for which no source names one."""
     capabilities = []
     for gpu in gpus_here:
         if gpu.compute_capability:
@@ -66,7 +66,7 @@ def _capabilities(gpus_here: tuple[Gpu, ...]) -> tuple[Capability, ...]:
 
 
 def _last_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int | None:
-    """The last branch that drives all of these; None while drivers still support them."""
+    """The last driver branch that supports all of these GPUs; None if current drivers still do."""
     last_branches = []
     for capability in _capabilities(gpus_here):
         if last_branch := context.catalog.last_branch(capability):
@@ -75,7 +75,7 @@ def _last_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int | None
 
 
 def _first_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int:
-    """The first branch that drives all of these; 0 without a GPU."""
+    """The first driver branch that supports all of these GPUs; 0 if there are none."""
     first_branch = 0
     for gpu in gpus_here:
         first_driver = context.catalog.first_driver(gpu)
@@ -84,7 +84,7 @@ def _first_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int:
 
 
 def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
-    """The driver that this machine's GPUs need, of a long-lived branch.
+    """The driver that this machine's GPUs need, from a branch with long-term support.
 
     `floor`: the oldest driver version that will do, if something else needs one.
     """
@@ -111,8 +111,8 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
-    """How this distribution installs a driver; () if only a download page does it, and where
-    the driver lives elsewhere: the distribution of a container is not its host's."""
+    """The commands that install a driver on this distribution. () if a download page is the only
+    way, or if the driver must be installed elsewhere (a container's driver is its host's)."""
     if where_driver_lives(context) or is_unsupported_release(context):
         return ()
     request = driver_request(context, floor)
@@ -125,8 +125,8 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
 
 
 def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:
-    """Install or update the driver where this machine's driver lives: on the host of a container,
-    in Windows for WSL, with JetPack on a Jetson."""
+    """Install or update the driver where it belongs: on the host of a container, in Windows for
+    WSL, with JetPack on a Jetson."""
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
     machine_gpus = known_gpus(context)
@@ -152,7 +152,7 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
 
 
 def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
-    """The same on a machine whose system has its own driver: commands, else a download page."""
+    """Install the driver on this system, with commands or from a download page."""
     request, family = driver_request(context, floor), linux_family(context) or ""
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     if family == "nixos":
@@ -191,8 +191,8 @@ THEN_LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
 
 
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
-    """Whether only a start of the machine loads what was installed: a module that is loaded now
-    stands in its way, a key is asked for, or an update brings another kernel."""
+    """Whether only a restart loads the new driver: an old module is loaded, the firmware must
+    accept a key, or the update brings another kernel."""
     driver = context.driver
     has_bound_device = any(device.driver for device in nvidia_on_pci(context))
     is_loaded = has_bound_device or driver.module_loaded or driver.nouveau_loaded
@@ -204,7 +204,8 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
 
 
 def where_driver_lives(context: RuleContext) -> str | None:
-    """Where else the driver of this system is installed, in words; None if it is installed here."""
+    """The place where this system's driver must be installed, in words; None if that is this system
+    itself."""
     if context.os.wsl:
         return (
             f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Install "
@@ -238,7 +239,7 @@ BUILD_MODULE: dict[str | None, str] = {
 
 
 def load_fix(context: RuleContext, _: str) -> Fix:
-    """How a driver's module that is installed is loaded, without nouveau in its place."""
+    """Load the installed driver's kernel module instead of nouveau."""
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
@@ -281,7 +282,8 @@ ENROLL = (
 
 
 def rebuild_with_headers(context: RuleContext) -> Lines:
-    """What builds the driver's module again, with the kernel's headers and a compiler first."""
+    """Build the driver's kernel module again, after the kernel's headers and a compiler are
+    installed."""
     failures = events(context, "driver-build-failed")
     failed_kernels = [event.values["kernel"] for event in failures if event.values.get("kernel")]
     # The kernel that the build names may be another one than that which runs.
@@ -310,7 +312,7 @@ HEADERS = (
 
 
 def _headers(kernel: str) -> Lines:
-    """The command for the headers of a kernel, by whose kernel it is.
+    """The command that installs the headers of a kernel, which depends on who built the kernel.
 
     >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
     (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
@@ -338,7 +340,7 @@ ANY_USUAL_KEY = f'"$(ls {USUAL_KEYS} 2>/dev/null | head -n 1)"'
 
 
 def mok_command(context: RuleContext) -> Lines:
-    """The command that hands the modules' signing key to the firmware.
+    """The command that asks the firmware to accept the key with which the modules are signed.
 
     If the distribution is not known, the shell looks which of the usual files exists.
     """

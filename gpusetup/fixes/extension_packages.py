@@ -70,7 +70,7 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
-    """A way: the module of the event with most values is rebuilt."""
+    """A fix that rebuilds the module named by the event with the most values."""
 
     def way(context: RuleContext) -> Lines:
         # The message with the most values names the module most exactly.
@@ -82,7 +82,7 @@ def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
 
 
 def folders_first(context: RuleContext, folder: str) -> Lines:
-    """LD_LIBRARY_PATH with folders of site-packages in front."""
+    """The line that puts folders of site-packages first in LD_LIBRARY_PATH."""
     code = (
         "import glob, sysconfig; "
         f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
@@ -95,7 +95,8 @@ FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_L
 
 
 def newer_glibc(context: RuleContext, text: str) -> Fix:
-    """A system with a newer glibc; where a package beside torch needs it, first that package."""
+    """Use a system with a newer glibc; if a package other than torch needs it, change that package
+    first."""
     container = paste.posix(context, "docker run --rm --gpus all -it ubuntu:24.04")
     module = failing_package(context)
     if module in ("", "torch"):
@@ -110,8 +111,8 @@ def newer_glibc(context: RuleContext, text: str) -> Fix:
 
 
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
-    """What installs a library that a Jetson's torch links and does not declare, and leads the
-    loader to it."""
+    """The commands that install a library which a Jetson's torch needs but does not declare, and
+    that put it on the loader's path."""
     package_of_library = undeclared(library)
     if package_of_library is None:
         return ()

@@ -1,4 +1,4 @@
-"""Which GPUs a finding is about: how they are named in a sentence, and in a command."""
+"""How the GPUs of a finding are named in a sentence and in a command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_NAMED = 8
 
 
 def gpu_label(gpu: Gpu) -> str:
-    """A GPU by what its source says of it: its number, else its bus address.
+    """A short name for a GPU: its number, or its bus address if it has no number.
 
     >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
     ['GPU 1', 'GPU 0000:41:00.0']
@@ -32,7 +32,7 @@ def gpu_label(gpu: Gpu) -> str:
 
 
 def gpu_in_full(gpu: Gpu) -> str:
-    """A GPU by number, address and name, as far as they are known.
+    """A GPU with its number, address and name, as far as they are known.
 
     >>> gpu_in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
     'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
@@ -50,12 +50,13 @@ def gpu_in_full(gpu: Gpu) -> str:
 
 
 def smi_index(gpu: Gpu) -> str | None:
-    """What `nvidia-smi -i` takes for one GPU."""
+    """The argument of `nvidia-smi -i` for one GPU; None if it cannot be named."""
     return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
 
 
 def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
-    """The GPUs in a sentence: by name if there is one GPU, else with number and slot too."""
+    """The GPUs for a sentence: by name if the machine has one GPU, otherwise with number and slot
+    too."""
     if not concerned or len(gpus(context)) < 2:
         return gpu_names(context)
     names = ", ".join(map(gpu_in_full, concerned[:MAX_NAMED]))
@@ -66,7 +67,7 @@ def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
 def value_evidence_of(
     context: RuleContext, concerned: Sequence[Gpu], *fields: str
 ) -> tuple[Evidence, ...]:
-    """These values of GPUs as evidence, as far as a source told them."""
+    """Values of GPUs as evidence, as far as a source reported them."""
     return tuple(
         value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(texts)}")
         for gpu in concerned[:MAX_NAMED]
@@ -75,7 +76,7 @@ def value_evidence_of(
 
 
 def _value_text(name: str, value: object) -> str:
-    """A field of a GPU in words; "" if there is nothing to say."""
+    """A GPU's field with its value in words; "" if there is nothing to say."""
     if value is None or value is False or value == ():
         return ""
     words = name.replace("_", " ")
@@ -87,7 +88,7 @@ def _value_text(name: str, value: object) -> str:
 
 
 def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
-    """What `nvidia-smi -i` takes for each of them, if it can be named."""
+    """The arguments of `nvidia-smi -i` for these GPUs; those that cannot be named are left out."""
     each_once: dict[str, None] = {}
     for gpu in concerned:
         index = smi_index(gpu)
@@ -97,7 +98,7 @@ def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
 
 
 def smi_list(concerned: Iterable[Gpu]) -> str:
-    """The same for all of them together (its manual page); "" if none can be named."""
+    """One argument of `nvidia-smi -i` for all of these GPUs; "" if none can be named."""
     return ",".join(smi_indices(concerned))
 
 
@@ -106,7 +107,7 @@ def has_or_have(concerned: Sequence[Gpu]) -> str:
 
 
 def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
-    """The GPUs that events name by their slots; one that no source lists has its slot only."""
+    """The GPUs whose PCI slots events name. A GPU that no source lists has only its slot."""
     gpu_by_slot: dict[str, Gpu] = {}
     for gpu in gpus(context):
         if gpu.pci_bus_id:
@@ -121,7 +122,8 @@ def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, .
 
 
 def slot_key(bus_id: str | None) -> str:
-    """One writing for a slot: the kernel leaves the function out, nvidia-smi has a longer domain.
+    """A PCI slot in one spelling: the kernel leaves the function out, and nvidia-smi writes a
+    longer domain.
 
     >>> slot_key("00000000:3B:00.0"), slot_key("0000:3b:00")
     ('0000:3b:00.0', '0000:3b:00.0')
@@ -145,7 +147,7 @@ BRAND_WORDS = {
 
 
 def gpu_names(context: RuleContext) -> str:
-    """What the NVIDIA GPUs of this machine are called."""
+    """The names of this machine's NVIDIA GPUs, for a sentence."""
     names = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
     if not names:
         names = [name_on_bus(device) for device in nvidia_on_pci(context)]
@@ -153,13 +155,14 @@ def gpu_names(context: RuleContext) -> str:
 
 
 def _is_telling(name: str) -> bool:
-    """Whether a name says which model it is; nvidia-smi's narrow tables cut names."""
+    """Whether a name contains the model, and not only brand words; nvidia-smi's narrow tables cut
+    names."""
     words = set(re.findall(r"\w+", name.lower()))
     return not words <= BRAND_WORDS
 
 
 def name_on_bus(device: PciDevice) -> str:
-    """What a GPU is called that only the PCI bus speaks of."""
+    """The name of a GPU that only the PCI bus lists."""
     name = device.name or pci_name(device.device_id)
     if name:
         return name
@@ -169,7 +172,7 @@ def name_on_bus(device: PciDevice) -> str:
 
 
 def counted_names(names: Sequence[str]) -> str:
-    """Names in a sentence, each once; how many there are of each where they differ.
+    """Names for a sentence, each once; with their counts if they differ.
 
     >>> counted_names(("T4", "T4")), counted_names(("A100", "T4", "T4")), counted_names(())
     ('T4', 'A100, 2 x T4', '')

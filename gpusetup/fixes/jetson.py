@@ -1,4 +1,4 @@
-"""The torch of a Jetson: which wheel its JetPack has."""
+"""Which torch wheel a Jetson needs for its JetPack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from gpusetup.model.versions import parsed
 
 
 def jetson_fix(context: RuleContext) -> Fix:
-    """torch's own wheel where it serves the board, else NVIDIA's for this JetPack."""
+    """Install torch's own wheel if it supports the board, otherwise NVIDIA's wheel for this
+    JetPack."""
     jetpack = jetpack_of(board_of(context.snapshot))
     if jetpack is None:
         return Fix(

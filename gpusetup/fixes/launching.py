@@ -1,4 +1,4 @@
-"""A training on several GPUs, started by torchrun in place of torch's old launcher."""
+"""Training on several GPUs, started with torchrun instead of torch's old launcher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_WORDS = 100
 
 
 def by_torchrun(context: RuleContext, text: str) -> Fix:
-    """The same command by torchrun, if the text shows it, else the form of such a command."""
+    """The command line that the text shows, rewritten for torchrun; without one, an example."""
     for launch in events(context, OLD_LAUNCH):
         if commands := _translated(context, launch.values):
             return Fix(text=text, commands=commands)
@@ -32,7 +32,8 @@ def by_torchrun(context: RuleContext, text: str) -> Fix:
 
 
 def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
-    """The old launcher's command line as torchrun's, after the variables that stand before it."""
+    """A command line of the old launcher rewritten for torchrun, with the variables before it
+    kept."""
     words = tuple(_words(values.get("arguments", "")))
     # A shell's own variable would be quoted, and so be another word.
     if not words or any("$" in word or "`" in word for word in words):
@@ -45,7 +46,7 @@ def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
 
 
 def _words(arguments: str) -> Iterator[str]:
-    """The words up to a pipe or a redirection, without the options that torchrun lacks."""
+    """The words of a command up to a pipe or redirection, without options that torchrun lacks."""
     try:
         words = shlex.split(arguments)
     except ValueError:  # a quotation that is not closed

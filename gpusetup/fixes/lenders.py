@@ -1,4 +1,4 @@
-"""Who lends notebooks and nodes: how one gets a GPU there, starts anew, and takes another machine.
+"""Services that lend notebooks and nodes: how to get a GPU there, restart, or take another machine.
 
 The machine is a stranger's: nobody installs a driver on it, restarts it or opens its kernel's log.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Lender(Frozen):
-    """One service, and what its menus call what one can do there."""
+    """One service, with the names of its menus for each action."""
 
     name: str
     gives_a_gpu: str
@@ -61,7 +61,7 @@ LENDERS = {
 
 
 def has_a_scheduler(context: RuleContext) -> bool:
-    """Whether GPUs are given to jobs here: a login node has none."""
+    """Whether a scheduler assigns GPUs to jobs here, so that a login node has none."""
     return bool(events(context, "slurm-job", "login-node"))
 
 
@@ -70,7 +70,7 @@ def is_lent(context: RuleContext) -> bool:
 
 
 def lender_of(context: RuleContext) -> Lender | None:
-    """Who lends the notebook that a text is of."""
+    """The service whose notebook a text comes from; None for a person's own machine."""
     if not is_report(context):
         return None
     said = events(context, "gpu-not-chosen", "hosted-notebook")

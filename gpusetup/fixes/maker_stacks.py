@@ -1,4 +1,4 @@
-"""Ways out for the stacks of AMD, Intel and Apple: drivers, device nodes, containers, builds.
+"""Fixes for AMD, Intel and Apple GPUs: drivers, device nodes, containers, builds of torch.
 
 Sources: AMD's "Configuring permissions for GPU access" and "Running ROCm Docker containers"
 (rocm.docs.amd.com/projects/install-on-linux), AMD's "Install PyTorch for ROCm" of WSL and of
@@ -32,7 +32,7 @@ DRIVER_OF = {AMD.id: "amdgpu", INTEL.id: "i915 or xe"}
 
 
 def load_driver(context: RuleContext, stack: MakerStack) -> Fix:
-    """Load the maker's kernel driver, or give the card back to it."""
+    """Load the maker's kernel driver, or bind the card to it again."""
     driver = DRIVER_OF.get(stack.maker, "")
     if stack.kernel_driver:
         text = (
@@ -57,7 +57,7 @@ DRIVERS_OF_CARDS = lines(
 
 
 def kernel_messages(stack: MakerStack) -> tuple[Alternative, ...]:
-    """What shows the driver of each card and what the kernel says of it."""
+    """Commands that show each card's driver and the kernel's messages about it."""
     pattern = "amdgpu|kfd" if stack.maker == AMD.id else "i915|xe "
     messages = filled("sudo dmesg | grep -iE {names} | tail -n 20", names=pattern)
     commands = (*DRIVERS_OF_CARDS, messages)
@@ -65,7 +65,7 @@ def kernel_messages(stack: MakerStack) -> tuple[Alternative, ...]:
 
 
 def compute_driver_missing() -> Fix:
-    """/dev/kfd is not there although amdgpu is loaded."""
+    """What to do if amdgpu is loaded but /dev/kfd does not exist."""
     return Fix(
         text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels of "
         "the large distributions have), or install AMD's own driver package (amdgpu-dkms). A GPU "
@@ -85,7 +85,8 @@ RENDER_NODES = lines("ls -ln /dev/dri/renderD*")
 
 
 def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
-    """The groups that own the nodes; in a container those of the host, by their numbers."""
+    """Add the user to the groups that own the device nodes; in a container, the host's groups by
+    number."""
     nodes = AMDS_NODES if is_amds(stack) else RENDER_NODES
     if in_container(context):
         return Fix(
@@ -109,7 +110,7 @@ def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
 
 
 def is_amds(stack: MakerStack | None) -> bool:
-    """Whether the stack is AMD's; an unknown one is asked for AMD's node too."""
+    """Whether the stack is AMD's; an unknown stack counts as AMD's."""
     return stack is None or stack.maker == AMD.id
 
 
@@ -136,7 +137,7 @@ needs the number of the host's group."""
 
 
 def into_container(context: RuleContext, maker: Maker) -> Fix:
-    """What gives a container the GPU of a maker, typed on the host."""
+    """Start the container with the maker's GPU; the command is for the host."""
     kind = context.snapshot.container.kind or "docker"
     resource = "amd.com/gpu" if maker is AMD else "gpu.intel.com/xe"
     if kind == "kubernetes":
@@ -163,7 +164,7 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
 
 
 def build_for_maker(context: RuleContext, stack: MakerStack) -> Fix:
-    """The build of torch for the GPU that is there."""
+    """Install the build of torch for this maker's GPU."""
     build = paste.chosen_build(context)
     if build is not None and build.backend.startswith(BY_ID[stack.maker].label or "-"):
         return paste.install_torch(context)
@@ -179,7 +180,7 @@ def build_for_maker(context: RuleContext, stack: MakerStack) -> Fix:
 
 
 def pip_from(context: RuleContext, index: str, *packages: str) -> Line:
-    """torch and torchvision from an index, in place of those that are there."""
+    """Install torch and torchvision from an index, replacing the installed ones."""
     # Without a word pip keeps another maker's build of the same version.
     replacing = ("--force-reinstall",) if context.torch.version else ()
     words = (*replacing, "torch", "torchvision", *packages, "--index-url", index)
@@ -187,7 +188,7 @@ def pip_from(context: RuleContext, index: str, *packages: str) -> Line:
 
 
 def from_amds_index(context: RuleContext, target: str | None) -> Fix:
-    """AMD's own wheels for a target, where AMD's page lists an index for it."""
+    """Install AMD's own wheels for a target, if AMD's page lists an index for it."""
     index = index_of(target)
     if index is None:
         named = f" ({target})" if target else ""
@@ -247,7 +248,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
 
 
 def is_newer_build(context: RuleContext, rocm: str) -> bool:
-    """Whether the chosen build is one for a newer ROCm."""
+    """Whether the chosen build is for a newer ROCm than the installed one."""
     build = paste.chosen_build(context)
     if build is None or not build.backend.startswith("rocm"):
         return False
@@ -255,7 +256,7 @@ def is_newer_build(context: RuleContext, rocm: str) -> bool:
 
 
 def dropped_target(target: str, name: str) -> Fix:
-    """A GPU that ROCm no longer supports."""
+    """What to do with a GPU that ROCm no longer supports."""
     return Fix(
         text=f"{name} is {DROPPED[target]} ({target}): ROCm 4.5 was the last that supported it, "
         "and no override helps, because nothing that is still built runs on it. Use torch's CPU "
@@ -264,7 +265,7 @@ def dropped_target(target: str, name: str) -> Fix:
 
 
 def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
-    """A torch that uses the machine's ROCm, which is older than it needs."""
+    """Install a torch that works with the machine's ROCm, or update that ROCm."""
     return Fix(
         text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own wheels, "
         f"which bring their ROCm and do not use the installed {installed}",
@@ -277,7 +278,8 @@ def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
 
 
 def rocm_in_wsl(context: RuleContext) -> Fix:
-    """ROCm reaches a GPU in WSL by a library of its own, not by /dev/kfd."""
+    """What ROCm needs in WSL, where it reaches the GPU through a library and not through
+    /dev/kfd."""
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
         "librocdxg inside WSL, as AMD's page for WSL says "
@@ -292,7 +294,7 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
 
 
 def native_python(context: RuleContext) -> Fix:
-    """A Python for Apple's chips in place of a translated one."""
+    """Replace a translated Python with one for Apple's processors."""
     version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
     folder = paste.new_environment_folder(context, version)
     conda = filled(
@@ -316,7 +318,7 @@ def native_python(context: RuleContext) -> Fix:
 
 
 def newer_macos(macos: str) -> Fix:
-    """A macOS that torch's MPS needs."""
+    """Update macOS to a version on which torch has MPS."""
     return Fix(
         text=f"Update macOS to {macos} or newer, or install an older torch whose MPS runs on this "
         'macOS. Until then use the device "cpu"',

@@ -1,4 +1,4 @@
-"""What was read of the things that a command needs to know: which torch, which Python, whose host.
+"""What is known of the things that a command needs: which torch, which Python, whose host.
 
 Each function returns what was read, or what denies a command, in a sentence; "" if nothing was.
 """
@@ -53,7 +53,8 @@ TELL_RELEASES_APART = ("release-regressed", "pin-pulls-torch")
 
 
 def torch_that_is_there(context: RuleContext) -> str:
-    """Which torch is there, as far as a change of it must know."""
+    """The installed torch, as exactly as a command that changes it must know it; "" if it is not
+    known."""
     torch = context.torch
     if board := board_of(context.snapshot):
         return f"{board}, whose JetPack decides"
@@ -102,21 +103,21 @@ def two_releases_are_open(context: RuleContext) -> bool:
 
 
 def engine_of_the_node(context: RuleContext) -> str:
-    """The engine that starts the node's containers."""
+    """The container engine of the node."""
     for event in events(context, "container-engine"):
         return f"the node's engine is {event.values.get('engine', '')}"
     return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
 
 
 def no_boot_screen(context: RuleContext) -> str:
-    """A machine whose screen cannot be reached before its system starts."""
+    """The reason why a machine's screen cannot be reached before its system starts."""
     if not events(context, "cloud-machine", "no-boot-screen"):
         return ""
     return "the screen that enrols a key comes before the system's start, out of reach here"
 
 
 def python_that_must_stay(context: RuleContext) -> str:
-    """A program that is bound to the Python that is there."""
+    """The program that needs exactly this Python."""
     for event in events(context, "python-bound"):
         return f"the program is bound to Python {event.values.get('python', '')}"
     return ""
@@ -129,23 +130,25 @@ def reboot_was_tried(context: RuleContext) -> str:
 
 
 def cluster_without_docker(context: RuleContext) -> str:
-    """A cluster whose jobs are given by a scheduler: its users start no docker."""
+    """The cluster's users cannot start docker, because a scheduler runs their jobs."""
     return "a scheduler gives the jobs here" if events(context, "slurm-job", "login-node") else ""
 
 
 def no_administrator(context: RuleContext) -> str:
-    """A user who has no administrator's rights on the machine."""
+    """The user has no administrator's rights on the machine."""
     said = events(context, "no-root-rights")
     return "you have no administrator rights on this machine" if said else ""
 
 
 def python_of_another_program(context: RuleContext) -> str:
-    """A person asked another Python than the program's: an installation there changes nothing."""
+    """The person asked another Python than the program's, so that an installation there changes
+    nothing."""
     return facts.another_python_was_asked(context)
 
 
 def python_of_the_program(context: RuleContext) -> str:
-    """The Python of a program that runs in an environment of its own: another one is not meant."""
+    """The Python of a program that comes with its environment; a command must name exactly this
+    Python."""
     python = context.snapshot.python
     if python.executable or python.manager or not owners.has_own_environment(context):
         return python.executable or "no other environment is named"
@@ -153,7 +156,7 @@ def python_of_the_program(context: RuleContext) -> str:
 
 
 def reinstall_was_tried(context: RuleContext) -> str:
-    """The torch that would be installed is the one that was reinstalled already."""
+    """The same torch was reinstalled already."""
     tried = {event.values.get("what") for event in events(context, "remedy-tried")}
     build = context.choice.build
     torch = context.torch
@@ -171,7 +174,7 @@ MOVED_WITH_TORCH = ("torchvision", "torchaudio", "triton")
 
 
 def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
-    """Packages whose libraries belong to the old torch, with what becomes of them."""
+    """Packages compiled for the present torch, and what happens to them if it changes."""
     named = {event.values["package"] for event in events(context, "compiled-for-torch")}
     # Of a list of packages `choose.compatibility` says it, with both versions.
     listed = {package.name for package in context.snapshot.packages or ()}
@@ -211,7 +214,7 @@ def abi_of_the_missing_symbol(context: RuleContext) -> str:
 
 
 def pin_of_another_package(context: RuleContext) -> str:
-    """A package whose requirement brings another torch back at its next installation."""
+    """A package whose requirement would bring the other torch back at its next installation."""
     for event in events(context, "pin-pulls-torch"):
         package, torch = event.values.get("package", ""), event.values.get("torch", "")
         version, file = event.values.get("version"), event.values.get("file", "its requirements")
@@ -224,14 +227,14 @@ def pin_of_another_package(context: RuleContext) -> str:
 
 
 def host_of_a_lender(context: RuleContext) -> str:
-    """A rented container: its user changes neither the host's driver nor its power."""
+    """The container is rented: its user cannot change the host's driver or power settings."""
     for event in events(context, "host-of-a-lender"):
         return f"the host cannot be changed from here ({(event.text or '')[:40].strip()})"
     return ""
 
 
 def marker_of_another_system(context: RuleContext) -> str:
-    """A project whose index for torch holds on another system only: here it gives CPU builds."""
+    """The project uses its torch index on another system only, so that this one gets CPU builds."""
     if not events(context, "index-marker") or context.torch.backend != "cpu":
         return ""
     return (
@@ -242,7 +245,7 @@ def marker_of_another_system(context: RuleContext) -> str:
 
 
 def kernels_of_torch(context: RuleContext) -> str:
-    """Whether torch has kernels for the GPU: else a rebuilt extension changes nothing."""
+    """Whether torch has kernels for the GPU; if not, rebuilding an extension changes nothing."""
     if not events(context, "no-kernel-image"):
         return "no kernel is missing"
     if context.torch.kernels is not None:

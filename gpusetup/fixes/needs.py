@@ -1,4 +1,4 @@
-"""What a command must know before it changes something, and whether that was read.
+"""What must be known before a command changes something, and whether it is.
 
 Each row names one thing: which torch is there, the container engine of a node, the Python that must
 stay, a screen that must be reachable. `judge` compares the rows with what was read. A block of
@@ -44,7 +44,7 @@ from gpusetup.model.shell import Lines
 
 
 class NeedRow(Frozen):
-    """One thing that some commands need to know."""
+    """One fact that some commands need."""
 
     what: str
     lines: str
@@ -174,17 +174,17 @@ NEEDS: tuple[NeedRow, ...] = (
 
 
 def unread_torch(context: RuleContext) -> tuple[Need, ...]:
-    """The need of a fix that has no command as long as the torch that is there is unknown."""
+    """The need of a fix that has no command until the installed torch is known."""
     return _unread(context, TORCH)
 
 
 def unread_engine(context: RuleContext) -> tuple[Need, ...]:
-    """The need of a fix for a node whose container engine is unknown."""
+    """The need of a fix for a node whose container engine is not known."""
     return _unread(context, "container engine")
 
 
 def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
-    """A need if no text or machine shows whether it is met."""
+    """The need, if nothing shows whether it is met; otherwise nothing."""
     row, *_ = (row for row in NEEDS if row.what == what)
     need = _state(context, row)
     return (need,) if need.state == "unread" else ()
@@ -267,7 +267,7 @@ CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's way in the place of each installation."""
+    """The fix with the owner's instructions in place of each installation command."""
     if not (_changes_torch(fix) or (owner.holds_all_packages and _changes_packages(fix))):
         return fix
     installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
@@ -296,7 +296,7 @@ def _changes_packages(fix: Fix) -> bool:
 
 
 def _any_line(form: str, commands: Lines | tuple[str, ...]) -> bool:
-    """Whether one of the lines has this form; a notebook's `!` before it is not counted."""
+    """Whether a line matches this pattern; a notebook's leading `!` is ignored."""
     pattern = re.compile(form)
     lines_without_mark = [line.removeprefix("!") for line in commands]
     return any(map(pattern.search, lines_without_mark))
@@ -307,7 +307,7 @@ def _needs(row: NeedRow, lines: Lines) -> bool:
 
 
 def _state(context: RuleContext, row: NeedRow) -> Need:
-    """Whether what a row needs was read, or is denied."""
+    """Whether a needed fact is known, or known to be false."""
     if because := row.denied(context):
         return Need(what=row.what, state="denied", because=because)
     if because := row.read(context):
@@ -316,7 +316,7 @@ def _state(context: RuleContext, row: NeedRow) -> Need:
 
 
 def _text_where_denied(row: NeedRow, need: Need, text: str) -> str:
-    """What denies it and what is right instead; of the fix's text what does not speak of it."""
+    """The reason, what to do instead, and the part of the fix's text that still applies."""
     first_letter = need.because[:1].upper()
     because = first_letter + need.because[1:]
     remaining_text = clauses_without(text, row.clauses) if row.clauses else text

@@ -1,4 +1,4 @@
-"""Ways out for GPUs of other makers: by the target that the text names, and by what is there."""
+"""Fixes for GPUs of other makers, by the target that the text names and by what is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOW_A_TORCH = (
 
 
 def _install_from(context: RuleContext, index: str) -> Line:
-    """torch from another maker's index; over a torch that is there pip needs to be told so."""
+    """Install torch from another maker's index; pip must be told to replace an installed torch."""
     says_it = events(context, *SHOW_A_TORCH) or any(
         event.values.get("why") == "build" for event in events(context, "no-xpu")
     )
@@ -34,7 +34,7 @@ def _install_from(context: RuleContext, index: str) -> Line:
 
 
 def first_install(context: RuleContext) -> Fix | None:
-    """torch for the only GPU that a text or a bus shows, if it is another maker's."""
+    """Install torch for the only GPU that is named, if it is another maker's."""
     if has_nvidia(context):
         return None
     makers = vendors_of(context.snapshot)
@@ -69,7 +69,7 @@ class Board(NamedTuple):
 
 
 def _board(context: RuleContext) -> Board:
-    """The first GPU whose target is known."""
+    """The first AMD GPU whose target is known."""
     events_of_boards = (
         *events(context, "hip-kernel-missing"),
         *events(context, "foreign-gpu"),
@@ -83,7 +83,8 @@ def _board(context: RuleContext) -> Board:
 
 
 def amd(context: RuleContext) -> Fix:
-    """By what failed: a kernel for this gfx, the driver; else by the GPU."""
+    """The fix for an AMD GPU: by what failed (kernels for its target, the driver), otherwise by the
+    GPU."""
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing")
@@ -148,7 +149,7 @@ BUILD_FOR_ROCM = (
 
 
 def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
-    """PyTorch's own build on Linux, for a GPU whose target a text does not name."""
+    """PyTorch's own build for Linux, for a GPU whose target the text does not name."""
     if not on(context, "linux") or context.os.wsl:
         return ()
     return paste.other("if the GPU is one of these", _install_from(context, str(AMD.index)))
@@ -212,7 +213,8 @@ def _is_older_than(context: RuleContext, rocm: str) -> bool:
 
 
 def intel(context: RuleContext) -> Fix:
-    """The driver where torch did not start it, the XPU build where that lacks, else the name."""
+    """The fix for an Intel GPU: its driver if torch could not start it, the XPU build if it is
+    missing, otherwise the device's name."""
     why = {event.values.get("why") for event in events(context, "no-xpu")}
     if why and "build" not in why:
         return Fix(
@@ -236,7 +238,8 @@ def intel(context: RuleContext) -> Fix:
 
 
 def apple(context: RuleContext) -> Fix:
-    """What a program that is on mps already lacks there; else the device's name."""
+    """The fix on a Mac: what a program that uses mps already lacks there, otherwise the device's
+    name."""
     if lacks := events(context, "mps-lacks"):
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
@@ -264,7 +267,8 @@ LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
 
 
 def _library_that_computes(context: RuleContext) -> str:
-    """The library that a text shows to be imported, of those that learn what mps lacks."""
+    """The imported library that needs to learn about operators missing on mps; "" if the text shows
+    none."""
     libraries = [event.values.get("library", "") for event in events(context, "library-imported")]
     libraries += [package.name for package in context.snapshot.packages or ()]
     for library in LIBRARIES_ON_MPS:

@@ -1,4 +1,4 @@
-"""Who holds the environment of a text, and how its torch is changed there: the one place for it.
+"""Who manages the environment in a text, and how its torch is changed there. All fixes ask here.
 
 pip changes torch where a person made the environment. Where an image, a notebook's lender, a
 cluster's module, the system's package manager or a program's start script made it, another way is
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentOwner(Frozen):
-    """Who holds an environment, and what follows for a change of its torch."""
+    """Who manages an environment, and how its torch is changed."""
 
     because: str
     """What shows the owner, as a clause."""
@@ -38,7 +38,7 @@ class EnvironmentOwner(Frozen):
 
     @property
     def sentence(self) -> str:
-        """What shows the owner, then how torch is changed there."""
+        """What shows who manages the environment, then how torch is changed there."""
         first_letter = self.because[:1].upper()
         return f"{first_letter}{self.because[1:]}. {self.way}"
 
@@ -72,7 +72,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
 
 
 def executable(context: RuleContext) -> EnvironmentOwner | None:
-    """A program that is one executable, with its Python and torch inside."""
+    """A program shipped as one executable, with Python and torch inside."""
     for event in events(context, "packaged-program"):
         name = event.values.get("program", "the program")
         return EnvironmentOwner(
@@ -85,7 +85,7 @@ def executable(context: RuleContext) -> EnvironmentOwner | None:
 
 
 def store(context: RuleContext) -> EnvironmentOwner | None:
-    """A package in a store that only its own package manager writes."""
+    """A package in a store that only its package manager may write."""
     for event in events(context, "failing-file"):
         if event.values.get("place") == "store":
             package = event.values.get("package", "the package")
@@ -99,7 +99,7 @@ def store(context: RuleContext) -> EnvironmentOwner | None:
 
 
 def notebook(context: RuleContext) -> EnvironmentOwner | None:
-    """A lender's notebook: it brings a torch for its GPUs, and may have no network."""
+    """A hosted notebook, which comes with a torch for its GPUs and may have no network."""
     lender = lender_of(context)
     if lender is None:
         return None
@@ -129,7 +129,8 @@ SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
 
 
 def image(context: RuleContext) -> EnvironmentOwner | None:
-    """An image whose maker built its torch, or a program's image with the torch that it needs."""
+    """A container image whose maker built its torch, or a program's image with the torch it
+    needs."""
     for event in _named(context, "image"):
         name = event.values["name"]
         repository = re.sub(r":[\w.-]+$", "", name)

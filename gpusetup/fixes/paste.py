@@ -133,7 +133,7 @@ def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Li
 
 
 def into_new_environment(context: RuleContext) -> Line:
-    """The same beside a target that may not be changed: its version, its companions."""
+    """The same installation into a new environment, for a target that may not be changed."""
     folder = new_folder(context.snapshot)
     same_packages = options_of_new_environment(context.choice, context.snapshot)
     words = ("--venv", folder, *same_packages, *_host_options(context))
@@ -141,8 +141,8 @@ def into_new_environment(context: RuleContext) -> Line:
 
 
 def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
-    """The same by this environment's own installer, after what must come first; in a uv project
-    the next `uv sync` would undo it."""
+    """The same installation with this environment's installer. In a uv project the next `uv sync`
+    would undo it."""
     python = context.snapshot.python
     readable = python.executable is None or is_a_path(python.executable)
     if in_a_project(context) or target_refuses(context) or not readable:
@@ -161,12 +161,14 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
 
 
 def in_a_project(context: RuleContext) -> bool:
-    """Whether a text's torch is a uv project's: the next `uv sync` undoes what `uv pip` did."""
+    """Whether the torch belongs to a uv project, where the next `uv sync` undoes what `uv
+    pip` did."""
     return context.snapshot.python.manager == "uv project" and context.installer == "uv"
 
 
 def target_refuses(context: RuleContext) -> bool:
-    """Whether nothing may be installed into the target: the system's, or another user's."""
+    """Whether nothing may be installed into the target because it belongs to the system or another
+    user."""
     python = context.snapshot.python
     return bool(python.externally_managed) or python.site_writable is False
 
@@ -185,7 +187,7 @@ def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, .
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:
-    """The host that was named in place of this one: `install` takes the same words."""
+    """The options that describe another host, which `install` takes as well."""
     if not context.other_host:
         return ()
     names = dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ())
@@ -195,7 +197,7 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
 
 
 def gpusetup(context: RuleContext, *options: str) -> Line:
-    """`gpusetup install` with some options of its own, into this target if it may be changed."""
+    """`gpusetup install` with these options, into the target if it may be changed."""
     executable = python(context)
     if target_refuses(context):
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
@@ -207,20 +209,20 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
 
 
 def new_environment_folder(context: RuleContext, python: str) -> str:
-    """A folder for a new environment with that Python: not the one that the target is."""
+    """A folder for a new environment with that Python, different from the target's folder."""
     named = f".venv-{python}"
     # No order: which folders are taken is known of a live machine only.
     return named if is_report(context) else new_folder(context.snapshot, named)
 
 
 def ask_torch(context: RuleContext) -> Line:
-    """What prints the target's torch and its CUDA."""
+    """The command that prints the target's torch and its CUDA."""
     ask = "import torch; print(torch.__version__, torch.version.cuda)"
     return command(context, python(context), "-c", ask)
 
 
 def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
-    """What shows more and changes nothing; none if there is nothing to type."""
+    """Commands that show more and change nothing, under a title; () if there are none."""
     if not commands:
         return ()
     return (Alternative(title=title, commands=commands),)
@@ -231,7 +233,7 @@ other = look
 
 
 def chosen_build(context: RuleContext) -> TorchBuild | None:
-    """The build that fits, of the kind that this environment's installer installs."""
+    """The chosen build, of the kind that this environment's installer can install."""
     if context.installer == "conda":
         return context.choice.conda or context.choice.build
     return context.choice.build
@@ -254,7 +256,7 @@ def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_
 
 
 def install_torch(context: RuleContext, why: str = "") -> Fix:
-    """Install the build that the resolver chose; what to change first where none fits."""
+    """Install the build that the resolver chose; if none fits, what to change first."""
     build = chosen_build(context)
     if build is None:
         return _no_build_fix(context)
@@ -279,7 +281,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
 
 
 def _no_build_fix(context: RuleContext) -> Fix:
-    """What to change first."""
+    """What to change first if no build fits."""
     advice = context.choice.advice
     if board := board_of(context.snapshot):
         return Fix(
@@ -301,7 +303,7 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
-    """A new environment of another Python, with the torch that fits or that is asked for."""
+    """Make a new environment with another Python, and the torch that fits or was requested."""
     folder, asked = new_environment_folder(context, version), context.snapshot.wanted.torch or ""
     built = (row.torch for row in context.catalog.builds if version in row.pythons)
     torch = ("--torch", asked[2:]) if asked.startswith("==") and asked[2:] in built else ()
@@ -316,7 +318,7 @@ def with_python(context: RuleContext, version: str, text: str) -> Fix:
 
 
 def pip(context: RuleContext, *words: str) -> Line:
-    """A pip command for the target: `uv pip` where uv installs there."""
+    """A pip command for the target, as `uv pip` if uv installs there."""
     if context.installer == "uv":
         verb, *rest = words
         # `uv pip uninstall` asks nothing and knows no -y.

@@ -1,4 +1,4 @@
-"""What a distribution calls a package, and what installs it.
+"""What distributions call a package, and the commands that install it.
 
 Facts are rows; a system that is not in them gets words in place of commands.
 """
@@ -45,7 +45,8 @@ FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "
 
 
 def linux_family(context: RuleContext) -> str | None:
-    """The family of distributions whose package commands this machine takes; None if not known.
+    """The family of distributions whose package commands this machine uses; None if it is not
+    known.
 
     The distribution's id decides, then the ids that it says it is like, so that a derivative which
     no table names is served too. A pasted text seldom holds an id: there the system's name decides,
@@ -74,7 +75,7 @@ FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}
 
 
 def is_unsupported_release(context: RuleContext) -> bool:
-    """Whether a text names a release whose repositories have no driver of today."""
+    """Whether the text names a release whose repositories no longer have current drivers."""
     # Only a text gives a system's name without its id; a read system has one.
     if context.os.id:
         return False

@@ -1,4 +1,4 @@
-"""What to do when a GPU's memory is full: the training guides' steps, for what a text shows."""
+"""What to do when a GPU's memory is full: the steps of the training guides that fit a text."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ def trainer_of(context: RuleContext) -> Trainer | None:
 
 
 def has_no_segments(context: RuleContext) -> bool:
-    """Whether expandable segments do not exist here: Windows and WSL lack the memory calls."""
+    """Whether torch has no expandable segments here: Windows and WSL lack the needed memory
+    calls."""
     return on(context, "windows") or bool(context.os.wsl)
 
 
 def full_memory(context: RuleContext, text: str) -> Fix:
-    """The way out of a full GPU: the trainer's steps if the text shows one, else the general ones.
+    """What to do when a GPU's memory is full: the trainer's steps if the text shows a trainer,
+    otherwise the general ones.
 
     `text`: the general steps. What the text's own numbers show comes before them.
     """
@@ -66,7 +68,8 @@ def full_memory(context: RuleContext, text: str) -> Fix:
 
 
 def unused_may_help(context: RuleContext) -> bool | None:
-    """Whether torch holds as much unused memory as was asked for: then it lies in pieces.
+    """Whether torch holds at least as much unused memory as was requested, which then is
+    fragmented.
 
     None if torch's message does not say how much it holds unused.
     """
@@ -146,7 +149,8 @@ def copies_of_one_process(context: RuleContext) -> str:
 
 
 def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
-    """Env, SP, Offload (the Qwen3 guide's order), as far as trainer and system have them."""
+    """The steps of the Qwen3 guide in its order (allocator, sequence parallelism, offload), as far
+    as the trainer and the system support them."""
     steps = []
     if variable:
         steps.append(f"Env: set the variable below {trainer.before_start}")
@@ -175,7 +179,7 @@ def _plans(context: RuleContext) -> tuple[Alternative, ...]:
 
 
 def _gpu_options(context: RuleContext) -> tuple[str, ...]:
-    """How `plan` is told the GPU: by its name, else by the capacity in torch's message."""
+    """The options that tell `plan` the GPU: its name, or the capacity in torch's message."""
     names = {gpu.name for gpu in gpus(context)} - {UNNAMED}
     if len(names) == 1:
         return ("--gpu", *names)
