@@ -41,7 +41,7 @@ class PackageQuestion(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is to go together with torch, in the order of its names."""
+        """The packages that must go together with torch, sorted by name."""
         return self.wish.words
 
     @property
@@ -52,7 +52,7 @@ class PackageQuestion(Frozen):
 
     @property
     def companions(self) -> CompanionQuestion:
-        """The question as the table of companions is asked it."""
+        """The same question in the form that the companion table takes."""
         return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
@@ -64,8 +64,8 @@ class PackageQuestion(Frozen):
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds beside which each package has a release, the newest torch first; of one torch the
-    best for the host first, and `prefer` before all others of its torch."""
+    """The builds for which each package has a release: the newest torch first, and of one torch the
+    best for the host first."""
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
@@ -86,7 +86,7 @@ def candidates(
 def builds_to_try(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The candidates; Unsatisfiable if a package has nothing here, or no build fits."""
+    """The candidates. Raises Unsatisfiable if a package has no release here, or no build fits."""
     builds = candidates(question, prefer)
     if not builds:
         raise nothing_goes_together(question)
@@ -94,7 +94,7 @@ def builds_to_try(
 
 
 def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether a torch or a release of a package is asked for, which may need an old torch."""
+    """Whether a certain torch or release of a package is requested, which may need an old torch."""
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -102,13 +102,13 @@ def takes_old_torch(question: PackageQuestion) -> bool:
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits, whatever the packages need."""
+    """The newest build that fits the host, without regard to the packages."""
     builds = candidates(question.of_torch_alone)
     return builds[0] if builds else None
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
-    """Why no build has a release of each package, and the ways out."""
+    """Why no build has a release of each package, and what can be done."""
     host = question.host
     newest = newest_alone(question)
     if newest is None:
@@ -146,7 +146,7 @@ def way_without_release(project: Project, build: TorchBuild, host: HostFacts) ->
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """A driver for a later CUDA, if the packages have a release for that."""
+    """A driver for a later CUDA, if the packages have releases for that CUDA."""
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
@@ -163,7 +163,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that go together with a build, and why nothing newer."""
+    """Packages that go together with a build, and why no newer build was taken."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -172,7 +172,8 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The newest torch that the table takes with every package; no index is asked."""
+    """The newest torch that goes with every package by the companion table alone, without asking an
+    index."""
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -195,7 +196,8 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """A package within what was asked for and what the table takes beside a build."""
+    """The requirement for a package: what was requested, limited to what the table accepts for a
+    build."""
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -214,7 +216,7 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The releases that the table takes beside a build, as far as it excludes any."""
+    """The limits that the table sets for a package with a build."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
@@ -226,7 +228,7 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
 
 
 def how_to_build(name: str) -> str:
-    """The command that builds a package beside the torch that is installed."""
+    """The command that builds a package for the installed torch."""
     return f"uv pip install --no-build-isolation {name}"
 
 

@@ -1,4 +1,4 @@
-"""Which torch a host gets, what becomes of the installed one, and why not the others."""
+"""The torch that a host gets, what happens to the installed one, and why not another one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for; nothing fits."""
 
 
 class Choice(Frozen):
-    """What `install` makes of torch, what doctor prescribes, and what resolve answers."""
+    """The decision about torch that `install` carries out, doctor recommends and resolve prints."""
 
     build: TorchBuild | None = None
     """What the environment holds afterwards; None if nothing fits, and `advice` names the change
@@ -73,7 +73,7 @@ class Choice(Frozen):
 
     @property
     def index_url(self) -> str | None:
-        """The folder of torch's index that has the build; None for one that no index has."""
+        """The address of the index that has the build; None if no index has it."""
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
@@ -85,13 +85,13 @@ class Choice(Frozen):
 
     @property
     def moves(self) -> bool:
-        """Whether torch itself is exchanged or comes."""
+        """Whether torch itself is installed or replaced."""
         stays = ("kept", "refused", "nothing")
         # "again" is an exchange, too: the same build with its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
-        """Whether `limits` are those of a torch."""
+        """Whether `limits` belong to a torch."""
         build = self.build
         if build is None:
             return False
@@ -111,7 +111,7 @@ class Choice(Frozen):
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:
-    """Whether a change leaves the GPUs of one maker for another's, or for the CPU.
+    """Whether a change goes from a build for one maker's GPUs to one for another's, or for the CPU.
 
     >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
     (True, True, False)

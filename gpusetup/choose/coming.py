@@ -1,4 +1,5 @@
-"""What an installer is asked for: torch's family, packages, what follows, what must stay."""
+"""What an installer is told: torch's family, packages, what follows from them, and what must
+stay."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Coming(Frozen):
-    """What comes into an environment, and what must stay as it is."""
+    """What is installed into an environment, and what must stay as it is."""
 
     family: tuple[str, ...] = ()
     """Of torch's family, torch first."""
@@ -32,15 +33,15 @@ class Coming(Frozen):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether everything that is wanted is there."""
+        """Whether everything that is wanted is installed already."""
         # Followers and what is pinned come or stay along with these.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What comes: the wanted words with what moves with torch; without torch, and pinned to it,
-    where it stays.
+    """What is installed: the wanted packages and what changes with torch; if torch stays, the
+    packages pinned to it.
 
     Unsatisfiable if a wanted companion has no release for the torch that stays.
     """
@@ -50,7 +51,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What comes along with another torch."""
+    """What is installed together with another torch."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that comes is a build"
     members = {*installed_family(machine), *wanted_family(choice, host)}
@@ -64,7 +65,7 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What comes beside a torch that stays, and what is pinned to stay with it."""
+    """What is installed while torch stays, and what is pinned so that it stays."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -94,7 +95,7 @@ def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The installed companions that do not belong to a torch that stays, and come again."""
+    """The installed companions that do not fit the torch that stays, and are installed again."""
     build, wish = choice.build, choice.wish
     assert build is not None, "a torch that stays is a build"
     misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
@@ -105,7 +106,7 @@ def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[
 
 
 def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The numpy that must come because the installed one does not go with the torch that comes."""
+    """The numpy that must be installed because the present one does not work with the new torch."""
     numpy = installed_packages(host.machine).get("numpy")
     build = choice.build
     if numpy is None or build is None:
@@ -116,8 +117,7 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch, and the companions that are named or belong to the set; if nothing is named, those
-    that are installed."""
+    """torch and its wanted companions; if none are named, those that are installed."""
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
@@ -129,7 +129,7 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The wanted packages, at the versions of the set if one was chosen."""
+    """The wanted packages, at the versions of the chosen set if there is one."""
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:

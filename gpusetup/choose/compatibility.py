@@ -1,4 +1,4 @@
-"""What goes together with a build of torch, by the table of companions and the catalog. Pure.
+"""What goes together with a build of torch, by the companion table and the catalog.
 
 doctor, resolve and install ask here. A reason says what is wrong and where that is known from;
 None means that nothing speaks against the two.
@@ -37,7 +37,7 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 
 
 class CompanionQuestion(Frozen):
-    """The words that are to go together with torch, on which host, by which table."""
+    """Packages that must go together with torch on a host, and the table to ask."""
 
     words: tuple[str, ...]
     host: HostFacts
@@ -57,7 +57,7 @@ class CompanionQuestion(Frozen):
 
     @property
     def projects(self) -> tuple[Project, ...]:
-        """What the table knows of the packages."""
+        """The table's entries for the packages."""
         table = companion_table()
         projects = map(table.project, self.names)
         # Of most packages it knows nothing: they take any torch.
@@ -103,7 +103,7 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
 
 
 def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
-    """The rows of the table that the wanted release may be of."""
+    """The table's rows to which the wanted release may belong."""
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
         # One release that was built otherwise says nothing of the others.
@@ -119,7 +119,7 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
 
 
 def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
-    """The rows of a release that is wanted by its version: `vllm==0.32.0`."""
+    """The rows of a release that is requested with its version: `vllm==0.32.0`."""
     rows = []
     for word in companions.words:
         if name_of(word) != project.name:
@@ -159,7 +159,7 @@ def why_row_differs(
 
 
 def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
-    """Whether a package comes from torch's own index beside a build."""
+    """Whether a package comes from torch's own index with this build."""
     # That of the default index is built for another CUDA.
     differs = build.cuda_major != usual_cuda
     return project.on_torch_index and differs
@@ -168,7 +168,7 @@ def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) ->
 def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
-    """Those of some packages that come from torch's own index beside a build."""
+    """The packages that come from torch's own index with this build."""
     usual = usual_major(catalog, build)
     matching = []
     for name in dict.fromkeys(names):
@@ -181,7 +181,7 @@ def names_on_torch_index(
 def why_release_differs(
     companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
-    """Why one release does not go with a build; None if nothing speaks against it."""
+    """Why one release does not go with a build; None if it does."""
     project = companion_table().project(name)
     if project is None:
         return None
@@ -197,7 +197,7 @@ def why_release_differs(
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """Why a package has nothing for this host, whatever its release."""
+    """Why no release of a package works on this host; None if one may."""
     platform = f"{build.os}-{build.machine}"
     platforms = project.on.split()
     if platform not in platforms:
@@ -206,7 +206,7 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """Why a package cannot compute on the GPUs of this host, also if it is built here."""
+    """Why a package cannot use this host's GPUs, even if it is built here."""
     # On a Mac such packages compute on Apple's GPU.
     is_without_gpu = build.cuda is None and build.os != "macos"
     if project.gpu and is_without_gpu:
@@ -228,8 +228,7 @@ NUMPY_1 = "numpy<2"
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The numpy that a torch needs: `numpy<2` for one that was built before numpy 2; None if it
-    takes any."""
+    """The numpy that a torch needs: `numpy<2` if it was built before numpy 2; None for any."""
     first = catalog.milestone("torch for numpy 1 and 2")
     version = parsed(torch.partition("+")[0])
     is_before = version < parsed(first)
@@ -247,7 +246,7 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
 def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """What to forbid beside a build, as an installer's constraints: `torchcodec!=0.9.*`."""
+    """The limits for packages with a build, as constraints: `torchcodec!=0.9.*`."""
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
     # torch itself does not declare it.
@@ -259,7 +258,7 @@ def limits_beside(
 def limits_of_table(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The releases that the table of companions does not take beside a build."""
+    """The releases that the companion table excludes for a build."""
     limits: list[str] = []
     for project in companion_table().projects:
         companions = CompanionQuestion(
@@ -283,7 +282,7 @@ def limits_of_table(
 def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The installed torchvision and torchaudio that are known not to belong to a torch."""
+    """The installed torchvision and torchaudio that are known to belong to another torch."""
     packages = installed_packages(machine)
     platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
@@ -313,7 +312,7 @@ COMPILED = frozenset(
 
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """What does not belong to a torch that comes, and what becomes of it."""
+    """Installed packages that do not fit the new torch, and what happens to them."""
     new_torch = f"torch {build.torch} ({build.backend})"
     dependent_packages = dependents(machine, build)
     for package in dependent_packages:
@@ -332,7 +331,7 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
 
 
 def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """The torchvision and torchaudio that have no release for a torch, or come from a folder."""
+    """Which of torchvision and torchaudio have no release for a torch, or come from a folder."""
     packages = installed_packages(machine)
     new_torch = f"torch {build.torch} ({build.backend})"
     new_versions = build.family(tuple(packages))
@@ -349,7 +348,7 @@ def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) 
 
 
 def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
-    """Why a package whose libraries are compiled against the installed torch may fail."""
+    """Why a package compiled for the installed torch may fail with another one."""
     differs = differs_in_cuda(torch, build)
     if not differs and not is_compiled_for_another(package.version, torch.version, build):
         return None
@@ -364,8 +363,8 @@ def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str |
 
 
 def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
-    """Whether an installed torch and a build are for two majors of CUDA: what links the libraries
-    of one does not load beside the other."""
+    """Whether an installed torch and a build need different major versions of CUDA, so that
+    libraries linked to one fail with the other."""
     of_backend = cuda_of(torch.backend or "")
     cuda = torch.cuda or of_backend or ""
     installed_major = cuda.partition(".")[0]
@@ -376,7 +375,7 @@ def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
-    """Whether a package that is compiled against the installed torch fails beside a build."""
+    """Whether a package compiled for the installed torch fails with a build."""
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
@@ -389,8 +388,8 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
 
 
 def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Where a package has wheels for this CUDA whose newest release on the default index is built
-    for another one."""
+    """Where to find wheels for this CUDA of a package whose newest default release is for another
+    CUDA."""
     if newest.cuda is None:
         return
     usual = usual_major(companions.catalog, newest)

@@ -1,4 +1,4 @@
-"""Into which conda environment torch goes: the active one, or a new one with a name. Pure."""
+"""Which conda environment gets torch: the active one, or a new one with a name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ would be an option."""
 
 
 def conda_name(text: str) -> str:
-    """A name for a new conda environment; UsageError for one that conda does not accept.
+    """A name for a new conda environment. Raises UsageError for a name that conda does not accept.
 
     >>> conda_name("qwen")
     'qwen'
@@ -47,8 +47,8 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 
 def is_base(machine: Snapshot) -> bool:
-    """Whether the target is conda's base environment: the active one says its name, another one
-    lies in a folder `envs`."""
+    """Whether the target is conda's base environment, by the active environment's name or the
+    target's folder."""
     prefix = (machine.python.prefix or "").rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name = machine.environment.get("CONDA_DEFAULT_ENV")

@@ -1,4 +1,4 @@
-"""What must hold for a build to fit, and the best of those that do.
+"""The conditions for a build to fit, and the best of the builds that do.
 
 A constraint is named for what it asks, and gives the reason if it does not hold: what the build
 needs and what was found. All of them hold jointly, for every visible GPU.
@@ -99,7 +99,8 @@ def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
-    """Whether the driver's own CUDA serves a build's, as far as it is known."""
+    """Why the driver does not support the build's CUDA, as far as the driver reports its own; None
+    if it does."""
     driver_cuda = question.host.driver_cuda
     if driver_cuda is None:
         return True
@@ -112,7 +113,7 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
 
 
 def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """A Jetson: wheels of servers run on its last releases only."""
+    """Why a build does not run on this Jetson: wheels for servers run on the last JetPacks only."""
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
@@ -129,8 +130,8 @@ def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """A driver that came before a GPU, or after its last branch, does not start it, whatever the
-    build."""
+    """Why the driver cannot start a GPU: it is older than the GPU, or newer than the GPU's last
+    branch."""
     host = question.host
     if build.cuda is None:
         return None
@@ -209,7 +210,8 @@ def fits(build: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Every reason why a build does not fit; what was not asked for is no further judged."""
+    """Every reason why a build does not fit. A build that was not requested is not examined
+    further."""
     for constraint in ASKED:
         reason = constraint(build, question)
         if reason:
@@ -222,7 +224,7 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
-    """The rows of this platform and of the installer's channels, newest torch first."""
+    """The catalog's builds for this platform and installer, the newest torch first."""
     host = question.host
     platform = (host.family, host.architecture)
     return _in_scope(
@@ -237,7 +239,7 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
 def _in_scope(
     catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
 ) -> tuple[TorchBuild, ...]:
-    """Cached, because a few platforms are asked about again and again."""
+    """The same, cached because the same few platforms are asked about often."""
     family, _ = platform
     rows = []
     for build in catalog.builds:
@@ -263,7 +265,7 @@ def fitting_builds(question: BuildQuestion) -> list[TorchBuild]:
 
 
 def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
-    """The best of the builds that fit, of a torch that is newer than `above`."""
+    """The best build that fits, of a torch newer than `above`."""
     limit = newest_first(above)
     newer = []
     for build in in_scope(question):
@@ -275,7 +277,8 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
-    """The best build of a torch, else of the nearest newer one, else of the newest that fits."""
+    """The best build of a torch; without one, of the nearest newer torch; without one, of the
+    newest that fits."""
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -331,7 +334,8 @@ def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
-    """A sort key for a host whose driver nobody told: the lowest CUDA of the newest torch."""
+    """A sort key for a host whose driver is unknown: the newest torch, with its lowest CUDA
+    first."""
     cuda = cuda_release(build)
     # A CPU build has no CUDA that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
@@ -345,7 +349,7 @@ def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[
 
 
 def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build needs a driver of a later branch than an unknown one is taken to be of."""
+    """Whether a build needs a newer driver branch than an unknown driver is assumed to have."""
     floor = build.driver_floor
     assumed = question.host.assumed_driver
     if not floor or not assumed:

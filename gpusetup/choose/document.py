@@ -1,4 +1,4 @@
-"""A choice as the public documents have it: the commands of every installer, and offers."""
+"""A choice in the form of the public documents: every installer's commands, and offers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def answer_of(
 
 
 def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
-    """What of a set comes from torch's own index besides torch's family."""
+    """The packages of a set that come from torch's own index and are not of torch's family."""
     requirements = []
     for package in choice.packages:
         is_member = package.name in FAMILY
@@ -66,7 +66,7 @@ def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
-    """An answer with what it says of a build."""
+    """The answer with the values of a build filled in."""
     return replace(
         answer,
         torch=build.torch,
@@ -80,7 +80,7 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
 def commands_of(
     choice: Choice, options: InstallerOptions
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Each installer's commands; none of one that has no build that fits."""
+    """Each installer's commands; () for an installer for which no build fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
         installer_options = options
@@ -97,7 +97,8 @@ def commands_of(
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest that `install --upgrade` would take; None if that would leave torch's maker."""
+    """The newest build that `install --upgrade` would take; None if that would be for another
+    maker's GPUs."""
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
@@ -125,7 +126,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The folder of a new environment next to the target, which may be `.venv` itself."""
+    """A folder for a new environment next to the target, which may itself be called `.venv`."""
     python = machine.python
     executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
@@ -137,7 +138,7 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """What `install --venv DIR` is told, to make there what is prescribed for this environment.
+    """The options that make `install --venv DIR` create what is recommended for this environment.
 
     A new one would get the newest by itself, and none of the companions that are here.
     """

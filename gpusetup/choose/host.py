@@ -1,4 +1,5 @@
-"""The host that a build must serve: its snapshot, and what the constraints look at, parsed once."""
+"""The host for which a build is chosen: its snapshot, and the values that the conditions
+compare."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Presence = Literal["some", "none", "unknown"]
 
 
 class HostFacts(Frozen):
-    """What the constraints look at: plain values, so that answers about them can be kept."""
+    """The host's values that the conditions compare; plain values, so that answers can be
+    cached."""
 
     family: str
     architecture: str
@@ -56,14 +58,14 @@ class HostFacts(Frozen):
 
 
 class Host(Frozen):
-    """A machine that gets torch: its snapshot, and the facts of it that builds are judged by."""
+    """A machine that gets torch: its snapshot and the values by which builds are judged."""
 
     machine: Snapshot
     facts: HostFacts
 
 
 class BuildQuestion(Frozen):
-    """What one build is judged by: the wish for torch, the host's facts, and the catalog."""
+    """What one build is judged by: the wish, the host's values, and the catalog."""
 
     wish: Wish
     host: HostFacts
@@ -82,12 +84,12 @@ class BuildQuestion(Frozen):
         return CONDA_CHANNELS if by_conda else WHEELS
 
     def takes(self, torch: str) -> bool:
-        """Whether the wish allows a torch."""
+        """Whether the wish allows this torch."""
         wanted = self.wish.torch
         return allows_torch(wanted, torch)
 
     def by_conda(self) -> BuildQuestion:
-        """The same question to conda's channels."""
+        """The same question for conda's channels."""
         wish = replace(self.wish, installer="conda")
         return replace(self, wish=wish)
 

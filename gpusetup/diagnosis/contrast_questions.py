@@ -1,4 +1,4 @@
-"""What decides where a text shows more than one run, or printed the usual output already.
+"""Which command decides if the text compares two runs, or already shows the usual output.
 
 Two runs that differ in one thing ask for that thing. What was printed is asked for in no stage:
 `diagnosis.answered` takes the next reading. Pure.
@@ -38,7 +38,7 @@ READING_OF_WAY = {
 
 
 def reading_by_contrast(context: RuleContext) -> str | None:
-    """The reading for what differs between the run that works and the one that fails."""
+    """The command that shows the difference between the run that works and the one that fails."""
     for event in events(context, "works-otherwise"):
         way = event.values.get("what", "")
         # What another maker's GPU runs on are packages of the system, and not of Python.
@@ -60,7 +60,7 @@ def names_a_contrast(context: RuleContext) -> bool:
 
 
 def fails_while_it_runs(context: RuleContext) -> bool:
-    """Whether a program on such a GPU crashed, hangs, or its driver was reset."""
+    """Whether a program on such a GPU crashed or hangs, or its driver was reset."""
     return bool(
         events(context, "program-crashed", "run-hangs", "silent-crash")
         or events(context, "graphics-crash", "machine-powers-off")
@@ -68,7 +68,8 @@ def fails_while_it_runs(context: RuleContext) -> bool:
 
 
 def reading_of_amd(context: RuleContext) -> str:
-    """ROCm's list of GPUs; of a crash what the kernel says of it."""
+    """The command that lists ROCm's GPUs; after a crash, the one that shows the kernel's
+    messages."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
@@ -79,7 +80,7 @@ def reading_of_amd(context: RuleContext) -> str:
 
 
 def reading_of_intel(context: RuleContext) -> str:
-    """Whether torch reaches the GPU; where it does, what the kernel says of the failure."""
+    """The command that shows whether torch reaches the GPU; if it does, the kernel's messages."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK

@@ -1,4 +1,5 @@
-"""All findings about one machine, which one is the root, and the build that fits."""
+"""The diagnosis of one machine: all findings, the root cause among them, and the build that
+fits."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def diagnose(
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
-    """Judge one machine. `choice` is the torch that was chosen for it; None: for what it shows.
+    """Diagnose one machine. `choice` is the torch chosen for it; None chooses one for what the
+    machine shows.
 
     The steps: collect what the rules find, refute it by what was read, fit each way out to the
     program and the machine, explain one finding by another, choose the root, infer the cause behind
@@ -153,7 +155,7 @@ def diagnose(
 
 
 def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """What the rules find, one finding an id."""
+    """All findings of the rules, one for each id."""
     if rules is None:
         rules = rules_of(RULE_FILES)
     findings = findings_of(context, rules)
@@ -165,7 +167,7 @@ OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINES
 
 
 def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings of a text without NVIDIA's stack, where the GPU is another maker's.
+    """The findings without those about NVIDIA's stack, if the text is about another maker's GPU.
 
     What is advised for NVIDIA's driver, container tools and GPUs does nothing there.
     """
@@ -182,14 +184,15 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
 
 
 def without_makers(remaining: Remaining) -> Remaining:
-    """What is found without the GPU's maker: who asks whether torch runs there has no failure."""
+    """The findings without those about the GPU's maker: somebody who asks whether torch runs there
+    has no failure."""
     ids = (*OTHER_MAKERS, "no-nvidia-gpu")
     findings = tuple(finding for finding in remaining.findings if finding.id not in ids)
     return remaining._replace(findings=findings, ruled_out=())
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The root, or in a text what the program failed at."""
+    """The root cause; in a text without one, what the program failed at."""
     root = root_of(findings) or failure_without_cause(context, findings)
     # A log's line of error before the program went on stopped nothing, and who does not
     # see a GPU is denied by the program that names it.
@@ -200,7 +203,7 @@ def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding 
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
-    """Whether a text shows what was seen, and not why.
+    """Whether a finding in a text says what happened, but not why.
 
     A live machine was asked all there is to ask: its answer names where that ended.
     """
@@ -210,7 +213,7 @@ def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
 def infer_cause(
     context: RuleContext, findings: tuple[Finding, ...], symptom: Finding | None
 ) -> tuple[Finding, ...]:
-    """The findings with the likely cause behind a symptom first, if one is likely."""
+    """The findings, with the likely cause of a symptom first if one is likely enough."""
     if symptom is None:
         return findings
     likely = likely_cause(context, symptom)
@@ -226,7 +229,7 @@ def infer_cause(
 
 
 class Verdict(NamedTuple):
-    """What was decided before the question is chosen."""
+    """The decisions made before the question is chosen."""
 
     findings: tuple[Finding, ...]
     root: Finding | None
@@ -235,7 +238,7 @@ class Verdict(NamedTuple):
 
 
 class OpenQuestion(NamedTuple):
-    """What is left open, and the one reading that decides."""
+    """The causes that remain possible, and the command that decides between them."""
 
     other_causes: tuple[str, ...]
     reading: str | None
@@ -246,7 +249,8 @@ class OpenQuestion(NamedTuple):
 
 
 def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> OpenQuestion:
-    """The causes that are left open, and the reading whose answers lead to different ones."""
+    """The causes that remain possible, and a command whose possible outputs point to different
+    ones."""
     root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
     unexplained_errors = unexplained(verdict.findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
@@ -268,7 +272,7 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
 def with_question_of(
     context: RuleContext, reasons: tuple[Doubt, ...], question: OpenQuestion
 ) -> OpenQuestion:
-    """The question with the reading that settles a doubt, where nothing else is asked."""
+    """The question; if there is none, the one that settles a doubt."""
     if question.reading:
         return question
     for doubt in reasons:
@@ -279,7 +283,7 @@ def with_question_of(
 
 
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
-    """What the changes of a finding need to know and a text does not show."""
+    """The facts that a finding's commands need and that the text does not show."""
     if finding is None or finding.fix is None:
         return ()
     unread = [need for need in finding.fix.needs if need.state == "unread"]
@@ -287,7 +291,8 @@ def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
 
 
 def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:
-    """The cause that the main finding names: its kind in a report, or that a symptom has none."""
+    """The cause that the answer names: the id of the main finding, `ok`, or `unknown` for a symptom
+    without a cause."""
     if main is None:
         return OK if may_be_ok(context) else UNKNOWN
     if symptom and main.id == symptom.id:
@@ -300,7 +305,7 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a way out for this program and this machine, as far as they were read."""
+    """The finding with a fix for this program and this machine, as far as they are known."""
     for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
         finding = fit(context, finding)
     return fit_for_pasting(context, finding)
@@ -315,7 +320,7 @@ CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it 
 
 
 def without_changes(finding: Finding) -> Finding:
-    """The finding of an unknown cause without commands that change what is installed."""
+    """The finding without commands that change what is installed, because its cause is unknown."""
     fix = finding.fix
     if fix is None:
         return finding
@@ -335,7 +340,7 @@ INSTALLATION = re.compile(r"^!?gpusetup install\b")
 
 
 def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
-    """The findings with one installation of torch on the screen: the root's, if it has one.
+    """The findings with at most one command that installs torch: the root's, if it has one.
 
     Two commands that differ would leave a person to choose between them.
     """
@@ -358,12 +363,12 @@ def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tup
 
 
 def installations_in(commands: Iterable[str]) -> set[str]:
-    """The lines that install torch by `gpusetup install`."""
+    """The lines that install torch with `gpusetup install`."""
     return {line for line in commands if INSTALLATION.match(line)}
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:
-    """The finding of the same id, as it is now."""
+    """The finding with the same id in its present form."""
     if finding is None:
         return None
     for candidate in findings:
@@ -373,13 +378,13 @@ def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Find
 
 
 def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with those changes only whose needs were read, and none denied."""
+    """The finding with only those commands whose needs are all known to be met."""
     fix = finding.fix
     return finding if fix is None else replace(finding, fix=needs.judge(context, fix))
 
 
 def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding an id, the gravest first seen; the evidence of the others is kept with it."""
+    """One finding for each id, the most severe one; the evidence of the others is added to it."""
     by_id: dict[str, Finding] = {}
     for finding in sorted(findings, key=_gravity):
         gravest = by_id.setdefault(finding.id, finding)
@@ -390,12 +395,13 @@ def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _gravity(finding: Finding) -> int:
-    """0 for the gravest severity."""
+    """The rank of a severity: 0 for the most severe."""
     return SEVERITIES.index(finding.severity)
 
 
 def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    """The root first, then by severity, then in the order of the records."""
+    """The key for the display: the root first, then by severity, then in the order of the
+    records."""
     is_beside_the_root = not finding.root
     return (is_beside_the_root, _gravity(finding), order_of(finding))
 

@@ -1,4 +1,4 @@
-"""When `ok` may be said, and what it rests on: the one place that decides it.
+"""When the answer may be `ok`, and what it rests on. Only this module decides this.
 
 It needs a proof, and nothing that speaks against it. A machine that was read itself was asked all
 there is to ask. A text must show no complaint, no failure and no `False` of torch's: most texts
@@ -37,7 +37,7 @@ elsewhere in the text, for example on the host, does not prove that the program 
 
 
 def may_be_ok(context: RuleContext) -> bool:
-    """Whether a working stack is shown, and a text complains of nothing."""
+    """Whether a working stack is shown and the text contains no complaint."""
     if is_report(context) and is_answered(context):
         return True
     complains = is_report(context) and complains_of_something(context)
@@ -53,12 +53,12 @@ def may_be_ok(context: RuleContext) -> bool:
 
 
 def complains_of_something(context: RuleContext) -> bool:
-    """Whether a line complains, or a person names a failure in whatever words."""
+    """Whether a program's line or a person reports a failure."""
     return bool(readings(context, COMPLAINT) or events(context, "names-failure"))
 
 
 def is_answered(context: RuleContext) -> bool:
-    """Whether a text leaves nothing open.
+    """Whether nothing in the text is left open.
 
     Its plain question has an answer, its run came to an end, or its GPU computes.
     """
@@ -68,7 +68,7 @@ def is_answered(context: RuleContext) -> bool:
 
 
 def _ended_well(context: RuleContext) -> bool:
-    """Whether a program of a CUDA build came to its end on a machine whose GPU is named.
+    """Whether a program with a CUDA build ran to its end on a machine whose GPU is named.
 
     What it printed before that was no failure.
     """
@@ -78,7 +78,7 @@ def _ended_well(context: RuleContext) -> bool:
 
 
 def torch_said_false(machine: Snapshot) -> bool:
-    """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
+    """Whether torch answered `False` anywhere in the text."""
     # An XPU build and a Mac have no CUDA to be available.
     if machine.torch.backend == "xpu" or machine.os.family == "macos":
         return False
@@ -91,7 +91,7 @@ def torch_said_false(machine: Snapshot) -> bool:
 
 
 def _report_is_healthy(context: RuleContext) -> bool:
-    """Whether something computed, or all that a text shows is in order.
+    """Whether something computed on the GPU, or everything that the text shows is in order.
 
     A build that fits the driver proves nothing of a torch that computed nowhere.
     """
@@ -112,19 +112,19 @@ def _report_is_healthy(context: RuleContext) -> bool:
 
 
 def is_proven(context: RuleContext) -> bool:
-    """Whether nothing is left to ask: something computed, or a plain question is answered."""
+    """Whether there is nothing left to ask: something computed, or a plain question is answered."""
     return computed(context) or is_answered(context)
 
 
 def computed(context: RuleContext) -> bool:
-    """Whether a program is said to have computed on the GPU, or torch to see it."""
+    """Whether the text says that a program computed on the GPU, or that torch sees it."""
     if context.torch.cuda_available or events(context, "gpu-computes"):
         return True
     return _makers_backend_runs(context)
 
 
 def _makers_backend_runs(context: RuleContext) -> bool:
-    """Whether mps, xpu or ROCm runs where another maker's GPU is the only one."""
+    """Whether mps, xpu or ROCm works on a machine whose only GPU is another maker's."""
     if not events(context, "backend-runs"):
         return False
     maker = maker_of(context.torch.backend)
@@ -132,12 +132,13 @@ def _makers_backend_runs(context: RuleContext) -> bool:
 
 
 def _only_warned_of_capability(context: RuleContext) -> bool:
-    """Whether all that a text shows is torch's warning of a GPU whose major it has kernels for."""
+    """Whether the text only shows torch's warning about a GPU although torch has kernels for its
+    major version."""
     return says_nothing_else(context) and bool(events(context, "capability-warning"))
 
 
 def _driver_listed_a_gpu(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU; one that is only mentioned has no index, UUID or address."""
+    """Whether a driver listed a GPU. A GPU that is only mentioned has no index, UUID or address."""
 
     def is_listed(gpu: Gpu) -> bool:
         return gpu.nvml_index is not None or bool(gpu.uuid or gpu.pci_bus_id)
@@ -164,7 +165,7 @@ def _machine_is_healthy(context: RuleContext) -> bool:
 
 
 def _driver_answered(context: RuleContext) -> bool:
-    """Whether NVML or CUDA answered; the kernel's files alone are no answer."""
+    """Whether NVML or CUDA answered; files of the kernel alone are not enough."""
     machine = context.snapshot
     if 0 in (machine.driver.nvml_code, machine.cuda_api.init_code):
         return True
@@ -173,7 +174,7 @@ def _driver_answered(context: RuleContext) -> bool:
 
 
 def proof(context: RuleContext) -> str:
-    """What was seen, in one line, and nothing that was not."""
+    """What was seen to work, in one line."""
     torch, visible = context.torch, visible_gpus(context.snapshot)
     if answer := _answer_without_a_gpu(context):
         return answer
@@ -210,13 +211,14 @@ def proof(context: RuleContext) -> str:
 
 
 def _device_name(context: RuleContext) -> str:
-    """What torch calls another maker's GPU, where that was read; programs often say `cuda`."""
+    """torch's name for another maker's GPU, if the text shows it; programs often say `cuda`."""
     stack = context.snapshot.makers
     return f', device "{BY_ID[stack.maker].device}"' if stack else ""
 
 
 def _answer_without_a_gpu(context: RuleContext) -> str:
-    """What is said where no GPU was judged: to a question, of a run, of a machine without one."""
+    """The answer if no GPU was judged: to a question, about a run, or about a machine without a
+    GPU."""
     torch = context.torch
     if answer := plain_answer(context):
         return answer
@@ -237,7 +239,7 @@ def _answer_without_a_gpu(context: RuleContext) -> str:
 
 
 def _two_numbers(context: RuleContext) -> str:
-    """Why nvidia-smi and nvcc show different CUDA versions, where a text shows both."""
+    """Why nvidia-smi and nvcc show different CUDA versions, if the text shows both."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     if by_driver is None or by_nvcc is None or by_driver == by_nvcc:
         return ""

@@ -1,4 +1,5 @@
-"""The last change of a fix before it is shown: what can be pasted here, and how long it holds.
+"""The last step for a fix before it is shown: commands that can be pasted here, and how long they
+hold.
 
 A block is shown whole or not at all: without the one command whose value is no plausible one, the
 others would do something else.
@@ -26,7 +27,7 @@ from gpusetup.model.versions import cuda_of, parsed
 
 
 def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a fix that its reader can paste."""
+    """The finding with a fix whose commands its reader can paste."""
     fix = finding.fix
     if fix is None:
         return finding
@@ -50,7 +51,7 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
 
 
 def _in_cells(block: Alternative) -> Alternative:
-    """A notebook's cell has nobody who answers the question of `gpusetup install`."""
+    """The fix for a notebook, where a cell cannot answer the question of `gpusetup install`."""
     return replace(
         block,
         commands=tuple(
@@ -69,7 +70,7 @@ INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
 
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
-    """The driver that each torch of a fix needs, unless its text says so."""
+    """Adds the driver that each torch of the fix needs, unless the text already names it."""
     machine, lines = context.snapshot, command_lines(fix)
     if board_of(machine):
         return ""
@@ -96,7 +97,7 @@ GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu12
 
 
 def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
-    """Which cards the index of a fix does not serve, where a text does not name the GPU."""
+    """Adds which GPUs the fix's index does not support, if the text does not name the GPU."""
     unknown = not any(gpu.compute_capability for gpu in gpus(context))
     shown = re.findall(INSTALLED, "\n".join((fix.text, *command_lines(fix))))
     if not (is_report(context) and unknown and shown) or board_of(context.snapshot):
@@ -127,7 +128,8 @@ ACTS_ON_THE_HOST = (
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
-    """The fix in a container: commands that act on the host say so, and are alternatives only."""
+    """The fix for a container: commands for the host are marked as such, and are alternatives
+    only."""
 
     def titled(block: Alternative) -> Alternative:
         if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):
@@ -181,7 +183,7 @@ PROFILES = {
 
 
 def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
-    """How long a changed variable holds, and what makes it last."""
+    """How long a changed variable stays set, and how to make it permanent."""
     lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""

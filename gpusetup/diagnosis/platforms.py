@@ -1,4 +1,4 @@
-"""A fix for the platform that it is for: Windows, macOS, WSL, a notebook, a cluster's job.
+"""Adapts a fix to its platform: Windows, macOS, WSL, a notebook, or a cluster's job.
 
 No command and no sentence of an answer names what the system does not have.
 
@@ -48,7 +48,7 @@ RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 
 
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what can be done under the system that it is about."""
+    """The finding with only what can be done on its operating system."""
     os, fix = context.os, finding.fix
     if os.wsl:
         if fix and names_any(KERNEL_MODULES, (fix.text, *command_lines(fix))):
@@ -68,7 +68,8 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
 
 
 def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
-    """Without kernel modules; if the way out was one of the driver's, by Windows' driver."""
+    """The fix for WSL: without kernel modules, and with the Windows driver in place of a Linux
+    driver."""
     from gpusetup.causes.windows import driver_of_windows
 
     place = RECORDS[finding.id].place
@@ -83,7 +84,7 @@ def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
 
 def lines_without(fix: Fix, foreign: str) -> Fix:
-    """The fix without each block in which a line names what is foreign."""
+    """The fix without each command block in which a line matches a pattern."""
 
     def unless_foreign(block: Alternative) -> Alternative | None:
         if names_any(foreign, (block.title, *block.commands)):
@@ -94,7 +95,7 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 
 
 def names_any(pattern: str, texts: Iterable[str]) -> bool:
-    """Whether one of the texts has what the pattern describes."""
+    """Whether one of the texts matches the pattern."""
     return any(re.search(pattern, text) for text in texts)
 
 
@@ -111,7 +112,7 @@ BY_OTHERS = "Ask the cluster's administrators to do this: "
 
 
 def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what can be done in the notebook, or in the job, that a text is of."""
+    """The finding with only what can be done in the notebook or job that the text comes from."""
     fix = finding.fix
     if fix is None or finding.severity is not Severity.ERROR or not is_report(context):
         return finding

@@ -1,4 +1,4 @@
-"""Which of several findings is the root: the order of their records.
+"""Which of several findings is the root, by the order of their records.
 
 Findings stand in the order of their records: the layer, the rank in it. What is only a consequence
 of a cause says its layer (`SHOWS`) and its record (`explains`).
@@ -15,12 +15,12 @@ from gpusetup.model.frozen import replace
 
 
 def order_of(finding: Finding) -> tuple[int, int, str]:
-    """A finding's layer and rank; after every layer if it is never a root."""
+    """A finding's layer and rank; last if it is never a root."""
     return RECORDS[finding.id].order
 
 
 def consequences(cause: Cause) -> tuple[str, ...]:
-    """The findings that a cause explains: those of its layer, and those that its record names.
+    """The ids of findings that a cause explains: by its layer, and by name in its record.
 
     >>> from gpusetup.causes import table
     >>> consequences(RECORDS["cuda-sees-no-device"])
@@ -41,7 +41,7 @@ def consequences(cause: Cause) -> tuple[str, ...]:
 
 
 def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Each finding with the first other one, in the order of precedence, that explains it.
+    """Each finding with the first other finding that explains it, in the order of precedence.
 
     An explained finding loses its commands, because they do not mend it.
     """
@@ -58,7 +58,7 @@ def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 def _explained_by(finding: Finding, cause_id: str) -> Finding:
-    """The finding as a consequence of a cause, without commands."""
+    """The finding marked as a consequence of a cause, without commands."""
     place = RECORDS[cause_id].place
     fix = finding.fix and replace(finding.fix, commands=(), alternatives=())
     # Where there is no GPU even the sentence of the way out is wrong: it speaks of one.
@@ -74,7 +74,7 @@ def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
-    """The errors beside the root that no other one explains, in their order."""
+    """The errors other than the root that no finding explains, in their order."""
     open_errors = []
     for error in _errors_in_order(findings):
         if error is not root and not error.explained_by:
@@ -83,7 +83,7 @@ def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> lis
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
-    """The first unexplained error, else the first loss of speed: the stack works, and loses it."""
+    """The first unexplained error; without one, the first warning about lost speed."""
     open_errors = unexplained(findings)
     if open_errors:
         return open_errors[0]
@@ -96,7 +96,7 @@ def root_of(findings: tuple[Finding, ...]) -> Finding | None:
 
 
 def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
-    """The finding that must be mended before torch can be; None if there is none.
+    """The finding that must be fixed before torch can be; None if there is none.
 
     A root in what the process is told, the container, the driver or the GPU; and, if torch stays
     as it is, the driver that it asks for.
