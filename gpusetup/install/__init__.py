@@ -1,1 +1,1 @@
-"""From a resolution to an environment: the plan, the fetch, the switch, the receipt."""
+"""Carries out a choice in an environment: plan, download, switch, receipt."""

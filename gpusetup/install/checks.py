@@ -1,5 +1,5 @@
-"""What stops `install` before an index is asked, each with the command to go on with: trouble that
-no torch mends, a build that is not exchanged unasked, a target that may not be changed."""
+"""What stops `install` before an index is asked, each with the next command: a problem that no
+torch can fix, a build that would be replaced unasked, a target that may not be changed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gpusetup.model.shell import shell_line
 
 
 def trouble_elsewhere(machine: Snapshot, choice: Choice, *, other_host: bool) -> Finding | None:
-    """What is wrong on a machine and no torch mends."""
+    """The finding of a problem that no torch can fix; None if there is none."""
     diagnosis = diagnose(machine, load_catalog(), choice, other_host=other_host)
     return blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
 
 
 def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
-    """Nothing is changed: what is wrong, and what to do about it."""
+    """The error that says that nothing is changed, what is wrong, and what to do about it."""
     version = machine.torch.version
     stays = f"torch {version} was left as it is" if version else "torch was not installed"
     hint = ""
@@ -43,7 +43,7 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
 
 
 def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
-    """Unsatisfiable where nothing fits, and where another maker's GPUs would be served."""
+    """Raises Unsatisfiable if no build fits, or if the build would be for another maker's GPUs."""
     if choice.build is None:
         raise nothing_fits(choice)
     if choice.action != "refused":
@@ -63,7 +63,7 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
 
 
 def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine: Snapshot) -> str:
-    """The command that makes, beside a target that may not be changed, what it would become."""
+    """The command that makes a new environment in place of a target that may not be changed."""
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
     words += options_of_new_environment(choice, machine)
     words += wish.packages
@@ -76,7 +76,7 @@ def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine
 
 
 def check_described(machine: Snapshot, way: str) -> None:
-    """What would stop a run on that machine itself stops this one."""
+    """Raises the error that would stop an installation on the described machine itself."""
     python, hint = machine.python, f"use your own environment: `{way}`"
     refuse_unnamed_base(machine, way)
     if python.externally_managed:
@@ -91,8 +91,8 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """`Blocked` where the target is Windows' own Python, and nobody named it: gpusetup merely runs
-    in it. On Linux such a one says itself who manages it."""
+    """Raises Blocked if the target is Windows' own Python and was not named: gpusetup merely runs
+    in it. (On Linux such a Python says itself that it is managed.)"""
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

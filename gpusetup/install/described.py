@@ -1,6 +1,7 @@
-"""The steps as one would type them for a machine that is only described (`--from`).
+"""The commands for a machine that is only described (`--from`).
 
-Nothing is asked of anybody here."""
+Nothing is asked of anybody here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from gpusetup.model.machine import Snapshot
 def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
-    """What would be typed on the machine that is described, and why."""
+    """The commands that one would type on the described machine, and the reasons."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")
@@ -57,7 +58,7 @@ def describe(
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:
-    """What would be imported: of two of one name the first, and torch as its own files say."""
+    """The versions that Python would import: of two packages with the same name the first."""
     packages, torch = installed_packages(machine), machine.torch
     versions = {name: packages[name].version for name in FAMILY if name in packages}
     if torch.installed and torch.version:

@@ -1,4 +1,4 @@
-"""What the phases of an installation share, and how each of its commands is run."""
+"""The values that the phases of an installation share, and how each of its commands is run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 
 
 class InstallJob(Record):
-    """What the phases of one installation share."""
+    """The values that the phases of one installation share."""
 
     show_progress: Progress
     talk: Callable[[str], None]
@@ -45,7 +45,7 @@ class InstallJob(Record):
 
 
 class InstallOutcome(Frozen):
-    """How it ended: kept or put back, and what verify said."""
+    """How an installation ended: whether it was kept or undone, and what verify reported."""
 
     kept: bool
     verdict: dict[str, Any] | None = None

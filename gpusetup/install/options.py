@@ -30,5 +30,5 @@ class InstallRequest(Frozen):
 
     @property
     def for_other_host(self) -> bool:
-        """Whether it is installed for a machine that is not this one."""
+        """Whether the installation is for another machine than this one."""
         return bool(self.for_gpu or self.for_driver)

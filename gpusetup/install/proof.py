@@ -1,4 +1,4 @@
-"""Proves an environment: `verify` run by the target's own interpreter."""
+"""Proves an environment: `verify` is run by the target's own interpreter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -
 
 
 def parse_verdict(output: Output) -> dict[str, Any]:
-    """What verify answered; where it answered nothing, a verdict that says so."""
+    """The document that verify printed; if it printed none, a failed verdict that says so."""
     try:
         answer = json.loads(output.stdout)
     except ValueError:
@@ -48,8 +48,8 @@ def parse_verdict(output: Output) -> dict[str, Any]:
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:
-    """What verify is asked: a CUDA build is proven on the GPUs; without any (an image build) its
-    libraries only; a CPU build on the CPU.
+    """The device for verify: a CUDA build is tested on the GPUs, or without any (an image build)
+    only its libraries; a CPU build on the CPU.
 
     >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
     ('auto', 'none', 'cpu')

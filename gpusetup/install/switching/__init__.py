@@ -1,1 +1,1 @@
-"""How an environment is changed so that it is the old one or the new one, whatever happens."""
+"""Changes an environment so that it always ends in the old state or the new one."""

@@ -1,4 +1,5 @@
-"""Changes an environment so that it can be put back: each file that leaves is moved aside.
+"""Changes an environment so that the change can be undone: each file that is removed is moved
+aside.
 
 Everything that will leave or come is written to a journal first, and every phase is noted there
 before it begins. Until the first rename nothing of the environment is touched; whatever fails
@@ -62,7 +63,8 @@ being made."""
 
 
 def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
-    """Lock, fetch and unpack, replace, prove, keep or put back; how it ended.
+    """Locks, downloads, unpacks, replaces and verifies, then keeps or undoes the change; returns
+    how it ended.
 
     An environment that is to be made is made first, and taken away if anything fails.
     """
@@ -93,7 +95,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
 
 
 def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
-    """Make the environment of a plan; its layout."""
+    """Creates the environment of a plan; returns its layout."""
     assert target.venv is not None, "only an environment with a folder is made"
     environment = job.settings.environment()
     # uv runs in the store: in the working folder it would look for a project.
@@ -104,7 +106,8 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """`Blocked` if somebody has changed what leaves, or made the environment, while we planned."""
+    """Raises Blocked if somebody changed the packages to be replaced, or created the environment,
+    after the plan was made."""
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -119,7 +122,7 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
 
 
 def recover(store: Path) -> Journal | None:
-    """End what a killed change began; its journal, None if nothing was left unfinished.
+    """Completes or undoes an interrupted change; returns its journal, None if there was none.
 
     If it was about to be kept, the new state is completed, else the previous one is restored.
     """
@@ -137,7 +140,7 @@ def recover(store: Path) -> Journal | None:
 
 
 def begun(store: Path, journal: Journal) -> Change:
-    """A change whose journal is written, before anything is changed."""
+    """A change whose journal is written before anything else is changed."""
     # A name of its own for each change: a folder with the name of an older one may be kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
@@ -163,7 +166,7 @@ class Change:
 
     @property
     def aside(self) -> dict[str, str]:
-        """What is moved: its place in the environment, and where it is kept."""
+        """The files that are moved aside: path in the environment -> path where it is kept."""
         places: dict[str, str] = {}
         for number, path in enumerate(paths_in(self.store, self.journal.moves)):
             places[path] = str(self.former / f"{number:05d}")
@@ -176,11 +179,11 @@ class Change:
 
     @property
     def made(self) -> set[str]:
-        """The places of what was not there before."""
+        """The paths that did not exist before the change."""
         return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
-        """Note in the journal that a phase begins."""
+        """Records in the journal that a phase begins."""
         self.journal = replace(self.journal, phase=phase, **more)
         write_journal(self.store, self.journal)
 
@@ -189,7 +192,8 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move aside what leaves, and bring what comes to its place; both are on the disk then.
+        """Moves the old files aside and the new ones to their places; returns when both are on
+        disk.
 
         `coming`: each new file and where it goes; `after`: the distributions that they are.
         """
@@ -241,7 +245,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """The new state stays; what was moved aside is kept for one undo, or dropped.
+        """Keeps the new state. The old files are kept for one undo, or deleted.
 
         The undo belongs to torch: an installation that leaves torch alone drops no older torch.
         """
@@ -261,7 +265,7 @@ class Change:
         self._forget()
 
     def finish(self) -> None:
-        """Keep the new state; a Ctrl-C waits until that is done."""
+        """Keeps the new state; a Ctrl-C is held back until that is done."""
         hint = "fix that, then `gpusetup install` finishes it"
         with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
             self.keep()
@@ -269,7 +273,7 @@ class Change:
     # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
-        """Bring the previous state back: remove what was made, rename what was moved aside.
+        """Restores the old state: removes what was made and moves back what was moved aside.
 
         May be run again after it was stopped anywhere: a file that is in the store was moved and is
         brought back; one that is not was never moved, or is back already.
@@ -295,7 +299,7 @@ class Change:
         self._forget()
 
     def restore(self, job: InstallJob) -> None:
-        """Put the previous state back; a Ctrl-C waits until it is done."""
+        """Restores the old state; a Ctrl-C is held back until that is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
@@ -304,7 +308,7 @@ class Change:
 
     @contextmanager
     def or_back(self, job: InstallJob) -> Iterator[None]:
-        """Run a block; if it fails, the previous state comes back, and the hint says so."""
+        """Runs a block. If it fails, the old state is restored, and the error's hint says so."""
         try:
             yield
         except BaseException as problem:
@@ -316,7 +320,8 @@ class Change:
             raise
 
     def _forget(self) -> None:
-        """End a change. The journal goes first: without it the rest is only left-overs."""
+        """Ends a change. The journal is deleted first: without it the remaining files are mere
+        leftovers."""
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
@@ -325,12 +330,12 @@ class Change:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether it is a folder itself, and no link to one."""
+    """Whether a path is a folder, and not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The bytecode that is there of some sources (`__pycache__/x.cpython-311.pyc` of `x.py`)."""
+    """The existing bytecode files of some sources (`__pycache__/x.cpython-311.pyc` for `x.py`)."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -345,7 +350,7 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 
 
 def remove_empty(files: Iterable[str]) -> None:
-    """Remove the folders in which these files were, and those above, as far as they are empty."""
+    """Removes the folders that held these files, and their parents, if they are empty."""
     folders = {os.path.dirname(path) for path in files}
     # The inner folders first.
     for folder in sorted(folders, reverse=True):
@@ -367,7 +372,8 @@ def keeps_torch(store: Path) -> bool:
 
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Every file and link that is kept: its size, and the second of its last change."""
+    """Every file and link that is kept, with its size and the time of its last change in
+    seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(former) as entries:
         for entry in entries:
@@ -377,7 +383,7 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Delete what no journal names; the store itself if nothing is left in it."""
+    """Deletes whatever no journal names, and the store itself if nothing is left in it."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

@@ -1,4 +1,4 @@
-"""One at a time: a lock for each environment, and one that its installer holds while it writes."""
+"""Locks: one for each environment, and one that its installer holds while it writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_par
 
 @contextmanager
 def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of an environment, whose store is made for it and goes where it stays empty.
+    """Holds the lock of an environment. Its store is created for this, and removed if it stays
+    empty.
 
     A second process waits, says so, and leaves with `Blocked`. Who gets the lock waits until an
     installer that lost its parent has ended.

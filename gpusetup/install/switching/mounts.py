@@ -1,4 +1,4 @@
-"""Which mounts lie inside an environment: a file cannot be renamed from one mount to another."""
+"""The mounts inside an environment: a file cannot be renamed from one mount to another."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Mount(NamedTuple):
-    """A mount: where it is, and what filesystem it has."""
+    """A mount: its path and its kind of filesystem."""
 
     place: str
     kind: str
 
 
 def mounts() -> Iterator[Mount]:
-    """The mounts that this process sees; nothing where the system does not say."""
+    """The mounts that this process sees; () if the system does not list them."""
     try:
         lines = os.fsdecode(MOUNTS.read_bytes()).splitlines()
     except OSError:
@@ -34,7 +34,8 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
-    """The first mount inside an environment on which one of some paths of it lies.
+    """The first mount inside an environment that holds one of some paths; None if all are on the
+    same mount.
 
     Also two bind mounts of the same disk are two mounts for a rename.
     """

@@ -1,4 +1,5 @@
-"""What an installation leaves in the target: what was there, what is there, and from where."""
+"""The receipt of an installation in the target: what was there before, what is there now, and its
+source."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from gpusetup.model.codec import to_plain
 def write_receipt(
     path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
 ) -> None:
-    """Write what was installed, without logins, users and home folders.
+    """Writes the receipt, without logins, user names and home folders.
 
     The host of each file stays: whoever reads the receipt wants to know where a package came from.
     """
@@ -52,5 +53,5 @@ def write_receipt(
 
 
 def now() -> str:
-    """The time in UTC, as ISO 8601 writes it."""
+    """The present time in UTC, as ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
