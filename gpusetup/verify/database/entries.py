@@ -229,7 +229,7 @@ class Entry(NamedTuple):
         return False
 
     def on(self, device: str) -> Entry:
-        """The entry as it is compared on a device: of an internal step on a GPU, its answer alone."""
+        """The entry as a device compares it: of an internal step on a GPU, the answer alone."""
         if device == "cpu" or not self.is_internal:
             return self
         return self._replace(run=functools.partial(answer_of, self.run))
