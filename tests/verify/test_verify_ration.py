@@ -19,7 +19,7 @@ from verify_faults.layers import SHAPES, element
 from verify_faults.layers import Operator as Faulty
 
 from gpusetup.verify.checks import ration
-from gpusetup.verify.checks.ration import SOURCES, chosen, known_to
+from gpusetup.verify.checks.ration import SOURCES, EntryTurn, chosen, known_to
 from gpusetup.verify.database import comparing, loading
 from gpusetup.verify.database.calls import Answer, laid_out, tensors_of
 from gpusetup.verify.database.comparing import NotAsked, compared
@@ -425,8 +425,8 @@ def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None
 
         return entry._replace(run=run)
 
-    found = ration.Found("operators", 56.0)
-    found.ask(torch, "cpu", broken("kernel stopped"), 0)
+    found = ration.Answers("operators", 56.0)
+    found.ask(torch, "cpu", EntryTurn(broken("kernel stopped"), 0))
     assert found.bad == 1 and found.parts[0].first.endswith("kernel stopped")
     with pytest.raises(RuntimeError, match="illegal memory"):
-        found.ask(torch, "cpu", broken("CUDA error: an illegal memory access"), 0)
+        found.ask(torch, "cpu", EntryTurn(broken("CUDA error: an illegal memory access"), 0))

@@ -81,7 +81,7 @@ def least(check: str, name: str) -> Optional[float]:
     if not row:
         return None
     depends_on_laptop = row[2]
-    figure = row[FIGURE[check]]
-    if depends_on_laptop or not figure:
+    published_rate = row[FIGURE[check]]
+    if depends_on_laptop or not published_rate:
         return None
-    return HALF * REACHED[check] * figure
+    return HALF * REACHED[check] * float(published_rate)
