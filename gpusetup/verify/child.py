@@ -70,9 +70,10 @@ class Task(NamedTuple):
     def environment(self) -> Environment:
         """The variables that must be set before torch starts; cuBLAS reads its own only on a GPU,
         and on the CPU a process of its own for them would load torch for nothing."""
-        on_gpu = kind(self.subject) == "cuda"
-        own = self.check.environment
-        return (*(e for e in own if on_gpu or not e[0].startswith("CUBLAS_")), *self.more)
+        variables = self.check.environment
+        if kind(self.subject) != "cuda":
+            variables = tuple(pair for pair in variables if not pair[0].startswith("CUBLAS_"))
+        return (*variables, *self.more)
 
 
 class Child:
@@ -87,8 +88,8 @@ class Child:
         """The folder of what torch compiles."""
         self.lines: "queue.Queue[str]" = queue.Queue()
         self.relay = threading.Thread()
-        self.said: Row = {}
-        """What the check said last of what it computes."""
+        self.last_place: Row = {}
+        """What the check said last of what it computes (`{"at": ...}`); empty if nothing yet."""
 
     def ask(self, task: Task) -> Row:
         """Run one check: its outcome and seconds, as the worker says them."""
@@ -96,57 +97,84 @@ class Child:
             self.end()
         if self.process is None:
             self._start(task.environment)
-        self.said = {}
+        self.last_place = {}
         began = time.monotonic()
-        limits = {"limit": task.limit_seconds, "whole": min(task.whole_seconds, 1e9)}
-        self._say({"name": task.check.name, "device": task.subject, **limits})
-        answer = self._heard(task, began + task.whole_seconds)
-        answer["seconds"] = answer.get("seconds") or time.monotonic() - began
+        job = {
+            "name": task.check.name,
+            "device": task.subject,
+            "limit": task.limit_seconds,
+            # JSON has no infinity.
+            "whole": min(task.whole_seconds, 1e9),
+        }
+        self._say(job)
+        answer = self._wait_for_answer(task, began + task.whole_seconds)
+        if not answer.get("seconds"):
+            answer["seconds"] = time.monotonic() - began
         return answer
 
-    def _heard(self, task: Task, until: float) -> Row:
-        """What the worker answers, or how it ended."""
+    def _wait_for_answer(self, task: Task, end: float) -> Row:
+        """What the worker answers, or how it ended.
+
+        A process that waits for a core is slow, not hung: that time does not count as silence.
+        """
         process = self.process
-        passed, given, spoke = 0, 0.0, time.monotonic()
-        waited = waited_seconds(process.pid)
+        samples_passed = 0
+        silent_seconds = 0.0
+        last_word = time.monotonic()
+        waited_before = waited_seconds(process.pid)
         while True:
             now = time.monotonic()
-            if now >= until + (GRACE_SECONDS if self.said else 0.0):
-                told = f", {passed} samples passed" if self.said else " before it answered"
-                return self._lost(task, SKIPPED, "time is over" + told)
-            if given >= task.limit_seconds:
+            # A check of many questions ends by itself, a moment later.
+            grace = GRACE_SECONDS if self.last_place else 0.0
+            if now >= end + grace:
+                progress = " before it answered"
+                if self.last_place:
+                    progress = f", {samples_passed} samples passed"
+                return self._lost(task, SKIPPED, f"time is over{progress}")
+            if silent_seconds >= task.limit_seconds:
                 return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
-            if now - spoke >= BUSY * task.limit_seconds:
-                told = f"not finished in {now - spoke:.0f} s; this machine was busy"
-                return self._lost(task, SKIPPED, told)
+            if now - last_word >= BUSY * task.limit_seconds:
+                detail = f"not finished in {now - last_word:.0f} s; this machine was busy"
+                return self._lost(task, SKIPPED, detail)
             try:
-                look = min(task.limit_seconds / LOOKS, max(0.001, until - now))
-                line = self.lines.get(timeout=look)
+                seconds_left = max(0.001, end - now)
+                line = self.lines.get(timeout=min(task.limit_seconds / LOOKS, seconds_left))
             except queue.Empty:
-                given = time.monotonic() - spoke - (waited_seconds(process.pid) - waited)
+                waited_for_core = waited_seconds(process.pid) - waited_before
+                silent_seconds = time.monotonic() - last_word - waited_for_core
                 continue
+            # The worker has closed its stream.
             if not line:
-                code = process.wait()
-                return self._lost(task, CRASHED, how(code))
+                return self._lost(task, CRASHED, how(process.wait()))
             answer: Row = json.loads(line)
             if "at" not in answer:
                 return answer
-            passed += bool(self.said) and self.said["at"] != answer["at"]
-            self.said, given, spoke = answer, 0.0, time.monotonic()
-            waited = waited_seconds(process.pid)
+            # The next sample begins, so the one before has passed.
+            if self.last_place and self.last_place["at"] != answer["at"]:
+                samples_passed += 1
+            self.last_place = answer
+            silent_seconds, last_word = 0.0, time.monotonic()
+            waited_before = waited_seconds(process.pid)
 
     def _lost(self, task: Task, status: str, detail: str) -> Row:
         """The answer of a check whose process ended, or ends now, before it gave one."""
         self.end()
         hint = "run the check again with more time, when other programs use less CPU"
         if status == CRASHED:
-            mend = "an update of the driver or " * (kind(task.subject) == "cuda")
-            hint = f"`-v` shows the stack (after a hang it is above); {mend}another build may help"
-            detail += f" at {self.said['at']}" if self.said else ""
-        hint = next((text for name, text in LAST_WORDS.items() if name in detail), hint)
+            remedies = "another build may help"
+            if kind(task.subject) == "cuda":
+                remedies = f"an update of the driver or {remedies}"
+            hint = f"`-v` shows the stack (after a hang it is above); {remedies}"
+            if self.last_place:
+                detail += f" at {self.last_place['at']}"
+        for signal_name, usual_reason in LAST_WORDS.items():
+            if signal_name in detail:
+                hint = usual_reason
+                break
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
     def _start(self, environment: Environment) -> None:
+        """Start the process, with these variables, and tell it how the user asked."""
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         # Without a new folder torch takes kernels that an earlier program left in its folder for
         # the user, and the compiler does not run at all.
@@ -154,7 +182,13 @@ class Child:
         with contextlib.suppress(OSError):
             if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
                 folder = self.kernels = tempfile.mkdtemp(prefix="verify-")
-        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{folder}", "TRITON_CACHE_DIR": f"{folder}/triton"}
+        variables = dict(CALM)
+        if folder:
+            variables["TORCHINDUCTOR_CACHE_DIR"] = folder
+            variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
+        # What the user set counts more, except for what the check itself needs.
+        variables.update(os.environ)
+        variables.update(environment)
         self.process = process = subprocess.Popen(
             [sys.executable, *flags, HERE, "--worker"],
             stdin=subprocess.PIPE,
@@ -163,7 +197,7 @@ class Child:
             universal_newlines=True,
             encoding="utf-8",
             errors="replace",
-            env={**CALM, **(caches if folder else {}), **os.environ, **dict(environment)},
+            env=variables,
             start_new_session=True,
         )
         self.environment, self.lines = environment, queue.Queue()
@@ -173,7 +207,7 @@ class Child:
         self._say({**self.start_with, "path": sys.path, "folder": folder})
 
     def _say(self, message: Row) -> None:
-        # Where it is dead already, the reader of its answer says how it died.
+        """Send a message to the process. If it is dead, `_wait_for_answer` says how it died."""
         with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
@@ -183,7 +217,8 @@ class Child:
         GPU open too), and without waiting for its torch to tidy up."""
         process, self.process = self.process, None
         if process is not None:
-            with contextlib.suppress(OSError, AttributeError):  # the latter on Windows
+            # Windows has no groups of processes (AttributeError).
+            with contextlib.suppress(OSError, AttributeError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             # One that sleeps in the driver cannot be killed: it is given up, not waited for.
@@ -217,8 +252,9 @@ def how(code: int) -> str:
     ('the process ended with exit code 3', 'the process died of SIGSEGV')
     """
     if code >= 0:
-        shown = f"0x{code:08X}" if code > 0xFFFF else str(code)
-        return f"the process ended with exit code {shown}"
+        # Windows' own codes, such as 0xC0000005, are known in this form.
+        words = f"0x{code:08X}" if code > 0xFFFF else str(code)
+        return f"the process ended with exit code {words}"
     return f"the process died of {signal.Signals(-code).name}"
 
 
@@ -227,18 +263,22 @@ def start_by_path(python: str, arguments: List[str]) -> int:
 
     A signal that asks for the end is passed on, and the report waited for.
     """
-    process: List["subprocess.Popen[bytes]"] = []
-    came: List[int] = []
+    processes: List["subprocess.Popen[bytes]"] = []
+    signals: List[int] = []
 
     def pass_on(number: int, _: Any) -> None:
-        came.append(number)
-        for each in process:
-            with contextlib.suppress(ValueError, OSError):  # the former on Windows
-                each.send_signal(number)
+        signals.append(number)
+        for process in processes:
+            # Windows cannot send every signal (ValueError).
+            with contextlib.suppress(ValueError, OSError):
+                process.send_signal(number)
 
     with hearing(pass_on):
-        process.append(subprocess.Popen([python, HERE, *arguments]))
-        if came:
-            pass_on(came[0], None)
-        code = process[0].wait()
+        process = subprocess.Popen([python, HERE, *arguments])
+        processes.append(process)
+        # A signal may come before the process has started.
+        if signals:
+            pass_on(signals[0], None)
+        code = process.wait()
+    # A process that a signal ended has a negative code here, and 128 more in a shell.
     return code if code >= 0 else 128 - code

@@ -17,6 +17,8 @@ ALL = "all"
 
 
 class Companion(NamedTuple):
+    """A package that needs torch, or shares its GPU."""
+
     name: str
     module: str = ""
     """What is imported, where that is not its name."""
@@ -72,46 +74,49 @@ def installed(row: Companion) -> Optional[str]:
 
     for name in (row.name, *row.also):
         try:
-            return f"{name} {version(name) or 'of no version'}"
+            installed_version = version(name)
         except PackageNotFoundError:
             continue
+        return f"{name} {installed_version or 'of no version'}"
     return None
 
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
     """The rows that are asked for, as an index normalises a name; `all`: of what is installed.
     WrongQuestion for another name."""
-    known: Dict[str, str] = {name: row.name for row in TABLE for name in (row.name, *row.also)}
-    wanted = set()
+    row_names: Dict[str, str] = {}
+    for row in TABLE:
+        for distribution in (row.name, *row.also):
+            row_names[distribution] = row.name
+    chosen = set()
     for name in names:
-        plain = re.sub(r"[-_.]+", "-", name.strip().lower())
-        if plain == ALL:
-            wanted |= {row.name for row in TABLE if installed(row)}
-        elif plain in known:
-            wanted.add(known[plain])
+        normalised = re.sub(r"[-_.]+", "-", name.strip().lower())
+        if normalised == ALL:
+            chosen |= {row.name for row in TABLE if installed(row)}
+        elif normalised in row_names:
+            chosen.add(row_names[normalised])
         else:
-            raise WrongQuestion(
-                f"--with {name}: it is not known", "one of " + ", ".join([ALL, *sorted(known)])
-            )
-    return tuple(row for row in COMPANIONS if row.name in wanted)
+            hint = "one of " + ", ".join([ALL, *sorted(row_names)])
+            raise WrongQuestion(f"--with {name}: it is not known", hint)
+    return tuple(check for check in COMPANIONS if check.name in chosen)
 
 
 def tried(_: str) -> Outcome:
     """Import the companion of this process; what an import raises is its failure."""
     import torch  # noqa: F401  (its libraries first, as every program has them)
 
-    row = next(each for each in TABLE if each.name == os.environ[VARIABLE])
-    told = installed(row)
-    if told is None:
+    row = next(row for row in TABLE if row.name == os.environ[VARIABLE])
+    distribution = installed(row)
+    if distribution is None:
         hint = f"`gpusetup install {row.name}`"
         return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
     module = row.module or row.name.replace("-", "_")
     try:
         importlib.import_module(module)
     except (Exception, SystemExit) as problem:
-        detail = f"{told}: import {module} failed: {first_line(problem)}"
+        detail = f"{distribution}: import {module} failed: {first_line(problem)}"
         return Outcome(FAILED, detail, hint=cause(row.name, module, problem))
-    return Outcome(PASSED, f"{told} imports")
+    return Outcome(PASSED, f"{distribution} imports")
 
 
 CAUSES: Tuple[Tuple[str, str], ...] = (
@@ -134,7 +139,9 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
 def cause(name: str, module: str, problem: BaseException) -> str:
     """What an import error means, and the way out."""
     if isinstance(problem, ModuleNotFoundError):
-        lacking = (problem.name or "").partition(".")[0]
-        return f"it needs {lacking}, which is not installed: `gpusetup install {lacking}`"
-    found = next(meaning for words, meaning in CAUSES if re.search(words, str(problem)))
-    return found.format(name, module)
+        package = (problem.name or "").partition(".")[0]
+        return f"it needs {package}, which is not installed: `gpusetup install {package}`"
+    message = str(problem)
+    # The last row of the table holds for every message.
+    meaning = next(meaning for words, meaning in CAUSES if re.search(words, message))
+    return meaning.format(name, module)

@@ -21,20 +21,26 @@ CGROUPS = (
 
 def available_bytes() -> int:
     """What the host and this process's cgroup still have."""
-    limits = [(_number(most), _number(now)) for most, now in CGROUPS]
-    left = [max(0, most - now) for most, now in limits if most is not None and now is not None]
-    host = _number("/proc/meminfo", r"MemAvailable:\s*(\d+)")
-    return min([*left, *([] if host is None else [host * 1024])], default=UNKNOWN)
+    available = []
+    for limit_path, use_path in CGROUPS:
+        limit, use = number_in(limit_path), number_in(use_path)
+        # Without a limit the file says "max".
+        if limit is not None and use is not None:
+            available.append(max(0, limit - use))
+    host_kibibytes = number_in("/proc/meminfo", r"MemAvailable:\s*(\d+)")
+    if host_kibibytes is not None:
+        available.append(host_kibibytes * 1024)
+    return min(available, default=UNKNOWN)
 
 
-def _number(path: str, pattern: str = r"(\d+)") -> Optional[int]:
-    """What a file of the kernel says; None where it says no number."""
+def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
+    """The number that a file of the kernel says; None if there is none."""
     try:
         with open(path, encoding="ascii") as file:
-            found = re.search(pattern, file.read())
+            match = re.search(pattern, file.read())
     except OSError:
         return None
-    return int(found.group(1)) if found else None
+    return int(match.group(1)) if match else None
 
 
 def waited_seconds(pid: int) -> float:
@@ -42,8 +48,11 @@ def waited_seconds(pid: int) -> float:
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():
+            # A thread may end meanwhile.
             with contextlib.suppress(OSError, ValueError):
-                seconds += int((thread / "schedstat").read_text().split()[1]) / 1e9
+                # Nanoseconds that it ran, and that it waited for a core.
+                statistics = (thread / "schedstat").read_text().split()
+                seconds += int(statistics[1]) / 1e9
                 children = (thread / "children").read_text().split()
                 seconds += sum(waited_seconds(int(child)) for child in children)
     return seconds

@@ -34,19 +34,23 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """So many seconds."""
-    if not 0 < float(text) < float("inf"):
+    """A number of seconds."""
+    number = float(text)
+    # NaN is neither.
+    if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(
             f"{text} is not a valid time: give a number of seconds above 0"
         )
-    return float(text)
+    return number
 
 
 def seed(text: str) -> int:
     """What the random numbers begin with."""
-    if not 0 <= int(text) < 2**63:
+    number = int(text)
+    # torch takes no greater seed.
+    if not 0 <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{text} is no seed: a number from 0 to 2^63 - 1")
-    return int(text)
+    return number
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -120,27 +124,35 @@ def read_options(words: Sequence[str]) -> Options:
     return checked(parser.parse_args(list(words)))
 
 
-def checked(found: Options) -> Options:
+def checked(parsed: Options) -> Options:
     """The options with what is `asked` of every check, and the expressions read; WrongQuestion
     where values are malformed or contradict each other."""
-    if not _DEVICE.match(found.device):
-        several = "to test several GPUs, leave it out: verify tests every visible GPU; " * (
-            "," in found.device
-        )
-        hint = f"{several}use one of auto, cpu, cuda, cuda:0, ..., none"
-        raise WrongQuestion(f"--device {found.device!r} is no device", hint)
-    expect = tuple(parse(text) for text in flat(found.expect))
-    only, skip, beside = (tuple(flat(each)) for each in (found.only, found.skip, found.beside))
-    level = found.level or level_for(only)
-    if found.seconds is not None and level != "stress":
+    if not _DEVICE.match(parsed.device):
+        hint = "use one of auto, cpu, cuda, cuda:0, ..., none"
+        if "," in parsed.device:
+            hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
+        raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)
+    expectations = tuple(parse(text) for text in flat(parsed.expect))
+    only = tuple(flat(parsed.only))
+    level = parsed.level or level_for(only)
+    if parsed.seconds is not None and level != "stress":
         raise WrongQuestion(
-            f"--seconds {found.seconds:g} is for the stress level, not for {level}",
+            f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",
             "add `--level stress`, or leave it out",
         )
-    seed = Asked().seed if found.seed is None else found.seed
-    asked = Asked(seed, found.seconds or Asked().seconds, level, only)
-    typed = {"asked": asked, "expect": expect, "skip": skip, "beside": beside}
-    return Options(**{**vars(found), **typed})
+    defaults = Asked()
+    typed = {
+        "asked": Asked(
+            seed=defaults.seed if parsed.seed is None else parsed.seed,
+            seconds=parsed.seconds or defaults.seconds,
+            level=level,
+            only=only,
+        ),
+        "expect": expectations,
+        "skip": tuple(flat(parsed.skip)),
+        "beside": tuple(flat(parsed.beside)),
+    }
+    return Options(**{**vars(parsed), **typed})
 
 
 def flat(groups: Sequence[Sequence[str]]) -> List[str]:

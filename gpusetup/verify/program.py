@@ -72,46 +72,69 @@ def main(words: Sequence[str]) -> int:
     except Exception as problem:  # our own fault is no answer about a GPU
         if "-v" in words or "--verbose" in words:
             traceback.print_exc()
-        said = f"verify itself failed: {type(problem).__name__}: {problem}"
-        return complain(Stop(said, "`-v` shows where; please report it"), "--json" in words)
+        message = f"verify itself failed: {type(problem).__name__}: {problem}"
+        own_fault = Stop(message, "`-v` shows where; please report it")
+        return complain(own_fault, "--json" in words)
 
 
 def proven(options: Options) -> int:
-    """Run every check that is asked for, and publish what they found: all together, where this is
-    one rank of several; what is known by then, where a signal ends it."""
+    """Run every check that is asked for, and publish what they found; the exit code.
+
+    One rank of several publishes together with the others.
+    """
+    complain_of_names(options)
+    rank = rank_in(os.environ)
+    if rank is None:
+        return proven_alone(options)
+    return proven_with_others(options, rank)
+
+
+def complain_of_names(options: Options) -> None:
+    """Complains of names that there are not, before minutes are spent."""
     named_rows((*options.asked.only, *options.skip))
     within_level(options.asked.only, options.asked.level)
     companions_named(options.beside)
-    rank = rank_in(os.environ)
-    for path in filter(None, (options.junit, options.output)):
-        if rank is None:  # known before minutes are spent
+
+
+def proven_alone(options: Options) -> int:
+    """The checks of one process; if a signal ends it, what is known by then is published."""
+    for path in (options.junit, options.output):
+        # A file that cannot be written is known before minutes are spent.
+        if path:
             write("", path, "a")
-    link = None if rank is None else Hub(rank) if rank.rank == 0 else Spoke(rank)
+    run = Run(options, Child(options.verbose, options.asked))
+    exit_code_of_signal = 0
+    try:
+        run.all()
+    except Ended as ended:
+        exit_code_of_signal = 128 + ended.number
+        name = signal.Signals(ended.number).name
+        detail = f"ended by {name}; verify did not run the remaining checks"
+        run.results.append(Result("run", HOST, Outcome(CRASHED, detail)))
+    finally:
+        run.child.end()
+    exit_code = finish(run.report(), options)
+    return exit_code_of_signal or exit_code
+
+
+def proven_with_others(options: Options, rank: Rank) -> int:
+    """The checks of one rank of several, whose reports rank 0 puts together."""
+    link = Hub(rank) if rank.rank == 0 else Spoke(rank)
     run = Run(options, Child(options.verbose, options.asked), rank, link)
-    code, others = 0, {}
     try:
         run.all()
         # The child of rank 0 may hold the store in which all ranks meet: it ends last.
-        others = link.others(as_message(run.report())) if link else {}
-    except Ended as ended:
-        if link:
-            raise
-        code = 128 + ended.number
-        said = (
-            f"ended by {signal.Signals(ended.number).name}; verify did not run the remaining checks"
-        )
-        run.results.append(Result("run", HOST, Outcome(CRASHED, said)))
+        others = link.others(as_message(run.report()))
     finally:
         run.child.end()
-    if rank is None or link is None:
-        answer = finish(run.report(), options)
-        return code or answer
     try:
-        report = merged(run.report(), others, rank) if rank.rank == 0 else None
-        settled = link.settle(finish(report, options) if report else 1)
-        if report and settled and "TORCHELASTIC_RUN_ID" in os.environ:
+        if rank.rank:
+            return link.settle(1)
+        report = merged(run.report(), others, rank)
+        exit_code = link.settle(finish(report, options))
+        if exit_code and "TORCHELASTIC_RUN_ID" in os.environ:
             say(BEFORE_TORCHRUN)
-        return settled
+        return exit_code
     except Stop as stop:
         link.settle(stop.exit_code)
         raise
@@ -121,9 +144,12 @@ def finish(report: Report, options: Options) -> int:
     """Publish every form of the report that the options ask for; the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
-    stream = None if options.output else sys.stdout
-    text = as_json(report) if options.json else as_screen(report, options.verbose, stream)
-    write(text, options.output)
+    if options.json:
+        write(as_json(report), options.output)
+    else:
+        # A file gets no colours.
+        stream = None if options.output else sys.stdout
+        write(as_screen(report, options.verbose, stream), options.output)
     return 0 if verdict(report) == PASSED else 1
 
 
@@ -137,13 +163,18 @@ class Run:
         self.child = child
         self.rank = rank
         self.link = link
-        self.facts: Row = {"seed": options.asked.seed, "devices": []}
-        self.facts["python"] = platform.python_version()
+        self.facts: Row = {
+            "seed": options.asked.seed,
+            "devices": [],
+            "python": platform.python_version(),
+        }
         self.results: List[Result] = []
-        self.until = time.monotonic() + (options.timeout or float("inf"))
+        self.end = time.monotonic() + (options.timeout or float("inf"))
+        """When the time of `--timeout` is over."""
         self.late = 0
         """How many checks were not begun, or not finished, when the time was over."""
         self.silent: Dict[str, int] = {}
+        """How many checks of a device in a row gave no answer."""
         self.stopped: Dict[str, str] = {}
         """Why nothing more is asked of a device."""
         # Of several ranks the first one alone speaks: they share a terminal.
@@ -154,49 +185,73 @@ class Run:
         with self.live:
             self._host_and_devices()
         for expectation in self.options.expect:
-            blocked = blocking(NAMES[expectation.name].needs, None, self.results)
-            known = skip(blocked) if blocked else judge(expectation, self.facts)
-            self.results.append(Result("expect", HOST, known))
+            needs = NAMES[expectation.name].needs
+            blocker = blocking(needs, None, self.results)
+            outcome = skip(blocker) if blocker else judge(expectation, self.facts)
+            self.results.append(Result("expect", HOST, outcome))
         if self.late:
-            said = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
-            self.results.append(Result("timeout", HOST, Outcome(FAILED, said)))
+            detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
+            self.results.append(Result("timeout", HOST, Outcome(FAILED, detail)))
 
     def report(self) -> Report:
         """What is known so far."""
         return Report(self.options.device, self.options.strict, self.facts, tuple(self.results))
 
     def _host_and_devices(self) -> None:
-        level, wanted = self.options.asked.level, self.options.device
-        for check in self._chosen(on_host(level, wanted)):
-            # What is about all GPUs of a machine, one rank of it does.
-            enough = self.facts.get("gpus", 0) >= check.least_gpus
-            if not check.least_gpus or (enough and not (self.rank and self.rank.local)):
-                self._settle(check, HOST, wanted)
-        seen = tuple(self.facts.get("seen", ()))
-        devices = device_of(self.rank, wanted, seen) if self.rank else chosen(wanted, seen)
-        if wanted in ("auto", "cuda"):
-            devices = devices or ("cuda",)  # itself, where none could be looked for
-        rows = [(device, self._chosen(self._of_device(level, device))) for device in devices]
-        self.live.of = len(self.results) + sum(len(checks) for _, checks in rows)
-        for device, checks in rows:
+        """The checks of the host, of each device, of other packages, and then of all ranks."""
+        level, wanted_device = self.options.asked.level, self.options.device
+        for check in self._chosen(on_host(level, wanted_device)):
+            if self._has_subject(check):
+                self._settle(check, HOST, wanted_device)
+        devices = self._devices(wanted_device)
+        checks_by_device = {}
+        for device in devices:
+            checks_by_device[device] = self._chosen(self._of_device(level, device))
+        self.live.of = len(self.results) + sum(map(len, checks_by_device.values()))
+        for device, checks in checks_by_device.items():
             for check in checks:
                 self._settle(check, device, device)
         for check in companions_named(self.options.beside):
-            self._settle(check, HOST, wanted)
+            self._settle(check, HOST, wanted_device)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
+
+    def _has_subject(self, check: Check) -> bool:
+        """Whether the machine has what a check of the host is about."""
+        if not check.least_gpus:
+            return True
+        # What is about all GPUs of a machine, one rank of it does.
+        if self.rank and self.rank.local:
+            return False
+        return bool(self.facts.get("gpus", 0) >= check.least_gpus)
+
+    def _devices(self, wanted_device: str) -> Tuple[str, ...]:
+        """The devices whose checks run."""
+        seen = tuple(self.facts.get("seen", ()))
+        if self.rank:
+            devices = device_of(self.rank, wanted_device, seen)
+        else:
+            devices = chosen(wanted_device, seen)
+        # If no GPU could be looked for, the report says so of `cuda` itself.
+        if not devices and wanted_device in ("auto", "cuda"):
+            return ("cuda",)
+        return devices
 
     def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:
         """The checks of a device; a rank leaves out those that other ranks would disturb."""
         checks = on_device(level, device)
-        return tuple(check for check in checks if not (self.rank and check.alone))
+        if self.rank is None:
+            return checks
+        return tuple(check for check in checks if not check.alone)
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
+        """Those of the checks that the options ask for."""
         return chosen_rows(checks, self.options.asked.only, self.options.skip)
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
-        checks, place = self._chosen(among_ranks(device)), f"{rank.world} ranks"
+        checks = self._chosen(among_ranks(device))
+        place = f"{rank.world} ranks"
         late = self.link.come_to(MEETING) if checks else ()
         if late:
             outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
@@ -208,18 +263,19 @@ class Run:
     def _settle(self, check: Check, device: str, subject: str) -> None:
         """Run a check on what it is told of (`subject`), or skip it because of one before it."""
         self.live.checks(check.name, device, self._most_seconds(check))
-        blocked = blocking(check.needs, device, self.results)
-        if blocked:
-            self.results.append(Result(check.name, device, skip(blocked)))
+        blocker = blocking(check.needs, device, self.results)
+        if blocker:
+            self.results.append(Result(check.name, device, skip(blocker)))
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
-        elif time.monotonic() >= self.until:
+        elif time.monotonic() >= self.end:
             self.late += 1
         else:
             if self.link:
                 self.link.doing(check.name)
-            self._learn(check, device, self.child.ask(self._task(check, subject)))
+            answer = self.child.ask(self._task(check, subject))
+            self._learn(check, device, answer)
 
     def _limit_seconds(self, check: Check) -> float:
         """How long a check may be silent; one that lasts `--seconds` gets them on top."""
@@ -230,14 +286,17 @@ class Run:
     def _most_seconds(self, check: Check) -> float:
         """How long a check may take in all: one that names its samples has a limit of its own."""
         limit = check.samples_seconds or self._limit_seconds(check)
-        return min(limit, max(0.0, self.until - time.monotonic()))
+        seconds_left = max(0.0, self.end - time.monotonic())
+        return min(limit, seconds_left)
 
     def _task(self, check: Check, subject: str) -> Task:
-        limit = self._limit_seconds(check)
-        left = max(1.0, self.until - time.monotonic())
-        whole = min(check.samples_seconds or float("inf"), left)
+        """What the child is asked: a check of a subject, and its limits."""
+        limit_seconds = self._limit_seconds(check)
+        seconds_left = max(1.0, self.end - time.monotonic())
+        whole_seconds = min(check.samples_seconds or float("inf"), seconds_left)
         # The rank's own from the start: the process that meets the others has loaded torch by then.
-        return Task(check, subject, limit, whole, self.rank.environment if self.rank else ())
+        variables = self.rank.environment if self.rank else ()
+        return Task(check, subject, limit_seconds, whole_seconds, variables)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
         """Keep what a check answered."""
@@ -245,22 +304,31 @@ class Run:
             raise WrongQuestion(answer["wrong"], answer["hint"])
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
-        self.facts["devices"] += [facts.pop("device")] if "device" in facts else []
+        if "device" in facts:
+            self.facts["devices"].append(facts.pop("device"))
         self.facts.update(facts)
         if outcome.status in (FAILED, CRASHED):
-            outcome = outcome._replace(hint=outcome.hint or check.then or None)
-            # One that gave no answer says nothing about numbers.
-            means = check.means if outcome.status == FAILED else None
+            hint = outcome.hint or check.then or None
+            outcome = outcome._replace(hint=hint)
+        # A check that gave no answer says nothing about numbers.
+        if outcome.status == FAILED:
+            means = check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
-        self.late += time.monotonic() >= self.until and outcome.status == SKIPPED
-        silent = outcome.detail.startswith("no answer") and device != HOST
-        self.silent[device] = self.silent.get(device, 0) + 1 if silent else 0
+        if outcome.status == SKIPPED and time.monotonic() >= self.end:
+            self.late += 1
+        self._watch_for_hangs(check, device, outcome)
+        if outcome.spent:
+            self.child.end()
+
+    def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
+        """Ask nothing more of a device that hangs, or of ranks that one has left."""
+        is_silent = outcome.detail.startswith("no answer") and device != HOST
+        silent_before = self.silent.get(device, 0)
+        self.silent[device] = silent_before + 1 if is_silent else 0
         if self.silent[device] >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
         if outcome.status == CRASHED and device.endswith(" ranks"):
             self.stopped[device] = f"this rank's process ended in {check.name}"
-        if outcome.spent:
-            self.child.end()
 
 
 def blocking(
@@ -268,8 +336,9 @@ def blocking(
 ) -> Optional[Result]:
     """The earlier result without which a check says nothing (device None: on any device)."""
     for result in results:
-        near = device is None or result.device in (device, HOST)
-        if near and result.name in needs and result.outcome.status != PASSED:
+        is_about_device = device is None or result.device in (device, HOST)
+        is_needed = result.name in needs and is_about_device
+        if is_needed and result.outcome.status != PASSED:
             return result
     return None
 

@@ -64,7 +64,8 @@ def sticky(problem: BaseException) -> bool:
     >>> sticky(RuntimeError("CUDA error: an illegal memory access was encountered"))
     True
     """
-    return any(words in str(problem) for words in STICKY)
+    message = str(problem)
+    return any(words in message for words in STICKY)
 
 
 class Job(NamedTuple):
@@ -73,7 +74,8 @@ class Job(NamedTuple):
     asked: Asked = Asked()
     until: float = float("inf")
     """When its time is over, of `time.monotonic`."""
-    tell: Callable[[Row], None] = lambda said: None
+    tell: Callable[[Row], None] = lambda message: None
+    """Sends a message to the parent."""
 
 
 _NOW = [Job()]
@@ -84,9 +86,9 @@ def begin(**fields: Any) -> None:
     _NOW[0] = _NOW[0]._replace(**fields)
 
 
-def ask_for(wanted: Asked) -> None:
+def ask_for(options: Asked) -> None:
     """Set what `asked` answers from now on."""
-    begin(asked=wanted)
+    begin(asked=options)
 
 
 def asked() -> Asked:
@@ -94,9 +96,9 @@ def asked() -> Asked:
     return _NOW[0].asked
 
 
-def working_on(at: str) -> None:
+def working_on(place: str) -> None:
     """Say what a long check computes now: its limit counts from the last word of it."""
-    _NOW[0].tell({"at": at})
+    _NOW[0].tell({"at": place})
 
 
 def seconds_left() -> float:
@@ -181,7 +183,8 @@ def figure(value: float) -> str:
     >>> figure(0.25), figure(54.3), figure(691.7), figure(1e9)
     ('0.25', '54', '692', '1e+09')
     """
-    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
+    is_whole = 100 <= value < 1e6
+    return f"{value:.0f}" if is_whole else f"{value:.2g}"
 
 
 def kind(device: str) -> str:
@@ -195,12 +198,14 @@ def kind(device: str) -> str:
 
 def good(result: Result, strict: bool) -> bool:
     """Whether a result leaves the verdict at passed."""
-    return result.outcome.status == PASSED or (result.outcome.status == SKIPPED and not strict)
+    status = result.outcome.status
+    if status == SKIPPED:
+        return not strict
+    return status == PASSED
 
 
 def verdict(report: Report) -> str:
     """`passed` or `failed`; a skip is no failure unless `--strict` was given or nothing passed."""
-    passed = any(each.outcome.status == PASSED for each in report.results)
-    return (
-        PASSED if passed and all(good(each, report.strict) for each in report.results) else FAILED
-    )
+    statuses = {result.outcome.status for result in report.results}
+    all_good = all(good(result, report.strict) for result in report.results)
+    return PASSED if PASSED in statuses and all_good else FAILED

@@ -40,7 +40,9 @@ def main() -> int:
     answers, questions = take_streams()
     start = json.loads(questions.readline())
     sys.path[:] = start["path"]
-    begin(asked=Asked(**{**start["asked"], "only": tuple(start["asked"]["only"])}))
+    # JSON has lists in place of tuples.
+    only = tuple(start["asked"]["only"])
+    begin(asked=Asked(**{**start["asked"], "only": only}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
     if not start["verbose"]:
@@ -49,17 +51,19 @@ def main() -> int:
     faulthandler.enable()
     for line in iter(jobs(questions).get, ""):
         job = json.loads(line)
+        # A hang leaves its stack before the parent ends it.
+        seconds_to_stack = max(1.0, job["limit"] - 2.0)
 
-        def tell(said: Row, silence: float = max(1.0, job["limit"] - 2.0)) -> None:
-            # A hang leaves its stack before the parent ends it.
+        def tell(message: Row, silence: float = seconds_to_stack) -> None:
             faulthandler.dump_traceback_later(silence, exit=False)
-            answers.write(json.dumps(said) + "\n")
+            answers.write(json.dumps(message) + "\n")
             answers.flush()
 
         begin(tell=tell, until=time.monotonic() + job["whole"])
         limit_memory(job["device"])
-        faulthandler.dump_traceback_later(max(1.0, job["limit"] - 2.0), exit=False)
-        tell(served(job, start["verbose"]))
+        faulthandler.dump_traceback_later(seconds_to_stack, exit=False)
+        outcome = served(job, start["verbose"])
+        tell(outcome)
         faulthandler.cancel_dump_traceback_later()
     return 0
 
@@ -82,15 +86,16 @@ def take_streams() -> "tuple[TextIO, TextIO]":
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":
     """The jobs as they come; where the parent closes the pipe, the process ends at once."""
-    found: "queue.Queue[str]" = queue.Queue()
+    lines: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
         for line in questions:
-            found.put(line)
+            lines.put(line)
+        # The parent has gone: nobody waits for what this process computes.
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
-    return found
+    return lines
 
 
 def end_with_parent(folder: Optional[str]) -> None:
@@ -122,12 +127,14 @@ def limit_memory(device: str) -> None:
         return
     import resource
 
-    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     allowed = max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes()))
-    if device != "cpu" or 0 <= most < allowed:
-        allowed = most
+    # No limit is a negative number.
+    is_limited = 0 <= hard_limit < allowed
+    if device != "cpu" or is_limited:
+        allowed = hard_limit
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_DATA, (allowed, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard_limit))
 
 
 def served(job: Row, verbose: bool) -> Row:
@@ -145,9 +152,10 @@ def served(job: Row, verbose: bool) -> Row:
 
             torch.cuda.set_device(job["device"])
         with warnings.catch_warnings():
-            if not verbose and not any(each.startswith("host") for each in check.on):
-                # Of layers and losses that are called in every way there is; of the host's checks
-                # torch's warnings are the reason.
+            # Of layers and losses that are called in every way there is, torch's warnings say
+            # nothing; of the host's checks they are the reason.
+            is_of_host = any(subject.startswith("host") for subject in check.on)
+            if not verbose and not is_of_host:
                 warnings.simplefilter("ignore")
             outcome = run(job["device"])
     except WrongQuestion as wrong:  # only here is torch, which knows what there is to ask
@@ -160,6 +168,7 @@ def served(job: Row, verbose: bool) -> Row:
 
 
 def has_scratch() -> bool:
+    """Whether there is a temporary folder that this process can write to."""
     import tempfile
 
     try:

@@ -19,7 +19,7 @@ from verify_faults.layers import SHAPES, element
 from verify_faults.layers import Operator as Faulty
 
 from gpusetup.verify.checks import ration
-from gpusetup.verify.checks.ration import SOURCES, chosen, known_to
+from gpusetup.verify.checks.ration import SOURCES, EntryTurn, chosen, known_to
 from gpusetup.verify.database import comparing, loading
 from gpusetup.verify.database.calls import Answer, laid_out, tensors_of
 from gpusetup.verify.database.comparing import NotAsked, compared
@@ -101,9 +101,7 @@ def test_in_twenty_consecutive_seeds_each_entry_is_asked(check: str) -> None:
 
 def test_a_question_has_the_same_numbers_by_its_name_and_others_by_seed() -> None:
     entry = known_to(torch, "operators")["addmm"]
-    first, again, other = (
-        entry.question(torch, "cpu", seed, 7).call.given[1] for seed in (5, 5, 6)
-    )
+    first, again, other = (entry.question(torch, "cpu", seed, 7).call.args[1] for seed in (5, 5, 6))
     assert torch.equal(first, again)
     assert first.shape != other.shape or not torch.equal(first, other)
     for text in ("addmm", "nothing/0", "addmm/x"):
@@ -113,7 +111,7 @@ def test_a_question_has_the_same_numbers_by_its_name_and_others_by_seed() -> Non
 
 def has_no_number(question: Any) -> bool:
     """Whether a NaN or an infinity is among the arguments."""
-    given = tensors_of(torch, (question.call.given, question.call.options))
+    given = tensors_of(torch, (question.call.args, question.call.options))
     fractions = [x for x in given if x.is_floating_point() and x.layout == torch.strided]
     return any(not bool(x.isfinite().all()) for x in fractions)
 
@@ -281,7 +279,7 @@ def test_the_question_that_ended_a_sound_gpus_process_is_aligned_now() -> None:
     entry = known_to(torch, "operators")["attention-packed"]
     question = entry.question(torch, "cuda:0", 77, 3712)
     assert question.form.layout == "offset" and question.dtype == "float32"
-    for given in question.call.given:
+    for given in question.call.args:
         placed = laid_out(torch, given.to("meta"), question.form.layout)
         assert placed.storage_offset() % 4 == 0
 
@@ -346,7 +344,7 @@ def test_of_like_numbers_a_gpu_may_name_another_place(
 
         numbers = torch.tensor([[5, 5, 1, 5, 2], [7, 3, 7, 7, 0]], dtype=torch.int32)
         question = entry.question(torch, "cpu", 3, 0)
-        call = question.call._replace(given=(numbers, 2), options={})
+        call = question.call._replace(args=(numbers, 2), options={})
         asked = question._replace(call=call, dtype="int32", entry=entry._replace(run=run))
         return all(part.worst <= 1 for part in compared(torch, device, asked))
 
@@ -359,7 +357,7 @@ def test_of_an_internal_step_a_gpus_answer_alone_is_compared() -> None:
     counts = []
     for device in ("cpu", "cuda:0"):
         question = entry.question(torch, device, 3, 0)
-        returned = question.entry.run(*question.call.given, **question.call.options)
+        returned = question.entry.run(*question.call.args, **question.call.options)
         counts.append(1 if isinstance(returned, torch.Tensor) else len(returned))
     assert counts == [4, 1]
 
@@ -406,7 +404,7 @@ def test_a_budget_that_ends_is_no_fault_and_the_answer_says_what_was_asked(
 def test_larger_samples_are_those_of_the_same_operator_and_hold_no_places() -> None:
     known = known_to(torch, "operators")
     usual, larger = (
-        max(max(call.given[0].shape, default=0) for call in calls)
+        max(max(call.args[0].shape, default=0) for call in calls)
         for calls in (
             known["addmm"].calls(torch, False, "float32", 3),
             known["addmm"].larger_calls(torch, False, "float32", 3),
@@ -427,8 +425,8 @@ def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None
 
         return entry._replace(run=run)
 
-    found = ration.Found("operators", 56.0)
-    found.ask(torch, "cpu", broken("kernel stopped"), 0)
+    found = ration.Answers("operators", 56.0)
+    found.ask(torch, "cpu", EntryTurn(broken("kernel stopped"), 0))
     assert found.bad == 1 and found.parts[0].first.endswith("kernel stopped")
     with pytest.raises(RuntimeError, match="illegal memory"):
-        found.ask(torch, "cpu", broken("CUDA error: an illegal memory access"), 0)
+        found.ask(torch, "cpu", EntryTurn(broken("CUDA error: an illegal memory access"), 0))

@@ -267,7 +267,7 @@ def counted_normals(spread: float, seed: int) -> float:
         torch.rand(2**17, generator=made, dtype=torch.bfloat16).float() for _ in range(2)
     )
     drawn = spread * (-2 * torch.log1p(-first)).sqrt() * torch.cos(2 * torch.pi * second)
-    parts = chance._counted("randn", drawn.bfloat16(), torch.special.ndtr)
+    parts = chance.counts_keep_to_law("randn", drawn.bfloat16(), torch.special.ndtr)
     return max(part.worst for part in parts)
 
 

@@ -96,7 +96,7 @@ def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
         return message
     finally:
         follower.end()
-        spoke.told.close()
+        spoke.answers.close()
         spoke.link.close()
 
 

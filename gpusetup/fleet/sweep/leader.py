@@ -18,7 +18,7 @@ from gpusetup.fleet.sweep.follower import Follower, Message, message_in
 from gpusetup.fleet.sweep.rounds import Sweep
 from gpusetup.fleet.sweep.scores import Round, RoundResult, Unit
 from gpusetup.system.processes import StreamingChild
-from gpusetup.verify.ranks.gathering import Heard, Hub, send
+from gpusetup.verify.ranks.gathering import Hub, RankNews, send
 from gpusetup.verify.ranks.launch import Rank
 
 SLACK_SECONDS = 2.0
@@ -37,15 +37,15 @@ class Gathering(Hub):
         self.inbox = inbox
         super().__init__(rank)
 
-    def _hear(self, rank_link: Heard, message: Message) -> None:
-        super()._hear(rank_link, message)
+    def _keep(self, rank_link: RankNews, message: Message) -> None:
+        super()._keep(rank_link, message)
         worker_message = message.get("told")
         # Another version's follower, or a stranger at the port, may send anything.
         if not isinstance(worker_message, dict):
             return
         if not isinstance(worker_message.get("said"), str):
             return
-        for rank, link in self.heard.items():
+        for rank, link in self.ranks.items():
             if link is rank_link:
                 self.inbox.put((rank, worker_message))
 
@@ -137,7 +137,7 @@ class Leader:
         """Where a rank is; empty if it never said so."""
         if number == 0:
             return self.rank.host
-        link = self.others.heard[number]
+        link = self.others.ranks[number]
         return link.host or ""
 
     def sweep(self, limit: float) -> Sweep:
@@ -192,7 +192,7 @@ class Leader:
         if rank == 0:
             self.own.ask(question)
             return
-        link = self.others.heard[rank].link
+        link = self.others.ranks[rank].link
         # Its follower hands it on to the worker.
         send(link, {"ask": question})
 

@@ -6,7 +6,7 @@ from typing import Dict, Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from ..values import CRASHED, FAILED, SKIPPED, Report, Result, good
-from .render import measured, plain, said_of
+from .render import meaning_lines, measured, plain
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
@@ -14,50 +14,67 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 def as_junit(report: Report) -> str:
     """One suite a device, one case a check. Under `--strict` a skip is a failure here too."""
-    root = Element("testsuites", _sums("gpusetup verify", report.results, report))
-    names = {row["device"]: row["name"] for row in report.facts["devices"]}
+    root = Element("testsuites", suite_attributes("gpusetup verify", report.results, report))
     for device in dict.fromkeys(result.device for result in report.results):
-        results = [result for result in report.results if result.device == device]
-        suite = SubElement(root, "testsuite", _sums(device, results, report))
-        suite.set("skipped", str(sum(_element(each, report) == "skipped" for each in results)))
-        # What was tested, so that a report read later still says it.
-        known, properties = (
-            {**report.facts, "device": names.get(device)},
-            SubElement(suite, "properties"),
-        )
-        for name in ("torch", "cuda", "python", "device"):
-            if known.get(name):
-                SubElement(properties, "property", {"name": name, "value": plain(known[name])})
-        for result in results:
-            _add_case(suite, result, report)
+        add_suite(root, device, report)
+    # A line for each element, for people who read the file.
     for element in root.iter():
         element.tail = "\n"
-        element.text = element.text or ("\n" if len(element) else None)
+        if not element.text and len(element):
+            element.text = "\n"
     return HEAD + tostring(root, encoding="unicode")
 
 
-def _sums(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
-    kinds = [_element(result, report) for result in results]
+def add_suite(root: Element, device: str, report: Report) -> None:
+    """The results of one device, with what was tested."""
+    results = [result for result in report.results if result.device == device]
+    suite = SubElement(root, "testsuite", suite_attributes(device, results, report))
+    kinds = [element_of(result, report) for result in results]
+    suite.set("skipped", str(kinds.count("skipped")))
+    # What was tested, so that a report read later still says it.
+    properties = SubElement(suite, "properties")
+    device_names = {row["device"]: row["name"] for row in report.facts["devices"]}
+    facts = {**report.facts, "device": device_names.get(device)}
+    for name in ("torch", "cuda", "python", "device"):
+        if facts.get(name):
+            SubElement(properties, "property", {"name": name, "value": plain(facts[name])})
+    for result in results:
+        add_case(suite, result, report)
+
+
+def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
+    """The name of a suite and the sums of its results."""
+    kinds = [element_of(result, report) for result in results]
+    seconds = sum(result.seconds for result in results)
     return {
         "name": plain(name),
-        "time": f"{sum(result.seconds for result in results):.3f}",
+        "time": f"{seconds:.3f}",
         "tests": str(len(kinds)),
         "failures": str(kinds.count("failure")),
         "errors": str(kinds.count("error")),
     }
 
 
-def _add_case(suite: Element, result: Result, report: Report) -> None:
-    words = {"name": result.name, "classname": f"gpusetup.verify.{plain(result.device)}"}
-    case = SubElement(suite, "testcase", {**words, "time": f"{result.seconds:.3f}"})
-    message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
-    kind, said = _element(result, report), [measured(result), *said_of(result)]
+def add_case(suite: Element, result: Result, report: Report) -> None:
+    """One result: what it measured and, if it did not pass, what that means and the next step."""
+    attributes = {
+        "name": result.name,
+        "classname": f"gpusetup.verify.{plain(result.device)}",
+        "time": f"{result.seconds:.3f}",
+    }
+    case = SubElement(suite, "testcase", attributes)
+    kind = element_of(result, report)
     if not kind:
-        kind, message, said = "system-out", {}, said[:1]
-    SubElement(case, kind, message).text = plain("\n".join(said), "\n")
+        SubElement(case, "system-out").text = plain(measured(result), "\n")
+        return
+    message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
+    lines = [measured(result), *meaning_lines(result)]
+    SubElement(case, kind, message).text = plain("\n".join(lines), "\n")
 
 
-def _element(result: Result, report: Report) -> str:
+def element_of(result: Result, report: Report) -> str:
     """The element that a result becomes; empty where it passed."""
     kind = ELEMENT.get(result.outcome.status, "")
-    return "failure" if kind == "skipped" and not good(result, report.strict) else kind
+    if kind == "skipped" and not good(result, report.strict):
+        return "failure"
+    return kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set, Tuple
 
 from ..device.devices import GIB, NOT_DETECTED
 from ..values import (
@@ -15,6 +15,7 @@ from ..values import (
     SKIPPED,
     Report,
     Result,
+    Row,
     Stop,
     figure,
     verdict,
@@ -32,26 +33,41 @@ MORE_KEYS = ("hint", "means")
 
 def as_json(report: Report) -> str:
     """The one JSON document."""
-    checks = [{**r.outcome._asdict(), **r._asdict()} for r in report.results]
-    document = {
-        "schema": "gpusetup.verify/1",
-        "verdict": verdict(report),
-        **{key: report.facts.get(key) for key in ("torch", "cuda", "python", "seed")},
-        "devices": [{key: row.get(key) for key in DEVICE_KEYS} for row in report.facts["devices"]],
-        "checks": [{key: _shown(row[key]) for key in (*CHECK_KEYS, *MORE_KEYS)} for row in checks],
-    }
+    document: Row = {"schema": "gpusetup.verify/1", "verdict": verdict(report)}
+    for key in ("torch", "cuda", "python", "seed"):
+        document[key] = report.facts.get(key)
+    document["devices"] = [device_object(row) for row in report.facts["devices"]]
+    document["checks"] = [check_object(result) for result in report.results]
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _shown(value: Any) -> Any:
-    """JSON has no infinity; the detail says it."""
-    return None if isinstance(value, float) and not isfinite(value) else value
+def device_object(row: Row) -> Row:
+    """A device in the JSON document: the same keys for each."""
+    return {key: row.get(key) for key in DEVICE_KEYS}
+
+
+def check_object(result: Result) -> Row:
+    """A result in the JSON document, with the fields of its outcome."""
+    fields = {**result.outcome._asdict(), **result._asdict()}
+    return {key: finite(fields[key]) for key in (*CHECK_KEYS, *MORE_KEYS)}
+
+
+def finite(value: Any) -> Any:
+    """A value that JSON has. It has no infinity; the detail says it."""
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return value
 
 
 def as_error(stop: Stop) -> str:
     """The JSON document of a failure."""
-    said = {"message": stop.message, "hint": stop.hint, "exit": stop.exit_code}
-    return json.dumps({"schema": "gpusetup.error/1", **said}) + "\n"
+    document = {
+        "schema": "gpusetup.error/1",
+        "message": stop.message,
+        "hint": stop.hint,
+        "exit": stop.exit_code,
+    }
+    return json.dumps(document) + "\n"
 
 
 def as_text(report: Report, verbose: bool = False) -> str:
@@ -63,24 +79,28 @@ def as_text(report: Report, verbose: bool = False) -> str:
 
 def verdict_line(report: Report) -> str:
     """The verdict, with the checks to blame for a bad one."""
-    answer = verdict(report)
-    if answer == PASSED:
-        return f"verdict: {answer}"
+    overall_status = verdict(report)
+    if overall_status == PASSED:
+        return f"verdict: {overall_status}"
     statuses = {result.outcome.status for result in report.results}
     # Skips are to blame only if nothing went wrong (under `--strict`, or if nothing passed).
     blamed_statuses = {FAILED, CRASHED} & statuses or {SKIPPED}
     blamed: List[str] = []
     for result in report.results:
-        if result.outcome.status in blamed_statuses:
-            blamed.append(f"{result.name} on {result.device} {result.outcome.status}")
-    return f"verdict: {answer} ({', '.join(blamed)})" if blamed else f"verdict: {answer}"
+        status = result.outcome.status
+        if status in blamed_statuses:
+            blamed.append(f"{result.name} on {result.device} {status}")
+    if not blamed:
+        return f"verdict: {overall_status}"
+    return f"verdict: {overall_status} ({', '.join(blamed)})"
 
 
 def step_lines(report: Report) -> List[str]:
     """What each failure means, above the next step that it shares with others; a blank behind."""
     meanings_by_step: Dict[str, List[str]] = {}
     for result in report.results:
-        meanings = meanings_by_step.setdefault(result.outcome.hint or "", [])
+        step = result.outcome.hint or ""
+        meanings = meanings_by_step.setdefault(step, [])
         if result.means:
             meanings.append(f"{result.name} on {result.device}: {result.means}")
     lines: List[str] = []
@@ -97,75 +117,102 @@ def check_lines(report: Report, verbose: bool) -> List[str]:
     device_width = max((len(result.device) for result in report.results), default=0)
     lines: List[str] = []
     for result in report.results:
-        status, device = result.outcome.status, result.device
-        seconds = f"  {result.seconds:.2f} s" if verbose else ""
-        columns = f"{status:<7}  {result.name:<{name_width}}  {device:<{device_width}}"
-        lines.append(f"{columns}  {measured(result)}{seconds}")
+        status = f"{result.outcome.status:<7}"
+        name = f"{result.name:<{name_width}}"
+        device = f"{result.device:<{device_width}}"
+        line = f"{status}  {name}  {device}  {measured(result)}"
+        if verbose:
+            line += f"  {result.seconds:.2f} s"
+        lines.append(line)
     return lines
 
 
 def known_lines(report: Report) -> List[str]:
     """The lines of the well-known test script."""
-    facts, statuses = report.facts, {(r.name, r.outcome.status) for r in report.results}
+    facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
-    for told, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
-        lines += [f"{told}: {facts[key]}"] if facts.get(key) is not None else []
+    for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
+        if facts.get(key) is not None:
+            lines.append(f"{words}: {facts[key]}")
     for row in facts["devices"]:
         if "cuda" in row["device"]:
             memory = row["memory_total_bytes"] / GIB
             lines += [f"GPU Name: {row['name']}", f"GPU Memory: {memory:.1f} GB"]
             lines += lines_of_speed(report, row["device"])
-    if ("gpu", FAILED) in statuses:
+    if FAILED in statuses_of(report, ("gpu",)):
         return [*lines, NOT_DETECTED]
+    # Without a device nothing was computed.
     if report.wanted == "none":
         return lines
     device = "CPU" if report.wanted == "cpu" else "GPU"
     return [*lines, f"{device} computation test: {computation(report)}"]
 
 
+def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
+    """The statuses of the checks with these names, on all devices."""
+    return {result.outcome.status for result in report.results if result.name in names}
+
+
 def computation(report: Report) -> str:
     """`PASSED` or `FAILED`; `not run` where the options left out every check that computes."""
-    imported = all(r.outcome.status == PASSED for r in report.results if r.name == "import")
     on_devices = [result for result in report.results if result.device != HOST]
-    if imported and all(result.name in BEFORE_COMPUTING for result in on_devices):
+    only_looked = all(result.name in BEFORE_COMPUTING for result in on_devices)
+    import_passed = statuses_of(report, ("import",)) <= {PASSED}
+    if import_passed and only_looked:
         return "not run"
     # Every check of the sum passed, and no other that computes on a device went wrong.
-    needed = {r.outcome.status for r in report.results if r.name in COMPUTING}
-    others = {result.outcome.status for result in on_devices}
-    return "PASSED" if needed == {PASSED} and not {FAILED, CRASHED} & others else "FAILED"
+    all_computed = statuses_of(report, COMPUTING) == {PASSED}
+    device_statuses = {result.outcome.status for result in on_devices}
+    went_wrong = {FAILED, CRASHED} & device_statuses
+    return "PASSED" if all_computed and not went_wrong else "FAILED"
 
 
 def lines_of_speed(report: Report, device: str) -> List[str]:
     """How many times as fast as the CPU a GPU is, where that was measured."""
     for result in report.results:
+        if result.name != SPEED_OVER_CPU or result.device != device:
+            continue
         times = result.outcome.value
-        is_of_device = (result.name, result.device) == (SPEED_OVER_CPU, device)
-        if is_of_device and result.outcome.status == PASSED and times is not None:
+        if result.outcome.status == PASSED and times is not None:
             return [f"GPU Speed: {figure(times)} times the CPU (float32 products)"]
     return []
 
 
 def measured(result: Result) -> str:
     """The detail with its figures."""
-    found = result.outcome
-    unit = f" {found.unit}" if found.unit else ""
-    limit = unit if found.limit is None else f" (limit {figure(found.limit)}{unit})"
-    return found.detail if found.value is None else f"{found.detail}: {figure(found.value)}{limit}"
+    outcome = result.outcome
+    if outcome.value is None:
+        return outcome.detail
+    unit = f" {outcome.unit}" if outcome.unit else ""
+    # A limit stands beside the value, and both have the unit.
+    behind = unit
+    if outcome.limit is not None:
+        behind = f" (limit {figure(outcome.limit)}{unit})"
+    return f"{outcome.detail}: {figure(outcome.value)}{behind}"
 
 
-def said_of(result: Result) -> List[str]:
+def meaning_lines(result: Result) -> List[str]:
     """What a result means and the next step."""
-    hint = f"hint: {result.outcome.hint}" if result.outcome.hint else None
-    return [line for line in (result.means, hint) if line]
+    lines = []
+    if result.means:
+        lines.append(result.means)
+    if result.outcome.hint:
+        lines.append(f"hint: {result.outcome.hint}")
+    return lines
 
 
 def plain(text: str, kept: str = "") -> str:
-    """Foreign text without what a terminal would obey, nor XML 1.0 can carry.
+    """Foreign text without what a terminal would obey, or XML 1.0 cannot carry; `kept` stays.
 
     >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
     'GPU\\\\x1b[2J\\\\ufffe'
     """
-    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
+    characters = []
+    for character in text:
+        is_harmless = character.isprintable() or character in kept
+        # Python's own spelling, without its quotes.
+        characters.append(character if is_harmless else repr(character)[1:-1])
+    return "".join(characters)
 
 
 def harmless(line: str) -> str:
@@ -174,6 +221,10 @@ def harmless(line: str) -> str:
     >>> harmless(" ::error::x ##[y]")
     ' : :error::x ## [y]'
     """
-    shown = plain(line).replace("##[", "## [")
-    start = len(shown) - len(shown.lstrip())
-    return shown[:start] + ": :" + shown[start + 2 :] if shown[start:].startswith("::") else shown
+    text = plain(line).replace("##[", "## [")
+    content = text.lstrip()
+    # Two colons at the start are a command to GitHub's runner.
+    if not content.startswith("::"):
+        return text
+    indent = text[: len(text) - len(content)]
+    return f"{indent}: :{content[2:]}"

@@ -70,9 +70,10 @@ ERASED = "\r\x1b[2K"
 class Live:
     """The line that says meanwhile which check runs."""
 
-    def __init__(self, wanted: bool = True) -> None:
-        dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
-        self.wanted = wanted and sys.stderr.isatty() and not dumb and sys.platform != "win32"
+    def __init__(self, is_shown: bool = True) -> None:
+        is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+        can_erase = sys.stderr.isatty() and not is_dumb and sys.platform != "win32"
+        self.is_shown = is_shown and can_erase
         self.of = self.at = 0
         self.what = ""
         self.most_seconds = float("inf")
@@ -82,23 +83,25 @@ class Live:
         self.thread = threading.Thread(target=self._ticks, daemon=True)
 
     def __enter__(self) -> "Live":
-        if self.wanted:
+        if self.is_shown:
             self.thread.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
         self.over.set()
-        if self.wanted:
+        if self.is_shown:
             self.thread.join()
 
     def checks(self, name: str, device: str, most_seconds: float = float("inf")) -> None:
         """The next check begins, which may take so long."""
         self.at += 1
-        self.what, self.began = f"{name} on {device}", time.monotonic()
+        self.what = f"{name} on {device}"
+        self.began = time.monotonic()
         self.most_seconds = most_seconds
 
     def text(self) -> str:
         """Which check of how many, on what, since when, and how long it may still take."""
+        # How many there are is known once the devices are.
         total = f" of {self.of}" if self.at <= self.of else ""
         passed = time.monotonic() - self.began
         text = f"check {self.at}{total}: {self.what}, {passed:.0f} s"
@@ -108,6 +111,7 @@ class Live:
         return text
 
     def _ticks(self) -> None:
+        """Draw the line again and again, until the program ends it, and erase it then."""
         drawn, wait = "", FIRST_SECONDS
         colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
         while not self.over.wait(wait):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, NamedTuple
 
 import torch
 
 from ..device.devices import GIB
 from ..host import available_bytes
 from ..judging.tolerance import holds, judged, numbers, same
-from ..values import FAILED, PASSED, Outcome, asked
+from ..values import FAILED, PASSED, Outcome, asked, kind
 
 MIB = 2**20
 CPU_BYTES = 128 * MIB
@@ -21,61 +21,92 @@ SHARE, UNIFIED = 0.8, 0.25
 OTHERS, BESIDE = 0.1, 0.1
 """Where so much of a GPU is taken by others, so much of what is free is tested: what they ask for
 in these seconds must be there."""
+WORD_BYTES = 8
+"""Memory is written and compared in words of 64 bits."""
 TAKEN = "other programs use the memory: `nvidia-smi` shows which"
 BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have the card replaced"
 
 
 def memory(device: str) -> Outcome:
     """Patterns written to most of the free memory are read back as they were written."""
-    wanted, why = amount(device)
-    held = blocks(device, wanted)
-    if not held:
+    byte_count, reason = amount(device)
+    tested_blocks = blocks(device, byte_count)
+    if not tested_blocks:
         return Outcome(FAILED, "torch could not allocate any memory", hint=TAKEN)
-    tested = f"{sum(block.numel() for block in held) * 8 / GIB:.2f} GiB"
-    fault = next(faults(held), "")
-    held.clear()
+    word_count = sum(block.numel() for block in tested_blocks)
+    tested = f"{word_count * WORD_BYTES / GIB:.2f} GiB"
+    fault = next(faults(tested_blocks), "")
+    # The checks that follow need the memory.
+    tested_blocks.clear()
     if device != "cpu":
         torch.cuda.empty_cache()
     if fault:
         return Outcome(FAILED, f"{tested} tested: {fault}", hint=BROKEN)
-    return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({why})")
+    return Outcome(PASSED, f"{tested}, {len(PATTERNS)} patterns, each inverted ({reason})")
 
 
-def amount(device: str) -> Tuple[int, str]:
-    """Bytes to be tested, and the reason in words."""
+class Amount(NamedTuple):
+    """How much memory is tested."""
+
+    byte_count: int
+    reason: str
+    """Why so much, in words."""
+
+
+def amount(device: str) -> Amount:
+    """How much of a device's memory is tested."""
     if device == "cpu":
-        return min(CPU_BYTES, available_bytes() // 4), "a part of the host's memory"
-    free, total = (int(each) for each in torch.cuda.mem_get_info(device))
+        byte_count = min(CPU_BYTES, available_bytes() // 4)
+        return Amount(byte_count, "a part of the host's memory")
+    free, total = memory_info(device)
     if is_unified(device):
-        share, why = UNIFIED, ", shared with the host"
         free = min(free, available_bytes())
-    elif total - free - torch.cuda.memory_reserved(device) > max(OTHERS * total, GIB):
-        share, why = BESIDE, ", others work on this GPU"
-    else:
-        share, why = SHARE, ""
-    return int(free * share), f"{share:.0%} of what is free{why}"
+        return Amount(int(free * UNIFIED), f"{UNIFIED:.0%} of what is free, shared with the host")
+    taken_by_others = total - free - torch.cuda.memory_reserved(device)
+    # On a small GPU up to a GiB is not counted as others' work.
+    if taken_by_others > max(OTHERS * total, GIB):
+        return Amount(int(free * BESIDE), f"{BESIDE:.0%} of what is free, others work on this GPU")
+    return Amount(int(free * SHARE), f"{SHARE:.0%} of what is free")
+
+
+class MemoryInfo(NamedTuple):
+    """What the driver says of a GPU's memory, in bytes."""
+
+    free: int
+    total: int
+
+
+def memory_info(device: str) -> MemoryInfo:
+    """The free and the whole memory of a GPU."""
+    free, total = torch.cuda.mem_get_info(device)
+    return MemoryInfo(int(free), int(total))
 
 
 def is_unified(device: str) -> bool:
     """Whether a GPU has no memory of its own."""
-    return bool(getattr(torch.cuda.get_device_properties(device), "is_integrated", False))
+    properties = torch.cuda.get_device_properties(device)
+    return bool(getattr(properties, "is_integrated", False))
 
 
-def blocks(device: str, wanted: int) -> List[Any]:
-    """Blocks of 64-bit words that together have the wanted size, or what could be had of it."""
+def blocks(device: str, byte_count: int) -> List[Any]:
+    """Blocks of 64-bit words of that size together, or as many of them as could be had."""
+    on_gpu = kind(device) == "cuda"
     # In eighths at most, so that a pattern and its comparison find room in what is left out.
-    kind = device.partition(":")[0]
-    size = max(8, min(CHUNK_BYTES[kind], wanted // 8 if kind == "cuda" else wanted))
-    held: List[Any] = []
-    for _ in range(max(1, wanted // size)):
+    most_bytes = byte_count // 8 if on_gpu else byte_count
+    block_bytes = max(WORD_BYTES, min(CHUNK_BYTES[kind(device)], most_bytes))
+    words = block_bytes // WORD_BYTES
+    allocated: List[Any] = []
+    for _ in range(max(1, byte_count // block_bytes)):
         try:
-            held.append(torch.empty(size // 8, dtype=torch.int64, device=device))
+            allocated.append(torch.empty(words, dtype=torch.int64, device=device))
         except RuntimeError as problem:
             if "memory" not in str(problem):
                 raise
             break
     # Two blocks less: the patterns are made and compared in memory of the same device.
-    return held[:-2] if kind == "cuda" and len(held) > 3 else held
+    if on_gpu and len(allocated) > 3:
+        return allocated[:-2]
+    return allocated
 
 
 PATTERNS = ("addresses", "0101...", "scattered", "walking ones")
@@ -85,45 +116,57 @@ SCATTER = 0x1E3779B97F4A7C15
 """Odd, with as many ones as zeros: multiplied by it, counted numbers look like chance."""
 
 
-def _pattern(block: Any, number: int, place: int) -> Any:
-    """The words of a pattern for a block; the same whenever it is asked for."""
-    words = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
-    if number == 0:
-        return words.mul_(8).add_(place << 40)
-    if number == 1:
-        return words.fill_(STRIPES)
-    if number == 2:
-        return words.add_((asked().seed + (place << 40)) % 2**62).mul_(SCATTER)
-    return torch.ones_like(words).bitwise_left_shift_(words.add_(place).remainder_(64))
+def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
+    """The words of a pattern for a block; the same whenever they are computed."""
+    places = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
+    # Above the addresses within any block, so that no two blocks have the same words.
+    block_address = block_number << 40
+    if pattern == "addresses":
+        return places.mul_(WORD_BYTES).add_(block_address)
+    if pattern == "0101...":
+        return places.fill_(STRIPES)
+    if pattern == "scattered":
+        first_number = (asked().seed + block_address) % 2**62
+        return places.add_(first_number).mul_(SCATTER)
+    bit_numbers = places.add_(block_number).remainder_(64)
+    return torch.ones_like(bit_numbers).bitwise_left_shift_(bit_numbers)
 
 
-def faults(held: List[Any]) -> Iterator[str]:
+def faults(tested_blocks: List[Any]) -> Iterator[str]:
     """Each word that was read back wrong, block by block.
 
     All blocks are written before the first is read, so that no cache answers for the memory. Then
     each word is read and turned, upwards and downwards (moving inversions).
     """
-    every = list(enumerate(held))
-    for number in range(len(PATTERNS)):
-        for place, block in every:
-            block.copy_(_pattern(block, number, place))
-        for order, turned in ((every, False), (every[::-1], True)):
-            for place, block in order:
-                wanted = _pattern(block, number, place)
-                yield from _unlike(block, wanted.bitwise_not_() if turned else wanted)
+    upwards = list(enumerate(tested_blocks))
+    downwards = upwards[::-1]
+    for pattern in PATTERNS:
+        for number, block in upwards:
+            block.copy_(pattern_words(block, pattern, number))
+        for order in (upwards, downwards):
+            for number, block in order:
+                written = pattern_words(block, pattern, number)
+                # On the way back every bit is turned.
+                if order is downwards:
+                    written.bitwise_not_()
+                yield from first_wrong_word(block, written)
                 block.bitwise_not_()
 
 
-def _unlike(block: Any, wanted: Any) -> Iterator[str]:
-    """The first word of a block that is not as wanted, with the bits that turned."""
-    if torch.equal(block, wanted):
+def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
+    """The first word of a block that is not as it was written, with the bits that turned."""
+    if torch.equal(block, written):
         return
-    place = int((block != wanted).nonzero()[0])
-    wrote, read = (int(each[place]) & (2**64 - 1) for each in (wanted, block))
-    bits = [str(bit) for bit in range(64) if (wrote ^ read) >> bit & 1]
-    which = f"bit {bits[0]}" if len(bits) == 1 else f"{len(bits)} bits"
-    at = int(block.data_ptr()) + 8 * place
-    yield f"at 0x{at:x} {which} turned (wrote 0x{wrote:016x}, read 0x{read:016x})"
+    place = int((block != written).nonzero()[0])
+    # As numbers without a sign.
+    written_word = int(written[place]) & (2**64 - 1)
+    read_word = int(block[place]) & (2**64 - 1)
+    turned = written_word ^ read_word
+    bits = [bit for bit in range(64) if turned >> bit & 1]
+    bits_in_words = f"bit {bits[0]}" if len(bits) == 1 else f"{len(bits)} bits"
+    address = int(block.data_ptr()) + WORD_BYTES * place
+    words = f"wrote 0x{written_word:016x}, read 0x{read_word:016x}"
+    yield f"at 0x{address:x} {bits_in_words} turned ({words})"
 
 
 FAR_TOO_MUCH = 2**58
@@ -134,16 +177,16 @@ REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cann
 def out_of_memory(device: str) -> Outcome:
     """Asking for too much raises an error, and the device goes on computing."""
     if device == "cpu":
-        return _overdrawn(device, FAR_TOO_MUCH)
+        return overdrawn(device, FAR_TOO_MUCH)
     torch.cuda.empty_cache()
-    free, total = (int(each) for each in torch.cuda.mem_get_info(device))
+    free, total = memory_info(device)
     if driver_refuses(device):
-        return _overdrawn(device, total)
+        return overdrawn(device, total)
     # Limited, because Windows would give the host's memory instead of saying no.
     free += int(torch.cuda.memory_reserved(device))
     torch.cuda.set_per_process_memory_fraction(min(0.5, free / total), device)
     try:
-        return _overdrawn(device, total)
+        return overdrawn(device, total)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
 
@@ -151,25 +194,31 @@ def out_of_memory(device: str) -> Outcome:
 def driver_refuses(device: str) -> bool:
     """Whether the driver says no to more than the GPU has. Windows, also below WSL, and GPUs that
     share the host's memory give of the host's instead."""
-    own = sys.platform.startswith("linux") and "microsoft" not in platform.release().lower()
-    return own and not is_unified(device)
+    is_wsl = "microsoft" in platform.release().lower()
+    is_linux_driver = sys.platform.startswith("linux") and not is_wsl
+    return is_linux_driver and not is_unified(device)
 
 
-def _overdrawn(device: str, count: int) -> Outcome:
-    refused, told = False, "the allocation was not refused"
+def overdrawn(device: str, byte_count: int) -> Outcome:
+    """The outcome of asking for so much memory, and of computing afterwards."""
+    is_refused = False
     try:
-        block = torch.empty(count, dtype=torch.uint8, device=device)
-        told = f"{count} bytes were asked for, {block.numel()} were given"
+        block = torch.empty(byte_count, dtype=torch.uint8, device=device)
+        answer = f"{byte_count} bytes were asked for, {block.numel()} were given"
         del block
     except (RuntimeError, MemoryError) as problem:
-        told = str(problem).split("\n")[0]
-        refused = isinstance(problem, MemoryError) or any(word in told for word in REFUSALS)
-    left, right = (numbers(torch, 64, 64, salt=salt).round() for salt in (1, 2))
+        answer = str(problem).split("\n")[0]
+        names_memory = any(words in answer for words in REFUSALS)
+        is_refused = isinstance(problem, MemoryError) or names_memory
+    # Whole numbers, so that every bit of their product is known.
+    left = numbers(torch, 64, 64, salt=1).round()
+    right = numbers(torch, 64, 64, salt=2).round()
+    product = left.to(device) @ right.to(device)
     parts = [
-        holds("too much memory", refused, told),
-        same("a product afterwards", left.to(device) @ right.to(device), left @ right),
+        holds("too much memory", is_refused, answer),
+        same("a product afterwards", product, left @ right),
     ]
     outcome = judged(parts, "")
     if outcome.status != PASSED:
         return outcome
-    return Outcome(PASSED, f"refused {count / GIB:.3g} GiB and went on computing")
+    return Outcome(PASSED, f"refused {byte_count / GIB:.3g} GiB and went on computing")

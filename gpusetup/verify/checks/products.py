@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import torch
 
@@ -16,7 +17,7 @@ Shape = Tuple[int, int, int]
 """Rows, inner length, columns."""
 ONES = 24
 """Numbers other than 0 in a column of the right factor."""
-MOST: Dict[str, Tuple[int, int]] = {
+GREATEST: Dict[str, Tuple[int, int]] = {
     "float64": (2**20, 2**10),
     "ieee": (2**15, 2**4),
     "tf32": (2**11, 2**4),
@@ -32,22 +33,22 @@ SHAPES: Tuple[Shape, ...] = (
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
 )
 LARGEST = {"cpu": (2048, 2048, 2048), "cuda": (4096, 4096, 4096)}
+"""The product that is asked of a kind of device besides SHAPES."""
 Product = Callable[[Any, Any], Any]
 
 
 def matmul(device: str) -> Outcome:
     """A 1000 x 1000 product in float32, at every element."""
-    found = _of_format("float32", device, ((1000, 1000, 1000),))
-    said = "1000 x 1000 float32 product of whole numbers: every element is exact"
-    return found._replace(
-        detail=found.detail.replace("1 comparisons with whole numbers, every element", said)
-    )
+    outcome = products_of_format("float32", device, ((1000, 1000, 1000),))
+    words = "1000 x 1000 float32 product of whole numbers: every element is exact"
+    detail = outcome.detail.replace("1 comparisons with whole numbers, every element", words)
+    return outcome._replace(detail=detail)
 
 
 def float32_modes(device: str) -> Outcome:
     """`torch.set_float32_matmul_precision`: each setting keeps to the precision that it permits,
     and the finest gives the finest again afterwards."""
-    before = torch.get_float32_matmul_precision()
+    user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
         for mode in ("highest", "high", "medium", "highest"):
@@ -55,31 +56,37 @@ def float32_modes(device: str) -> Outcome:
             for part in multiplied(device, "float32", SHAPES[:2]):
                 parts.append(part._replace(label=f"{mode} {part.label}"))
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(user_mode)
     return judged(parts, "whole numbers in each setting")
 
 
-def _of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
-    largest = LARGEST[kind(device)]
-    # a CPU takes thirty times as long for a half
-    usual = SHAPES if kind(device) == "cpu" and name != "float32" else (*SHAPES, largest)
+def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
+    """Products of whole numbers in a format are exact; of bfloat16 and float16 the codes too."""
+    if not shapes:
+        shapes = SHAPES
+        # A CPU takes thirty times as long for halves.
+        is_slow = kind(device) == "cpu" and name != "float32"
+        if not is_slow:
+            shapes = (*SHAPES, LARGEST[kind(device)])
     try:
-        parts = list(multiplied(device, name, shapes or usual))
-        parts += _codes(device, name) if name in CODED else []
+        parts = list(multiplied(device, name, shapes))
+        if name in CODED:
+            parts += codes_are_exact(device, name)
     except RuntimeError as problem:
         if not lacks(device, name, problem):
             raise
         return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
     permitted = read_precision(torch, device)
-    coarse = name == "float32" and permitted.name != "ieee"
-    said = f", {permitted.name} by {permitted.because}" if coarse else ""
-    return judged(parts, f"whole numbers, every element{said}", WRONG)
+    setting = ""
+    if name == "float32" and permitted.name != "ieee":
+        setting = f", {permitted.name} by {permitted.because}"
+    return judged(parts, f"whole numbers, every element{setting}", WRONG)
 
 
-float64 = partial(_of_format, "float64")
-float32 = partial(_of_format, "float32")
-float16 = partial(_of_format, "float16")
-bfloat16 = partial(_of_format, "bfloat16")
+float64 = partial(products_of_format, "float64")
+float32 = partial(products_of_format, "float32")
+float16 = partial(products_of_format, "float16")
+bfloat16 = partial(products_of_format, "bfloat16")
 WRONG = (
     "`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*). If there is "
     "none, the device computes wrong numbers: run the check again, then look for Xid and ECC in "
@@ -96,54 +103,108 @@ def lacks(device: str, name: str, problem: BaseException) -> bool:
 
 
 def multiplied(
-    device: str, name: str, shapes: Tuple[Shape, ...], run: Product = lambda a, b: a @ b
+    device: str, name: str, shapes: Tuple[Shape, ...], run: Product = operator.matmul
 ) -> Iterator[Part]:
     """Each element of a product is checked by its row's sum with weights.
 
     A row of a product times weights is a row of the left factor times what the right one makes of
     the weights (Freivalds). All are whole numbers, so one wrong element of 16 millions is seen.
     """
-    most, least = MOST[read_precision(torch, device).name if name == "float32" else name]
+    dtype = getattr(torch, name)
+    # Of float32 the setting decides to what the factors are rounded.
+    format_name = read_precision(torch, device).name if name == "float32" else name
     for rows, inner, columns in shapes:
-        made = source(torch, inner)
-        left = torch.randint(-most, most + 1, (rows, inner), generator=made)
-        places = torch.randint(0, inner, (ONES, columns), generator=made)
-        factors = torch.randint(-least, least + 1, places.shape, generator=made)
-        right = torch.zeros(inner, columns, dtype=torch.int64).scatter_(0, places, factors)
-        weights = torch.randint(1, 9, (columns,), generator=made).double()
-        wanted = _weighed(left, _weighed(right, weights))
-        found = run(*(x.to(getattr(torch, name)).to(device) for x in (left, right)))
-        yield same(f"{rows} x {inner} x {columns}", _weighed(found.cpu(), weights), wanted)
+        factors = draw_factors((rows, inner, columns), format_name)
+        product = run(factors.left.to(dtype).to(device), factors.right.to(dtype).to(device))
+        weights = factors.weights
+        exact = weighed(factors.left, weighed(factors.right, weights))
+        yield same(f"{rows} x {inner} x {columns}", weighed(product.cpu(), weights), exact)
 
 
-def _weighed(x: Any, weights: Any) -> Any:
+class Factors(NamedTuple):
+    """What a product of whole numbers is checked with, on the CPU."""
+
+    left: Any
+    right: Any
+    weights: Any
+    """One for each column of the product."""
+
+
+def draw_factors(shape: Shape, format_name: str) -> Factors:
+    """Factors whose product is exact in a format: ONES numbers in each column of the right one."""
+    rows, inner, columns = shape
+    greatest_left, greatest_right = GREATEST[format_name]
+    generator = source(torch, inner)
+
+    def draw(low: int, end: int, *lengths: int) -> Any:
+        return torch.randint(low, end, lengths, generator=generator)
+
+    left = draw(-greatest_left, greatest_left + 1, rows, inner)
+    places = draw(0, inner, ONES, columns)
+    numbers = draw(-greatest_right, greatest_right + 1, ONES, columns)
+    right = torch.zeros(inner, columns, dtype=torch.int64).scatter_(0, places, numbers)
+    weights = draw(1, 9, columns).double()
+    return Factors(left, right, weights)
+
+
+def weighed(x: Any, weights: Any) -> Any:
     """Each row times the weights, in float64 by single products and a sum."""
-    return torch.cat([(part.double() * weights).sum(1) for part in x.split(256)])
+    sums = []
+    # In parts, so that not the whole matrix is copied to float64.
+    for rows in x.split(256):
+        sums.append((rows.double() * weights).sum(1))
+    return torch.cat(sums)
 
 
 CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
 """Bits of exponent and fraction (OCP 8-bit floating point specification, revision 1.0)."""
 FLOAT8_FROM = (8, 9)
+"""The first compute capability that multiplies 8-bit floating point."""
 
 
-def _codes(device: str, name: str) -> Iterator[Part]:
+class CodedNumbers(NamedTuple):
+    """The numbers of a format from 0 on, each with its code (the bits without the sign)."""
+
+    codes: Any
+    numbers: Any
+
+
+def numbers_of_format(name: str) -> CodedNumbers:
+    """The numbers of a format as its definition says: those that float32 holds without being
+    subnormal."""
+    exponent_bits, fraction_bits = CODED[name]
+    bias = 2 ** (exponent_bits - 1) - 1
+    codes = torch.arange(2 ** (exponent_bits + fraction_bits))
+    exponents, fractions = codes >> fraction_bits, codes % 2**fraction_bits
+    # A number with an exponent has a leading one, a subnormal number has not.
+    leading_ones = (exponents > 0) * 2**fraction_bits
+    powers = exponents.clamp(min=1) - bias - fraction_bits
+    numbers = (fractions + leading_ones).double() * 2.0 ** powers.double()
+    is_finite = numbers <= torch.finfo(getattr(torch, name)).max
+    is_normal = (numbers == 0) | (numbers >= 2.0**-126)
+    is_tested = is_finite & is_normal
+    return CodedNumbers(codes[is_tested], numbers[is_tested])
+
+
+def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     """Each number is read from its code and written again; what lies in the middle of two is
     rounded to the one whose code is even."""
-    dtype, (wide, fraction) = getattr(torch, name), CODED[name]
-    bias, codes = 2 ** (wide - 1) - 1, torch.arange(2 ** (wide + fraction))
-    exponents, fractions = codes >> fraction, codes % 2**fraction
-    whole = fractions + (exponents > 0) * 2**fraction
-    exact = whole.double() * 2.0 ** (exponents.clamp(min=1) - bias - fraction).double()
-    # float32 must hold them without being subnormal
-    kept = (exact <= torch.finfo(dtype).max) & ((exact == 0) | (exact >= 2.0**-126))
-    codes, exact = codes[kept], exact[kept]
-    raw = codes.to(torch.uint8 if "float8" in name else torch.int16).to(device)
-    yield same(f"{name} read", raw.view(dtype).double(), exact)
-    evens = torch.where(codes % 2 == 0, exact, exact.roll(-1))[1:-1]
+    dtype = getattr(torch, name)
+    codes, exact = numbers_of_format(name)
+    code_format = torch.uint8 if "float8" in name else torch.int16
+    read = codes.to(code_format).to(device).view(dtype)
+    yield same(f"{name} read", read.double(), exact)
+    next_numbers = exact.roll(-1)
+    even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
-    for what, given, wanted in (("written", exact, exact), ("rounded", middles, evens)):
-        both = torch.cat([given, -given]).float().to(device).to(dtype)
-        yield same(f"{name} {what}", both.double(), torch.cat([wanted, -wanted]))
+
+    def write(label: str, numbers: Any, expected: Any) -> Part:
+        both_signs = torch.cat([numbers, -numbers]).float().to(device)
+        expected_signs = torch.cat([expected, -expected])
+        return same(f"{name} {label}", both_signs.to(dtype).double(), expected_signs)
+
+    yield write("written", exact, exact)
+    yield write("rounded", middles, even_numbers)
 
 
 def float8(device: str) -> Outcome:
@@ -151,7 +212,10 @@ def float8(device: str) -> Outcome:
     where the hardware multiplies them, products agree with float64."""
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
-    parts = [part for name in CODED if "float8" in name for part in _codes(device, name)]
+    parts: List[Part] = []
+    for name in CODED:
+        if "float8" in name:
+            parts += codes_are_exact(device, name)
     if amd_target(torch, device):
         return judged(
             parts,
@@ -165,8 +229,9 @@ def float8(device: str) -> Outcome:
             "only reading, writing and rounding were tested: float8 products need compute "
             "capability 8.9",
         )
+    shapes = ((64, 64, 64), (48, 512, 32))
     try:
-        parts += multiplied(device, "float8_e4m3fn", ((64, 64, 64), (48, 512, 32)), _scaled)
+        parts += multiplied(device, "float8_e4m3fn", shapes, scaled_product)
     except RuntimeError as problem:
         if not refuses(problem):
             raise
@@ -174,8 +239,12 @@ def float8(device: str) -> Outcome:
     return judged(parts, "the definition and float64")
 
 
-def _scaled(left: Any, right: Any) -> Any:
-    """`torch._scaled_mm`, which takes the right factor by columns."""
-    one, by_columns = torch.ones((), device=left.device), right.t().contiguous().t()
-    found = torch._scaled_mm(left, by_columns, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
-    return found[0] if isinstance(found, tuple) else found
+def scaled_product(left: Any, right: Any) -> Any:
+    """`torch._scaled_mm` with scales of 1; it takes the right factor by columns."""
+    scale = torch.ones((), device=left.device)
+    by_columns = right.t().contiguous().t()
+    product = torch._scaled_mm(
+        left, by_columns, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+    )
+    # An older torch also returns the greatest number of the product.
+    return product[0] if isinstance(product, tuple) else product

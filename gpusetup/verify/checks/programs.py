@@ -7,7 +7,7 @@ import re
 import shutil
 import sysconfig
 import tempfile
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import torch
 
@@ -49,29 +49,33 @@ def compiled(device: str) -> Outcome:
     if device == "cpu" and not has_compiler():
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
+    # The compilers raise their own kinds of errors.
     try:
-        return judged(list(_fused(device)), "the same uncompiled")
-    except Exception as problem:  # the compilers raise their own kinds
+        return judged(list(fused_block(device)), "the same uncompiled")
+    except Exception as problem:
         return uncompiled(problem)
 
 
 def has_compiler() -> bool:
     """Whether a C++ compiler can be found as torch looks for it."""
-    names = ("cl",) if os.name == "nt" else ("g++", "clang++")
-    named = os.environ.get("CXX")
-    return any(shutil.which(name) for name in ((named,) if named else names))
+    names = ["cl"] if os.name == "nt" else ["g++", "clang++"]
+    chosen_by_user = os.environ.get("CXX")
+    if chosen_by_user:
+        names = [chosen_by_user]
+    return any(shutil.which(name) for name in names)
 
 
 def uncompiled(problem: BaseException) -> Outcome:
     """What an error of the compiler means."""
-    said = f"{type(problem).__name__} {problem}"
-    reasons = [reason for words, reason in CANNOT.items() if re.search(words, said)]
+    message = f"{type(problem).__name__} {problem}"
+    for words, (reason, hint) in CANNOT.items():
+        if re.search(words, message):
+            return Outcome(SKIPPED, reason, hint=hint)
     headers = os.path.join(sysconfig.get_path("include"), "Python.h")
-    if "non-zero exit status" in said and not os.path.isfile(headers):
-        # The compiler that Triton calls says so on the terminal, not in its exception.
-        reasons.append(NO_HEADERS)
-    if reasons:
-        return Outcome(SKIPPED, reasons[0][0], hint=reasons[0][1])
+    # The compiler that Triton calls says so on the terminal, not in its exception.
+    if "non-zero exit status" in message and not os.path.isfile(headers):
+        reason, hint = NO_HEADERS
+        return Outcome(SKIPPED, reason, hint=hint)
     return Outcome(FAILED, with_cause(problem), spent=sticky(problem))
 
 
@@ -83,19 +87,23 @@ LONGEST = 300
 def with_cause(problem: BaseException) -> str:
     """The first line of an error, and the line that says why, where it stands further below.
 
-    >>> with_cause(RuntimeError("C++ error\\n\\nOutput:\\nx.cpp:3: fatal error: omp.h: none"))
+    >>> with_cause(RuntimeError("C++ error\n\nOutput:\nx.cpp:3: fatal error: omp.h: none"))
     'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
     """
-    first, *others = str(problem).splitlines() or [""]
-    why = [line.strip() for line in others if CAUSE.search(line)]
-    return ": ".join([type(problem).__name__, first.strip(), *why[:1]])[:LONGEST]
+    lines = str(problem).splitlines() or [""]
+    words = [type(problem).__name__, lines[0].strip()]
+    for line in lines[1:]:
+        if CAUSE.search(line):
+            words.append(line.strip())
+            break
+    return ": ".join(words)[:LONGEST]
 
 
 FUSED = 2.0**-15
 """Of the size of what 300 terms give: a multiple of the roundoff of their sum."""
 
 
-def _fused(device: str) -> Iterator[Part]:
+def fused_block(device: str) -> Iterator[Part]:
     """Sums, softmax and a residual, with their gradients: fused into kernels of their own."""
     from torch._dynamo.utils import counters
 
@@ -103,24 +111,30 @@ def _fused(device: str) -> Iterator[Part]:
         y = torch.nn.functional.gelu(x * scale + 1)
         return (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
 
-    def differentiated(run: Any, given: List[Any]) -> List[Any]:
-        leaves = [x.detach().requires_grad_() for x in given]
-        found = run(*leaves)
-        return [found, *torch.autograd.grad(found.sum(), leaves)]
+    def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        outputs = run(*leaves)
+        gradients = torch.autograd.grad(outputs.sum(), leaves)
+        return [outputs, *gradients]
+
+    def compiled_graphs() -> int:
+        return int(counters["stats"]["unique_graphs"])
 
     torch._dynamo.reset()
-    before = int(counters["stats"]["unique_graphs"])
-    given = [numbers(torch, *shape, salt=120) for shape in ((300, 70), (70,))]
-    exact = differentiated(block, [x.double() for x in given])
-    built = torch.compile(block, dynamic=False)
-    for found, wanted in zip(differentiated(built, [x.to(device) for x in given]), exact):
-        size = wanted.abs() + wanted.square().mean().sqrt()
-        yield agree("fused", found, wanted, FUSED * size)
-    graphs = int(counters["stats"]["unique_graphs"])
-    yield holds("compiled", graphs > before, "torch compiled nothing: the model ran uncompiled")
+    graphs_before = compiled_graphs()
+    inputs = [numbers(torch, 300, 70, salt=120), numbers(torch, 70, salt=120)]
+    exact_tensors = with_gradients(block, [x.double() for x in inputs])
+    compiled_block = torch.compile(block, dynamic=False)
+    tensors = with_gradients(compiled_block, [x.to(device) for x in inputs])
+    for computed, exact in zip(tensors, exact_tensors):
+        size = exact.abs() + exact.square().mean().sqrt()
+        yield agree("fused", computed, exact, FUSED * size)
+    has_compiled = compiled_graphs() > graphs_before
+    yield holds("compiled", has_compiled, "torch compiled nothing: the model ran uncompiled")
 
 
 ITEMS, BATCH, WORKERS = 1003, 32, 2
+"""Of a number of items that is no multiple of the batch: the last batch is not full."""
 
 
 class Rows:
@@ -130,7 +144,16 @@ class Rows:
         return ITEMS
 
     def __getitem__(self, place: int) -> Any:
-        return torch.arange(8) + 8 * place, torch.rand(3)
+        numbered = torch.arange(8) + 8 * place
+        return numbered, torch.rand(3)
+
+
+class Epoch(NamedTuple):
+    """All items of one pass over the data, in the order in which they came."""
+
+    rows: Any
+    random_numbers: Any
+    """What the workers drew for them."""
 
 
 def dataloader(device: str) -> Outcome:
@@ -139,44 +162,55 @@ def dataloader(device: str) -> Outcome:
     them all."""
     from torch.utils.data import DataLoader
 
-    on_gpu = device.startswith("cuda")
-
-    def loader(mixed: bool) -> Any:
+    def loader(shuffle: bool) -> Any:
         return DataLoader(
             Rows(),
             BATCH,
-            shuffle=mixed,
+            shuffle=shuffle,
             num_workers=WORKERS,
-            pin_memory=on_gpu,
+            pin_memory=device.startswith("cuda"),
             timeout=120,
             generator=source(torch, 123),
         )
 
     try:
-        mixed = loader(True)
-        epochs = [list(each) for each in (loader(False), mixed, mixed, loader(True))]
+        in_order = list(loader(False))
+        shuffled = loader(True)
+        first_batches, second_batches = list(shuffled), list(shuffled)
+        again = list(loader(True))
     except (RuntimeError, OSError) as problem:
         return unloaded(problem)
-    rows, drawn = (
-        [torch.cat([batch[field] for batch in epoch]) for epoch in epochs] for field in range(2)
-    )
-    moved = torch.cat([batch[0].to(device, non_blocking=True) for batch in epochs[1]])
-    whole, each = torch.arange(8 * ITEMS).view(ITEMS, 8), torch.cat(drawn[1:3])
+    ordered, first = epoch_of(in_order), epoch_of(first_batches)
+    second, repeated = epoch_of(second_batches), epoch_of(again)
+    on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
+    places = first.rows[:, 0].argsort()
+    all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
+    drawn = torch.cat([first.random_numbers, second.random_numbers])
+    all_differ = len(torch.unique(drawn, dim=0)) == len(drawn)
+    is_reshuffled = not torch.equal(first.rows, second.rows)
     parts = [
-        same("rows in order", rows[0], whole),
-        same("mixed, each once", moved.cpu()[rows[1][:, 0].argsort()], whole),
-        holds("mixed", not torch.equal(rows[1], rows[2]), "the items come unshuffled"),
-        holds("numbers of workers", len(torch.unique(each, dim=0)) == len(each), "repeat"),
-        same("a seed again, order", rows[3], rows[1]),
-        same("a seed again, numbers", drawn[3], drawn[1]),
+        same("rows in order", ordered.rows, all_rows),
+        same("mixed, each once", on_device.cpu()[places], all_rows),
+        holds("mixed", is_reshuffled, "the items come unshuffled"),
+        holds("numbers of workers", all_differ, "repeat"),
+        same("a seed again, order", repeated.rows, first.rows),
+        same("a seed again, numbers", repeated.random_numbers, first.random_numbers),
     ]
     return judged(parts, "the data that went in")
 
 
+def epoch_of(batches: List[Any]) -> Epoch:
+    """The items of all batches."""
+    rows = torch.cat([batch_rows for batch_rows, _ in batches])
+    random_numbers = torch.cat([batch_numbers for _, batch_numbers in batches])
+    return Epoch(rows, random_numbers)
+
+
 def unloaded(problem: BaseException) -> Outcome:
     """What an error of the loader means."""
-    said = str(problem)
-    if "shared memory" in said or "Bus error" in said or "No space left" in said:
+    message = str(problem)
+    lacks_shared_memory = ("shared memory", "Bus error", "No space left")
+    if any(words in message for words in lacks_shared_memory):
         hint = "/dev/shm is too small: `docker run --shm-size=8g`, in Kubernetes an emptyDir there"
         return Outcome(FAILED, f"a worker was killed: {first_line(problem)}", hint=hint)
     hint = "num_workers=0 works without worker processes"
@@ -190,14 +224,7 @@ LARGE = 5_000_011
 def save_and_load(device: str) -> Outcome:
     """What is saved from the device is loaded again bit for bit, onto the host and the device:
     each format, parts of tensors, 38 MiB."""
-    values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
-    state = {name: values.to(getattr(torch, name)) for name in FORMATS}
-    for name in FORMATS:
-        whole = state[name]
-        state[f"{name} from a row on"], state[f"{name} apart"] = whole[3:], whole.t()[5::2, 1:-1:3]
-        state[f"{name} turned"], state[f"{name} repeated"] = whole.t(), whole[:1].expand(3, 33)
-    state["conjugate"] = values.to(torch.complex64).mul(1 + 2j).conj()
-    state["large"] = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761).to(device)
+    state = state_to_save(device)
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")
     try:
@@ -205,11 +232,28 @@ def save_and_load(device: str) -> Outcome:
         torch.save({"state": state, "step": 17}, path)
         for target in dict.fromkeys(("cpu", device)):
             loaded = torch.load(path, map_location=target, weights_only=True)
-            fit = set(loaded["state"]) == set(state) and loaded["step"] == 17
-            parts.append(holds(f"keys on {target}", fit, "names are missing"))
-            for name, found in loaded["state"].items():
-                parts.append(holds(f"device of {name}", str(found.device) == target, "another"))
-                parts.append(same(f"{name} on {target}", found, state[name]))
+            has_all = set(loaded["state"]) == set(state) and loaded["step"] == 17
+            parts.append(holds(f"keys on {target}", has_all, "names are missing"))
+            for name, tensor in loaded["state"].items():
+                is_there = str(tensor.device) == target
+                parts.append(holds(f"device of {name}", is_there, "another"))
+                parts.append(same(f"{name} on {target}", tensor, state[name]))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return judged(parts, "what was saved, every bit")
+
+
+def state_to_save(device: str) -> Dict[str, Any]:
+    """Tensors on a device: each format whole and as views that share its memory; a large one."""
+    values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
+    state = {name: values.to(getattr(torch, name)) for name in FORMATS}
+    for name in FORMATS:
+        whole = state[name]
+        state[f"{name} from a row on"] = whole[3:]
+        state[f"{name} apart"] = whole.t()[5::2, 1:-1:3]
+        state[f"{name} turned"] = whole.t()
+        state[f"{name} repeated"] = whole[:1].expand(3, 33)
+    state["conjugate"] = values.to(torch.complex64).mul(1 + 2j).conj()
+    large = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761)
+    state["large"] = large.to(device)
+    return state

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 
 from ..database import entries, loading
 from ..database import optimizers as of_optimizers
@@ -55,19 +55,28 @@ class EntrySource(NamedTuple):
     """Questions to an entry in `census`: each length with each kind of numbers."""
 
 
-def _operators(torch: Any) -> Dict[str, Any]:
+def load_operators(torch: Any) -> Dict[str, Any]:
+    """This room's own entries and those of torch's database of operators."""
     return {**own(torch), **entries.entries(loading.load(torch))}
+
+
+def load_optimizers(torch: Any) -> Dict[str, Any]:
+    """The entries of torch's database of optimizers."""
+    return dict(of_optimizers.entries(loading.optimizers(torch)))
 
 
 SOURCES = {
     "operators": EntrySource(
-        _operators, 8, {"cpu": 56.0, "cuda": 30.0}, len(LENGTHS) * len(NUMBERS)
+        load=load_operators,
+        turns=8,
+        seconds={"cpu": 56.0, "cuda": 30.0},
+        census=len(LENGTHS) * len(NUMBERS),
     ),
     "optimizers": EntrySource(
-        lambda torch: of_optimizers.entries(loading.optimizers(torch)),
-        12,
-        {"cpu": 8.0, "cuda": 5.0},
-        24,
+        load=load_optimizers,
+        turns=12,
+        seconds={"cpu": 8.0, "cuda": 5.0},
+        census=24,
     ),
 }
 """The seconds make `standard` end after about a minute and a half. What comes before takes 20 to
@@ -81,6 +90,18 @@ def known_to(torch: Any, name: str) -> Dict[str, Any]:
     return SOURCES[name].load(torch)
 
 
+class EntryTurn(NamedTuple):
+    """One question of a check: which call of which entry."""
+
+    entry: Any
+    turn: int
+
+    @property
+    def name(self) -> str:
+        """How `--only` names it."""
+        return f"{self.entry.name}/{self.turn}"
+
+
 def ration(name: str, device: str) -> Outcome:
     """Each question's answer agrees with float64 on the CPU."""
     import torch
@@ -88,73 +109,85 @@ def ration(name: str, device: str) -> Outcome:
     if release(torch) < SINCE:
         return Outcome(SKIPPED, "some samples of this torch's database are wrong themselves")
     try:
-        known = known_to(torch, name)
+        all_entries = known_to(torch, name)
     except loading.NoDatabase as problem:
         return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
-    found = Found(name, SOURCES[name].seconds[kind(device)], len(known))
+    answers = Answers(name, SOURCES[name].seconds[kind(device)], len(all_entries))
     with exact_products(torch):
-        for entry, turn in chosen(name, known):
-            if found.is_over():
+        for question in chosen(name, all_entries):
+            if answers.is_over():
                 break
             try:
-                found.ask(torch, device, entry, turn)
+                answers.ask(torch, device, question)
             except Exception as problem:
                 if not sticky(problem):
                     raise
-                return found.ended(device, f"{entry.name}/{turn}", problem)
-    return found.told(device)
+                return answers.ended(device, question.name, problem)
+    return answers.outcome(device)
 
 
-def chosen(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
-    """The entries and turns that the level takes, or the one that was asked for."""
-    only = dict(each.partition("/")[::2] for each in asked().only).get(name)
-    if only:
-        entry, _, turn = only.rpartition("/")
-        if entry not in known or not turn.isdigit():
-            hint = "as ENTRY/NUMBER, in the words of a failure's hint"
-            raise WrongQuestion(f"{only!r} names no question of {name} with this torch", hint)
-        return iter([(known[entry], int(turn))])
-    return _turns(name, known)
+def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
+    """The questions of the level, or the one that the user asked for."""
+    wanted_question = ""
+    for text in asked().only:
+        check, _, question_name = text.partition("/")
+        if check == name:
+            wanted_question = question_name
+    if not wanted_question:
+        return questions_of_level(name, all_entries)
+    entry, _, turn = wanted_question.rpartition("/")
+    if entry not in all_entries or not turn.isdigit():
+        hint = "as ENTRY/NUMBER, in the words of a failure's hint"
+        problem = f"{wanted_question!r} names no question of {name} with this torch"
+        raise WrongQuestion(problem, hint)
+    return iter([EntryTurn(all_entries[entry], int(turn))])
 
 
-def _turns(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
+def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
     """Each entry's questions. `standard` comes to an entry that programs use often several times,
     and first once to each."""
     source, seed = SOURCES[name], asked().seed
-    entries_in_order = [known[each] for each in in_order(name, known, seed)]
-    often = {entry.name: getattr(entry, "often", 1) for entry in entries_in_order}
+    entries_in_order = [all_entries[entry] for entry in in_order(name, all_entries, seed)]
+    visits = {entry.name: getattr(entry, "often", 1) for entry in entries_in_order}
     if asked().level == "census":
         for entry in entries_in_order:
-            for turn in range(often[entry.name] * source.census):
-                yield entry, turn
+            for turn in range(visits[entry.name] * source.census):
+                yield EntryTurn(entry, turn)
         return
-    for visit in range(max(often.values(), default=0)):
+    for visit in range(max(visits.values(), default=0)):
         for entry in entries_in_order:
-            if visit < often[entry.name]:
-                first = (seed * often[entry.name] + visit) * source.turns
-                for turn in range(first, first + source.turns):
-                    yield entry, turn
+            if visit >= visits[entry.name]:
+                continue
+            # Each seed goes on where the one before ended.
+            visits_before = seed * visits[entry.name] + visit
+            first_turn = visits_before * source.turns
+            for turn in range(first_turn, first_turn + source.turns):
+                yield EntryTurn(entry, turn)
 
 
-def in_order(name: str, known: Dict[str, Any], seed: int) -> List[str]:
+def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
     """The names of all entries: a share of each rarity after the other, common ones first."""
-    names = sorted(known)
+    names = sorted(all_entries)
     random.Random(name).shuffle(names)
     by_rarity: Dict[int, List[str]] = {rarity: [] for rarity in SHARES}
-    for each in names:
-        by_rarity[getattr(known[each], "rarity", RARE)].append(each)
+    for entry_name in names:
+        rarity = getattr(all_entries[entry_name], "rarity", RARE)
+        by_rarity[rarity].append(entry_name)
     order: List[str] = []
     for place in range(max(SHARES.values())):
-        for rarity, count in SHARES.items():
-            if place < count:
-                share = (seed + place) % count
-                alike = by_rarity[rarity]
-                order += alike[share * len(alike) // count : (share + 1) * len(alike) // count]
+        for rarity, share_count in SHARES.items():
+            if place >= share_count:
+                continue
+            share = (seed + place) % share_count
+            names_of_rarity = by_rarity[rarity]
+            count = len(names_of_rarity)
+            begin, end = share * count // share_count, (share + 1) * count // share_count
+            order += names_of_rarity[begin:end]
     return order
 
 
-class Found:
-    """What the questions gave so far."""
+class Answers:
+    """What the answers to the questions were so far."""
 
     def __init__(self, check: str, seconds: float, entry_count: int = 0) -> None:
         self.check, self.seconds = check, seconds
@@ -162,49 +195,57 @@ class Found:
         """How many entries there are."""
         self.entries_asked: Set[str] = set()
         self.parts: List[Part] = []
+        """The comparisons that are wrong, and the nearest to its limit of the others."""
         self.bad = self.tried = self.not_asked = 0
-        self.began = time.monotonic(), time.thread_time()
+        self.began = time.monotonic()
+        self.computed_before = time.thread_time()
 
     def spent(self) -> float:
         """Seconds of a core, or, if this machine gives hardly any, a third of those that passed."""
-        passed, computed = time.monotonic() - self.began[0], time.thread_time() - self.began[1]
+        passed = time.monotonic() - self.began
+        computed = time.thread_time() - self.computed_before
         return max(computed, passed / 3)
 
     def is_over(self) -> bool:
-        late = asked().level != "census" and self.spent() >= self.seconds
-        return late or seconds_left() <= 0 or self.bad >= ENOUGH
+        """Whether time is over, or enough is wrong."""
+        has_limit = asked().level != "census"
+        if has_limit and self.spent() >= self.seconds:
+            return True
+        return seconds_left() <= 0 or self.bad >= ENOUGH
 
-    def ask(self, torch: Any, device: str, entry: Any, turn: int) -> None:
-        """Compares one answer."""
-        name = f"{entry.name}/{turn}"
-        working_on(name)
-        question: Optional[OperatorQuestion] = None
+    def ask(self, torch: Any, device: str, question: EntryTurn) -> None:
+        """Compare the answer to one question. Raises an error after which the GPU is lost."""
+        working_on(question.name)
+        operator_question: Optional[OperatorQuestion] = None
         parts: List[Part] = []
+        # Whatever a kernel raises is its answer.
         try:
-            question = entry.question(torch, device, asked().seed, turn)
-            if question is None:
+            operator_question = question.entry.question(torch, device, asked().seed, question.turn)
+            if operator_question is None:
                 return
-            parts = compared(torch, device, question)
-        except Exception as problem:  # whatever a kernel raises is its answer
+            parts = compared(torch, device, operator_question)
+        except Exception as problem:
             if sticky(problem):
                 raise
-            lacks = isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
-            if lacks or question is None:
+            if operator_question is None or has_no_answer(problem):
                 self.not_asked += 1
                 return
             parts = [holds("", False, first_line(problem))]
         self.tried += 1
-        self.entries_asked.add(entry.name)
-        words = f"{name} ({question.dtype})"
+        self.entries_asked.add(question.entry.name)
+        words = f"{question.name} ({operator_question.dtype})"
         self._keep([part._replace(label=f"{words} {part.label}".strip()) for part in parts])
 
     def _keep(self, parts: List[Part]) -> None:
-        """What is wrong, and the nearest to its limit of what is right."""
-        every = [*self.parts, *parts]
-        wrong = [part for part in every if not part.worst <= 1]
-        right = [part for part in every if part.worst <= 1]
-        best = [max(right, key=lambda part: part.worst)] if right else []
-        self.parts, self.bad = [*wrong, *best], len(wrong)
+        """Keep what is wrong, and the nearest to its limit of what is right."""
+        all_parts = [*self.parts, *parts]
+        wrong_parts = [part for part in all_parts if not part.is_right]
+        right_parts = [part for part in all_parts if part.is_right]
+        self.bad = len(wrong_parts)
+        self.parts = wrong_parts
+        if right_parts:
+            nearest = max(right_parts, key=lambda part: part.worst)
+            self.parts = [*wrong_parts, nearest]
 
     def ended(self, device: str, name: str, problem: Exception) -> Outcome:
         """After an error that the process cannot go on from: which question it was, and the next
@@ -216,24 +257,25 @@ class Found:
 
     def questions(self) -> str:
         """What was asked, in words."""
-        among = f"{len(self.entries_asked)} of {self.entry_count} " if self.entry_count else ""
-        said = f"{self.tried} questions to {among}{self.check} with seed {asked().seed}"
+        entry_count = ""
+        if self.entry_count:
+            entry_count = f"{len(self.entries_asked)} of {self.entry_count} "
+        words = f"{self.tried} questions to {entry_count}{self.check} with seed {asked().seed}"
         if self.not_asked:
-            said += f", {self.not_asked} without an answer here"
-        return said
+            words += f", {self.not_asked} without an answer here"
+        return words
 
-    def told(self, device: str) -> Outcome:
+    def outcome(self, device: str) -> Outcome:
         """The outcome of what was asked; it is no fault that time was over before the others."""
         if not self.tried:
             return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
-        hint = None
-        bad = [part for part in self.parts if not part.worst <= 1]
-        if bad:
-            hint = again(self.check, device, bad[0].label.split(" ")[0])
-        said = self.questions()
-        outcome = judged(self.parts, "", hint)
-        detail = f"{outcome.detail} ({said})" if bad else f"{said}, against float64 on the CPU"
-        return outcome._replace(detail=detail)
+        if not self.bad:
+            detail = f"{self.questions()}, against float64 on the CPU"
+            return judged(self.parts, "")._replace(detail=detail)
+        # Wrong comparisons come first; a label begins with the question's name.
+        name, *_ = self.parts[0].label.split(" ")
+        outcome = judged(self.parts, "", again(self.check, device, name))
+        return outcome._replace(detail=f"{outcome.detail} ({self.questions()})")
 
 
 def again(check: str, device: str, name: str) -> str:
@@ -254,6 +296,11 @@ UNKNOWN_FORM = (
 """What torch says of a call that it does not know."""
 
 
+def has_no_answer(problem: Exception) -> bool:
+    """Whether an error only says that this torch, or this device, lacks what was asked."""
+    return isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
+
+
 def not_in_this_torch(problem: Exception) -> bool:
     """Whether an operator, or a form of it, came with a later torch, or went.
 
@@ -262,8 +309,10 @@ def not_in_this_torch(problem: Exception) -> bool:
     """
     if isinstance(problem, (NotImplementedError, AttributeError)):
         return True
-    called = isinstance(problem, (TypeError, RuntimeError))
-    return called and any(words in str(problem) for words in UNKNOWN_FORM)
+    if not isinstance(problem, (TypeError, RuntimeError)):
+        return False
+    message = str(problem)
+    return any(words in message for words in UNKNOWN_FORM)
 
 
 operators = functools.partial(ration, "operators")

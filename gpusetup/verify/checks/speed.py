@@ -42,20 +42,21 @@ def speed_half(device: str) -> Outcome:
 
 
 def _speed(device: str, name: str, check: str) -> Outcome:
-    size, rate = FAST[kind(device)], product_rate(device, name)
-    floor = least_rate(device, check)
-    return rated(f"{size} x {size} products in {name}", rate, (floor, "TFLOP/s"))
+    size = FAST[kind(device)]
+    rate = product_rate(device, name)
+    lowest_rate = least_rate(device, check)
+    return rated(f"{size} x {size} products in {name}", rate, (lowest_rate, "TFLOP/s"))
 
 
 def product_rate(device: str, name: str) -> float:
     """TFLOP/s of square products in a number format."""
     size = FAST[kind(device)]
-    left, right = (
-        numbers(torch, size, size, salt=111 + place).to(getattr(torch, name)).to(device)
-        for place in (0, 1)
-    )
+    dtype = getattr(torch, name)
+    left = numbers(torch, size, size, salt=111).to(dtype).to(device)
+    right = numbers(torch, size, size, salt=112).to(dtype).to(device)
     out = torch.empty_like(left)
-    return measured(device, lambda: torch.mm(left, right, out=out), 2 * size**3 / 1e12)
+    tera_operations = 2 * size**3 / 1e12
+    return measured(device, lambda: torch.mm(left, right, out=out), tera_operations)
 
 
 class CpuRate(NamedTuple):
@@ -75,15 +76,19 @@ def speed_over_cpu(device: str) -> Outcome:
     cores is no fault.
     """
     cpu = cpu_rate()
-    single, half = (product_rate(device, name) for name in ("float32", "float16"))
+    single = product_rate(device, "float32")
+    half = product_rate(device, "float16")
     size = FAST[kind(device)]
+    # The CPU may have been measured with smaller products.
     at_size = "" if cpu.size == size else f" at {cpu.size}"
+    times_in_half = figure(half / cpu.tflops)
     detail = (
         f"products of {size} x {size}: {figure(single)} TFLOP/s in float32 and {figure(half)} in "
-        f"float16 ({figure(half / cpu.tflops)} times), against {figure(cpu.tflops)} in float32 on "
+        f"float16 ({times_in_half} times), against {figure(cpu.tflops)} in float32 on "
         f"the CPU{at_size} with {cpu.threads} threads"
     )
-    return Outcome(PASSED, detail, single / cpu.tflops, unit="times the CPU in float32")
+    times_in_single = single / cpu.tflops
+    return Outcome(PASSED, detail, times_in_single, unit="times the CPU in float32")
 
 
 @functools.lru_cache(maxsize=None)
@@ -102,49 +107,60 @@ def cpu_rate() -> CpuRate:
 
 def seconds_of_cpu_product(size: int, times: int) -> float:
     """The fastest of some float32 products of this side on the CPU."""
-    left, right = (numbers(torch, size, size, salt=113 + place) for place in (0, 1))
+    left = numbers(torch, size, size, salt=113)
+    right = numbers(torch, size, size, salt=114)
     out = torch.empty_like(left)
     fastest = float("inf")
     for _ in range(times):
         began = time.perf_counter()
         torch.mm(left, right, out=out)
+        seconds = time.perf_counter() - began
         # A clock that does not advance must not divide by zero.
-        fastest = min(fastest, max(time.perf_counter() - began, 1e-9))
+        fastest = min(fastest, max(seconds, 1e-9))
     return fastest
 
 
 def least_rate(device: str, check: str) -> float:
     """What this model must reach, or the least of all."""
-    floor = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
+    lowest_of_all = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
-        return floor
-    name = str(torch.cuda.get_device_properties(device).name)
-    return max(floor, least(check, name) or 0.0)
+        return lowest_of_all
+    properties = torch.cuda.get_device_properties(device)
+    # Of many models no figure is published.
+    lowest_of_model = least(check, str(properties.name)) or 0.0
+    return max(lowest_of_all, lowest_of_model)
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
     """Work per second in the best of ROUNDS."""
     on_gpu = kind(device) == "cuda"
 
-    def timed(times: int) -> float:
+    def seconds_of(times: int) -> float:
         if on_gpu:
             torch.cuda.synchronize(device)
         began = time.perf_counter()
         for _ in range(times):
             run()
+        # A GPU computes while the host goes on.
         if on_gpu:
             torch.cuda.synchronize(device)
+        # A clock that does not advance must not divide by zero.
         return max(time.perf_counter() - began, 1e-9)
 
+    # The first call loads the kernel.
     run()
-    once = min(timed(1) for _ in range(3))
-    times = min(MOST_TIMES, 1 + int(LONG_ENOUGH_SECONDS / once)) if on_gpu else 1
-    return work * times / min(timed(times) for _ in range(ROUNDS))
+    seconds_once = min(seconds_of(1) for _ in range(3))
+    times = 1
+    if on_gpu:
+        times = min(MOST_TIMES, 1 + int(LONG_ENOUGH_SECONDS / seconds_once))
+    best_seconds = min(seconds_of(times) for _ in range(ROUNDS))
+    return work * times / best_seconds
 
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
-    """Passed at the floor or above."""
-    if rate >= lowest[0]:
+    """Passed if a rate is not below the lowest one, which comes with its unit."""
+    lowest_rate, _ = lowest
+    if rate >= lowest_rate:
         return Outcome(PASSED, detail, rate, *lowest)
     hint = "look for another job on the device, a power limit, or a card in the wrong slot"
     return Outcome(FAILED, f"{detail}, but slowly", rate, *lowest, hint)

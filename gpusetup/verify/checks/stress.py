@@ -54,117 +54,163 @@ class Least(NamedTuple):
 
 
 def load(device: str) -> Outcome:
-    """Load a device for the asked time and judge what it did."""
+    """Load a device for as long as the user asked, and judge what it did."""
     if kind(device) != "cuda":
         return judged(loaded(device, asked().seconds, time.monotonic), Least())
-    lost, done = "", Load()
-    with watched(gpu_uuid(torch, device)) as said:
+    done = Load()
+    error: Optional[RuntimeError] = None
+    with watched(gpu_uuid(torch, device)) as readings:
         try:
             done = loaded(device, asked().seconds, time.monotonic)
         except RuntimeError as problem:
-            time.sleep(SETTLE_SECONDS)  # the driver tells it a moment later
-            lost, error = first_line(problem), problem
-    done = done._replace(watched=said)
-    if not lost:
-        return judged(done, least_of(torch.cuda.get_device_name(device), said))
-    if not said.get("lost"):
+            error = problem
+            # The driver tells a moment later that the GPU was lost.
+            time.sleep(SETTLE_SECONDS)
+    done = done._replace(watched=readings)
+    if error is None:
+        name = torch.cuda.get_device_name(device)
+        return judged(done, least_of(name, readings))
+    if not readings.get("lost"):
         raise error
-    return Outcome(FAILED, "; ".join([*faults(done, Least()), lost]), spent=True)
+    problems = [*faults(done, Least()), first_line(error)]
+    return Outcome(FAILED, "; ".join(problems), spent=True)
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
     """Products and copies in turn until the time is over, each compared with the first."""
-    multiply, work = _product(device)
-    first, copied = multiply(), _memory(device)
-    began = mark = clock()
-    products = wrong = bad_bytes = since = 0
+    product = square_product(device)
+    first_product = product.multiply()
+    wrong_bytes_of_copy = memory_pattern(device)
+    products = wrong_products = wrong_bytes = products_of_window = 0
     rates: List[Tuple[float, float]] = []
-    while mark - began < seconds or not rates:
-        wrong += not torch.equal(multiply(), first)
+    # In six windows at least, so that there is a first and a last rate to compare.
+    window_seconds = min(1.0, seconds / 6)
+    began = window_began = clock()
+    while window_began - began < seconds or not rates:
+        is_same = torch.equal(product.multiply(), first_product)
+        wrong_products += 0 if is_same else 1
         products += 1
-        since += 1
+        products_of_window += 1
         now = clock()
-        if now - mark < min(1.0, seconds / 6):
+        passed = now - window_began
+        if passed < window_seconds:
             continue
-        rates.append((now - began, work * since / (now - mark) / 1e12))
-        bad_bytes += copied(len(rates))
-        mark, since = clock(), 0
-    return Load(products, wrong, len(rates), bad_bytes, tuple(rates))
+        tflops = product.operations * products_of_window / passed / 1e12
+        rates.append((now - began, tflops))
+        wrong_bytes += wrong_bytes_of_copy(len(rates))
+        # The copy does not count into the rate of the products.
+        window_began, products_of_window = clock(), 0
+    return Load(products, wrong_products, len(rates), wrong_bytes, tuple(rates))
 
 
-def _product(device: str) -> Tuple[Callable[[], Any], float]:
-    """A product, and its number of floating-point operations."""
+class SquareProduct(NamedTuple):
+    """A product of two square matrices that loads the device."""
+
+    multiply: Callable[[], Any]
+    operations: float
+    """Floating-point operations of one product."""
+
+
+def square_product(device: str) -> SquareProduct:
+    """A product in float16 on a GPU, where its tensor cores compute, and in float32 on a CPU."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
-    left, right = (numbers(torch, size, size, salt=salt).to(device, dtype) for salt in (1, 2))
-    return (lambda: left @ right), 2.0 * size**3
+    left = numbers(torch, size, size, salt=1).to(device, dtype)
+    right = numbers(torch, size, size, salt=2).to(device, dtype)
+    return SquareProduct(lambda: left @ right, 2.0 * size**3)
 
 
-def _memory(device: str) -> Callable[[int], int]:
-    """Writes a pattern that changes each time, copies it, and counts the bytes that differ."""
-    most = MOST_BYTES[kind(device)]
-    free = torch.cuda.mem_get_info(device)[0] if kind(device) == "cuda" else most * 4
-    elements = int(min(free * MEMORY_SHARE, most) // 16)
-    place = torch.arange(elements, dtype=torch.int64, device=device)
+def memory_pattern(device: str) -> Callable[[int], int]:
+    """What writes a pattern that changes each time, copies it, and counts the bytes that differ."""
+    most_bytes = MOST_BYTES[kind(device)]
+    free_bytes = most_bytes * 4
+    if kind(device) == "cuda":
+        free_bytes, _ = torch.cuda.mem_get_info(device)
+    # 8 bytes of a number and 8 of its copy.
+    elements = int(min(free_bytes * MEMORY_SHARE, most_bytes) // 16)
+    places = torch.arange(elements, dtype=torch.int64, device=device)
 
-    def copied(turn: int) -> int:
-        there = (place * 2_654_435_761 + turn).clone()
-        return 8 * int((there != place * 2_654_435_761 + turn).sum().item())
+    def wrong_bytes_of_copy(turn: int) -> int:
+        copy = (places * 2_654_435_761 + turn).clone()
+        is_wrong = copy != places * 2_654_435_761 + turn
+        return 8 * int(is_wrong.sum().item())
 
-    return copied
+    return wrong_bytes_of_copy
 
 
-def least_of(name: str, said: Dict[str, Any]) -> Least:
-    """What a model must reach, by what the driver said of its clocks.
+def least_of(name: str, readings: Dict[str, Any]) -> Least:
+    """What a GPU model must reach, by what the driver said of its clocks.
 
     Where nobody knows what held them, it may have been the power limit.
     """
-    held = said.get("reasons", (CAPPED,)) == (CAPPED,)
-    kept = LESS_STEADY if held or MOVING.search(name) else STEADY
+    only_power_limit = readings.get("reasons", (CAPPED,)) == (CAPPED,)
+    may_slow_down = only_power_limit or MOVING.search(name)
+    kept = LESS_STEADY if may_slow_down else STEADY
     return Least(kept, least("speed-half", name) or 0.0)
 
 
 def judged(done: Load, limit: Least) -> Outcome:
     """The outcome of a load; the worst fault first."""
-    kept, rate = _rates(done.rates)
-    said = [f"{done.products} products and {done.copies} copies compared", f"{rate:.3g} TFLOPS"]
-    if done.watched.get("hottest") is not None:
-        said.append(f"{done.watched['hottest']} C at most")
+    kept, tflops = window_rates(done.rates)
+    facts = [
+        f"{done.products} products and {done.copies} copies compared",
+        f"{tflops:.3g} TFLOPS",
+    ]
+    hottest = done.watched.get("hottest")
+    if hottest is not None:
+        facts.append(f"{hottest} C at most")
     if done.watched.get("reasons"):
-        said.append(f"clocks held by {', '.join(done.watched['reasons'])}")
-    fault = next(faults(done, limit), None)
-    detail = f"{fault}; {', '.join(said)}" if fault else ", ".join(said)
-    return Outcome(FAILED if fault else PASSED, detail, kept, limit.kept, KEPT)
+        facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
+    detail = ", ".join(facts)
+    for fault in faults(done, limit):
+        return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT)
+    return Outcome(PASSED, detail, kept, limit.kept, KEPT)
 
 
 def faults(done: Load, limit: Least) -> Iterator[str]:
     """What makes a run fail, the gravest first."""
-    said, (kept, rate) = done.watched, _rates(done.rates)
-    if said.get("lost"):
+    kept, tflops = window_rates(done.rates)
+    new_ecc_errors = done.watched.get("ecc_new", 0)
+    if done.watched.get("lost"):
         yield "the GPU fell off the bus"
     if done.wrong_products:
         yield f"{done.wrong_products} of {done.products} products differ from the first one"
     if done.wrong_bytes:
         yield f"{done.wrong_bytes} bytes of memory changed"
-    if said.get("ecc_new", 0) > 0:
-        yield f"{said['ecc_new']} new uncorrectable ECC errors"
+    if new_ecc_errors > 0:
+        yield f"{new_ecc_errors} new uncorrectable ECC errors"
     if kept < (limit.kept or 0.0):
         yield f"the rate fell to {kept:.0%} of the rate at the start"
-    if rate < limit.tflops:
-        yield f"{rate:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model"
+    if tflops < limit.tflops:
+        yield f"{tflops:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model"
 
 
-def _rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:
+class WindowRates(NamedTuple):
+    """The rate at the end of a run, beside that at its start."""
+
+    kept: float
+    """The last rate as a share of the first one."""
+    tflops: float
+    """The last rate."""
+
+
+def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:
     """The mean rate of the last window, as a share of the first one's and in TFLOPS.
 
-    >>> _rates(((1.0, 4.0), (2.0, 4.0), (3.0, 2.0)))
-    (0.5, 2.0)
+    >>> window_rates(((1.0, 4.0), (2.0, 4.0), (3.0, 2.0)))
+    WindowRates(kept=0.5, tflops=2.0)
     """
+    # A run that a lost GPU ended has no rates, and fails by that alone.
     if not rates:
-        return 1.0, float("inf")
-    whole = rates[-1][0]
-    window = min(WINDOW_SECONDS, whole / 3)
-    first = [rate for when, rate in rates if when <= window] or [rates[0][1]]
-    last = [rate for when, rate in rates if when > whole - window] or [rates[-1][1]]
-    rate = sum(last) / len(last)
-    return rate * len(first) / sum(first), rate
+        return WindowRates(1.0, float("inf"))
+    duration, last_rate = rates[-1]
+    window = min(WINDOW_SECONDS, duration / 3)
+    first_rates = [rate for second, rate in rates if second <= window]
+    last_rates = [rate for second, rate in rates if second > duration - window]
+    # A product may take longer than a window.
+    if not first_rates:
+        first_rates = [rates[0][1]]
+    if not last_rates:
+        last_rates = [last_rate]
+    mean = sum(last_rates) / len(last_rates)
+    return WindowRates(mean * len(first_rates) / sum(first_rates), mean)

@@ -18,13 +18,13 @@ LEVELS: Dict[str, Tuple[Check, ...]] = {
 }
 
 
-def on_host(level: str, wanted: str) -> Tuple[Check, ...]:
+def on_host(level: str, wanted_device: str) -> Tuple[Check, ...]:
     """The checks that run once.
 
     >>> [check.name for check in on_host("quick", "cuda:1")]
     ['import', 'gpu']
     """
-    return tuple(check for check in LEVELS[level] if f"{HOST}:{kind(wanted)}" in check.on)
+    return rows_on(LEVELS[level], f"{HOST}:{kind(wanted_device)}")
 
 
 def on_device(level: str, device: str) -> Tuple[Check, ...]:
@@ -33,7 +33,7 @@ def on_device(level: str, device: str) -> Tuple[Check, ...]:
     >>> [check.name for check in on_device("quick", "cpu")]
     ['properties', 'matmul', 'amp']
     """
-    return tuple(check for check in LEVELS[level] if kind(device) in check.on)
+    return rows_on(LEVELS[level], kind(device))
 
 
 def among_ranks(device: str) -> Tuple[Check, ...]:
@@ -42,7 +42,12 @@ def among_ranks(device: str) -> Tuple[Check, ...]:
     >>> among_ranks("cpu")[0].name
     'meet'
     """
-    return tuple(check for check in RANKS if f"ranks:{kind(device)}" in check.on)
+    return rows_on(RANKS, f"ranks:{kind(device)}")
+
+
+def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
+    """The rows whose checks run on a subject: `cpu`, `host:auto`, `ranks:cuda`."""
+    return tuple(check for check in rows if subject in check.on)
 
 
 def chosen_rows(
@@ -53,21 +58,38 @@ def chosen_rows(
     >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
     ['import', 'gpu', 'properties', 'arch', 'matmul']
     """
-    wanted = {each.partition("/")[0] for each in only}
-    todo = list(wanted)
-    while todo:
-        more = set(named(todo.pop()).needs) - wanted
-        wanted |= more
-        todo += more
-    return tuple(c for c in checks if (c.name in wanted or not only) and c.name not in skip)
+    chosen_names = {check_name(text) for text in only}
+    # What a check needs may itself need something.
+    to_do = list(chosen_names)
+    while to_do:
+        needed_names = set(named(to_do.pop()).needs)
+        new_names = needed_names - chosen_names
+        chosen_names |= new_names
+        to_do += new_names
+    chosen = []
+    for check in checks:
+        is_chosen = not only or check.name in chosen_names
+        if is_chosen and check.name not in skip:
+            chosen.append(check)
+    return tuple(chosen)
+
+
+def check_name(text: str) -> str:
+    """The check of a word of `--only`, which may name one of its cases.
+
+    >>> check_name("operators/addmm/7")
+    'operators'
+    """
+    return text.partition("/")[0]
 
 
 def named_rows(names: Tuple[str, ...]) -> None:
     """Complains of a name that no check has."""
-    known = {check.name for check in every()}
+    all_names = {check.name for check in every()}
     for name in names:
-        if name.partition("/")[0] not in known:
-            raise WrongQuestion(f"There is no check {name!r}", "one of " + ", ".join(sorted(known)))
+        if check_name(name) not in all_names:
+            hint = "one of " + ", ".join(sorted(all_names))
+            raise WrongQuestion(f"There is no check {name!r}", hint)
 
 
 def levels_with(name: str) -> Tuple[str, ...]:
@@ -89,9 +111,12 @@ def level_for(only: Tuple[str, ...]) -> str:
     >>> level_for(("optimizers", "matmul")), level_for(()), level_for(("load", "float8"))
     ('standard', 'quick', 'quick')
     """
-    names = [each.partition("/")[0] for each in only]
-    # A check that no level has (one of the ranks) runs at every level.
-    levels_by_name = [levels for levels in map(levels_with, names) if levels]
+    levels_by_name = []
+    for text in only:
+        levels = levels_with(check_name(text))
+        # A check that no level has (one of the ranks) runs at every level.
+        if levels:
+            levels_by_name.append(levels)
     for level in LEVELS:
         if all(level in levels for levels in levels_by_name):
             return level
@@ -103,13 +128,12 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
 
     >>> within_level(("operators/addmm/7",), "standard")
     """
-    for each in only:
-        name = each.partition("/")[0]
+    for text in only:
+        name = check_name(text)
         levels = levels_with(name)
         if levels and level not in levels:
-            raise WrongQuestion(
-                f"`{name}` is no check of level {level}", f"add `--level {levels[0]}`, which has it"
-            )
+            hint = f"add `--level {levels[0]}`, which has it"
+            raise WrongQuestion(f"`{name}` is no check of level {level}", hint)
 
 
 def named(name: str) -> Check:
@@ -119,13 +143,17 @@ def named(name: str) -> Check:
 
 def every() -> Iterator[Check]:
     """Each row once, in the order of the levels."""
-    rows = {check.name: check for level in (*LEVELS.values(), RANKS, COMPANIONS) for check in level}
+    rows: Dict[str, Check] = {}
+    for level_rows in (*LEVELS.values(), RANKS, COMPANIONS):
+        for check in level_rows:
+            rows[check.name] = check
     return iter(rows.values())
 
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
     """The function of a row; loads its module."""
     module, _, name = check.run.partition(":")
-    home = (__package__ or "").rpartition(".")[0] + "." + module
-    found: Callable[[str], Outcome] = getattr(importlib.import_module(home), name)
-    return found
+    # The folder may stand by itself, under any name.
+    room = (__package__ or "").rpartition(".")[0]
+    function: Callable[[str], Outcome] = getattr(importlib.import_module(f"{room}.{module}"), name)
+    return function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -30,25 +30,38 @@ class Descent:
         self.param_groups: List[Dict[str, Any]] = [{"params": parameters}]
 
     def step(self) -> None:
+        """Move each parameter against its gradient."""
         for parameter in self.param_groups[0]["params"]:
             parameter.data.add_(parameter.grad, alpha=-RATE)
 
 
-def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
-    """The losses of a net of two layers, under autocast, with a scaler or None; and the format in
-    which autocast really multiplied. The same numbers everywhere."""
+class Training(NamedTuple):
+    """What a mixed-precision training did."""
+
+    losses: List[float]
+    product_format: str
+    """The format in which autocast really multiplied."""
+
+
+def trained(device: str, low: Any, scaler: Any) -> Training:
+    """Train a net of two layers under autocast, with a scaler or None.
+
+    The net and its inputs are the same on every device.
+    """
     torch.manual_seed(asked().seed)
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
-    leaves = list(net.to(device).parameters())
-    descent, inputs, losses = Descent(leaves), inputs.to(device), []
+    parameters = list(net.to(device).parameters())
+    descent = Descent(parameters)
+    inputs = inputs.to(device)
+    losses = []
     for _ in range(STEPS):
-        for leaf in leaves:
-            leaf.grad = None
+        for parameter in parameters:
+            parameter.grad = None
         with torch.autocast(device_type=kind(device), dtype=low):
-            guess = net(inputs)
-        loss = ((guess.float() - targets) ** 2).mean()
+            outputs = net(inputs)
+        loss = ((outputs.float() - targets) ** 2).mean()
         losses.append(float(loss.item()))
         if scaler is None:
             loss.backward()
@@ -57,7 +70,7 @@ def trained(device: str, low: Any, scaler: Any) -> Tuple[List[float], str]:
             scaler.scale(loss).backward()
             scaler.step(descent)
             scaler.update()
-    return losses, str(guess.dtype)
+    return Training(losses, str(outputs.dtype))
 
 
 def scaler_of(device: str, scale: float) -> Any:
@@ -71,17 +84,23 @@ def scaler_of(device: str, scale: float) -> Any:
 def amp(device: str) -> Outcome:
     """A few steps of mixed-precision training lower the loss: in bfloat16 where the device has it,
     on GPUs in float16 with a scaler."""
-    on_gpu = device.startswith("cuda")
-    lows = [torch.float16] * on_gpu + [torch.bfloat16] * has_bfloat16(torch, device)
+    formats = []
+    if device.startswith("cuda"):
+        formats.append(torch.float16)
+    if has_bfloat16(torch, device):
+        formats.append(torch.bfloat16)
     parts: List[Part] = []
-    for low in lows:
+    for low in formats:
         scaler = scaler_of(device, FIRST_SCALE) if low == torch.float16 else None
-        losses, told = trained(device, low, scaler)
-        parts.append(holds("autocast", told == f"{low}", f"multiplied in {told}, not in {low}"))
+        training = trained(device, low, scaler)
+        product_format = training.product_format
+        problem = f"multiplied in {product_format}, not in {low}"
+        parts.append(holds("autocast", product_format == str(low), problem))
+        # Nothing overflows here, so that a sound scaler does not back off.
         if scaler:
             parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
-    names = " and ".join(str(low)[6:] for low in lows)
-    left = losses[-1] / losses[0]
+    names = " and ".join(str(low).replace("torch.", "") for low in formats)
+    left = training.losses[-1] / training.losses[0]
     parts.append(holds("the loss", left < LOSS_LEFT, f"{left:.2f} of it is left"))
     outcome = judged(parts, "")
     if outcome.status != PASSED:
@@ -94,33 +113,55 @@ def grad_scaler(device: str) -> Outcome:
     """A GradScaler notices overflows, leaves their steps out, and backs off."""
     if not device.startswith("cuda") and not hasattr(torch.amp, "GradScaler"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
-    return judged(list(_one_spoilt(device)), "gradients that were scaled exactly")
+    return judged(list(overflows_are_noticed(device)), "gradients that were scaled exactly")
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
 """Sizes of gradients of which one number is spoilt: none is a multiple of a vector."""
 
 
-def _one_spoilt(device: str) -> Iterator[Part]:
+class Spoilt(NamedTuple):
+    """One number of one gradient, which is infinite or NaN."""
+
+    gradient: int
+    place: int
+
+
+def spoilt_numbers() -> Iterator[Spoilt]:
+    """The first, the middle and the last number of each gradient."""
+    for gradient, size in enumerate(SPOILT):
+        # Short gradients have fewer places.
+        for place in {0, size // 2, size - 1}:
+            yield Spoilt(gradient, place)
+
+
+def overflows_are_noticed(device: str) -> Iterator[Part]:
     """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
     gradient comes back from its scale."""
-    exact = [numbers(torch, size, salt=60 + place) for place, size in enumerate(SPOILT)]
+    gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
+    # A scaler makes its scale at the first use.
     scaler.scale(torch.ones((), device=device))
-    ends = [(place, at) for place, size in enumerate(SPOILT) for at in {0, size // 2, size - 1}]
-    wheres: Tuple[Any, ...] = (None, *ends)
-    for turn, where in enumerate(wheres):
-        before = scaler.get_scale()
-        for leaf, grad in zip(leaves, exact):
-            leaf.grad = grad.to(device) * before
-        if where:
-            leaves[where[0]].grad[where[1]] = float("inf" if turn % 2 else "nan")
+    turns: Tuple[Optional[Spoilt], ...] = (None, *spoilt_numbers())
+    for turn, spoilt in enumerate(turns):
+        scale = scaler.get_scale()
+        for leaf, gradient in zip(leaves, gradients):
+            leaf.grad = gradient.to(device) * scale
+        expected_scale = scale
+        if spoilt:
+            value = float("inf" if turn % 2 else "nan")
+            leaves[spoilt.gradient].grad[spoilt.place] = value
+            expected_scale = scale / 2
         scaler.step(descent)
         scaler.update()
-        good = scaler.get_scale() == (before / 2 if where else before)
-        yield holds(f"one number at {where}", good, f"the scale is {scaler.get_scale():g}")
-    yield from (same("one step of all", leaf, -RATE * grad) for leaf, grad in zip(leaves, exact))
+        new_scale = scaler.get_scale()
+        words = tuple(spoilt) if spoilt else None
+        is_right = new_scale == expected_scale
+        yield holds(f"one number at {words}", is_right, f"the scale is {new_scale:g}")
+    # Only the turn without a spoilt number has moved the leaves.
+    for leaf, gradient in zip(leaves, gradients):
+        yield same("one step of all", leaf, -RATE * gradient)
 
 
 WORDS, WIDTH, LENGTH = 97, 64, 24
@@ -132,65 +173,79 @@ def transformer() -> Any:
     """A small one, in float32 on the CPU."""
     torch.manual_seed(asked().seed)
     nn = torch.nn
+    heads, inner_width, dropout = 4, 4 * WIDTH, 0.0
     layer = nn.TransformerEncoderLayer(
-        WIDTH, 4, 4 * WIDTH, 0.0, "gelu", batch_first=True, norm_first=True
+        WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
 
 def text() -> Any:
+    """Eight lines of random words."""
     return torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
 
 
 def loss_of(model: Any, words: Any) -> Any:
-    """It is to say the word before."""
-    wanted = words.roll(1, 1).flatten()
-    return torch.nn.functional.cross_entropy(model(words).flatten(0, 1), wanted)
+    """The model is to say the word before."""
+    previous_words = words.roll(1, 1).flatten()
+    scores = model(words).flatten(0, 1)
+    return torch.nn.functional.cross_entropy(scores, previous_words)
 
 
 def language_model(device: str) -> Outcome:
     """The transformer is trained as in float64: two batches accumulated in each of four steps,
     clipped, with momentum."""
     model, words = transformer(), text()
-    exact = _trained(copy.deepcopy(model).double(), words)
-    found = _trained(model.to(device), words.to(device))
-    share = 8 * DEEP * UNIT_ROUNDOFF[read_precision(torch, device).name]
+    exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
+    moves = moves_of_training(model.to(device), words.to(device))
+    roundoff = UNIT_ROUNDOFF[read_precision(torch, device).name]
+    allowed = 8 * DEEP * roundoff
     parts = []
-    for name, moved in exact.items():  # the length of the difference, as part of the exact one's
-        away = (found[name].cpu().double() - moved).norm() / moved.norm()
-        parts.append(agree(name, away, torch.zeros(()), share))
+    for name, exact_move in exact_moves.items():
+        # The length of the difference, as part of the exact one's.
+        difference = (moves[name].cpu().double() - exact_move).norm()
+        share = difference / exact_move.norm()
+        parts.append(agree(name, share, torch.zeros(()), allowed))
     return judged(parts, "float64 on the CPU")
 
 
-def _trained(model: Any, words: Any) -> Dict[str, Any]:
-    """How far each parameter moved."""
-    start = {name: each.detach().clone() for name, each in model.named_parameters()}
-    every = list(model.parameters())
-    at_once = every[0].dtype == torch.float32  # the exact one goes from tensor to tensor
-    optimizer = torch.optim.SGD(every, lr=0.5, momentum=0.9, foreach=at_once)
+def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
+    """How far each parameter moved in four steps."""
+    start = {name: value.detach().clone() for name, value in model.named_parameters()}
+    parameters = list(model.parameters())
+    # The exact training goes from tensor to tensor, the other one through kernels on lists.
+    on_lists = parameters[0].dtype == torch.float32
+    optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):
         optimizer.zero_grad()
         for batch in words.split(4):
-            (loss_of(model, batch) / 2).backward()
-        torch.nn.utils.clip_grad_norm_(every, 0.5)
+            half_of_loss = loss_of(model, batch) / 2
+            half_of_loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 0.5)
         optimizer.step()
-    return {name: each.detach() - start[name] for name, each in model.named_parameters()}
+    moves = {}
+    for name, value in model.named_parameters():
+        moves[name] = value.detach() - start[name]
+    return moves
 
 
 def determinism(device: str) -> Outcome:
     """The same seed twice gives the same bits, where torch promises it."""
-    before = torch.are_deterministic_algorithms_enabled()
+    user_setting = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
-        first, second, other = (_seeded(device, shift) for shift in (0, 0, 1))
-        saving = _seeded(device, 0, partial(checkpoint, use_reentrant=False))
+        first = seeded_run(device, 0)
+        second = seeded_run(device, 0)
+        other_seed = seeded_run(device, 1)
+        # It draws the dropout twice, and must draw the same.
+        checkpointed = seeded_run(device, 0, partial(checkpoint, use_reentrant=False))
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.use_deterministic_algorithms(user_setting)
     parts = [same(name, second[name], first[name]) for name in first]
-    parts += [same(f"{name}, checkpointed", saving[name], first[name]) for name in first]
-    differ = not torch.equal(other["dropped"], first["dropped"])
-    parts.append(holds("another seed", differ, "gives the same dropout"))
+    parts += [same(f"{name}, checkpointed", checkpointed[name], first[name]) for name in first]
+    differs = not torch.equal(other_seed["dropped"], first["dropped"])
+    parts.append(holds("another seed", differs, "gives the same dropout"))
     hint = (
         "results are not reproducible here: run the check again; if it fails again, the device's "
         "memory may be faulty"
@@ -198,18 +253,29 @@ def determinism(device: str) -> Outcome:
     return judged(parts, "the same run, every bit", hint)
 
 
-def _seeded(
-    device: str, shift: int, run: Any = lambda part, *given: part(*given)
-) -> Dict[str, Any]:
-    """Convolution, dropout and a product: what came out, and the gradients."""
+def call(function: Any, *args: Any) -> Any:
+    """Call a function, as `checkpoint` does."""
+    return function(*args)
+
+
+def seeded_run(device: str, shift: int, run: Any = call) -> Dict[str, Any]:
+    """Convolution, dropout and a product: what came out, and the gradients.
+
+    `run` calls the dropout.
+    """
     functional = torch.nn.functional
     torch.manual_seed((asked().seed + shift) % 2**63)
     image = torch.randn(16, 3, 24, 24, device=device)
-    shapes = ((8, 3, 3, 3), (8, 8 * 24 * 24))
-    leaves = [torch.randn(shape, device=device).requires_grad_() for shape in shapes]
-    seen = functional.conv2d(image, leaves[0], padding=1).relu()
-    dropped = run(functional.dropout, seen, 0.25)
-    loss = functional.linear(dropped.flatten(1), leaves[1]).square().mean()
+    kernel = torch.randn(8, 3, 3, 3, device=device).requires_grad_()
+    weight = torch.randn(8, 8 * 24 * 24, device=device).requires_grad_()
+    features = functional.conv2d(image, kernel, padding=1).relu()
+    dropped = run(functional.dropout, features, 0.25)
+    outputs = functional.linear(dropped.flatten(1), weight)
+    loss = outputs.square().mean()
     loss.backward()
-    kept = {f"gradient {place}": leaf.grad for place, leaf in enumerate(leaves)}
-    return {"dropped": dropped.detach(), "loss": loss.detach(), **kept}
+    return {
+        "dropped": dropped.detach(),
+        "loss": loss.detach(),
+        "gradient 0": kernel.grad,
+        "gradient 1": weight.grad,
+    }

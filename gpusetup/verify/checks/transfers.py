@@ -20,53 +20,66 @@ GB = 1e9
 
 
 def copy_in(device: str) -> Outcome:
-    """Host to device."""
-    return _copied(device, "cpu", device)
+    """From the host to the device."""
+    return copied(device, "cpu", device)
 
 
 def copy_out(device: str) -> Outcome:
-    """Device to host."""
-    return _copied(device, device, "cpu")
+    """From the device to the host."""
+    return copied(device, device, "cpu")
 
 
 def copy_within(device: str) -> Outcome:
     """Within the device."""
-    return _copied(device, device, device)
+    return copied(device, device, device)
 
 
-def _copied(device: str, from_device: str, to_device: str) -> Outcome:
+def copied(device: str, from_device: str, to_device: str) -> Outcome:
     """Every byte arrives; the rate is the best of some rounds."""
-    sent = torch.randint(0, 2**31, (COPY_BYTES // 4,), generator=source(torch, 110)).int()
-    start, target = sent.to(from_device), torch.zeros_like(sent, device=to_device)
-    found = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)
+    sent = random_bits(salt=110)
+    start = sent.to(from_device)
+    target = torch.zeros_like(sent, device=to_device)
+    rate = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)
     part = same(f"{from_device} to {to_device}", target, sent)
     if part.worst:
         return judged([part], "")
-    floor = SLOWEST_COPY
+    # A bus depends on the machine; the memory of a GPU model has a published rate.
+    lowest_rate = SLOWEST_COPY
     if from_device == to_device:
-        floor = least_rate(device, "copy-within")
+        lowest_rate = least_rate(device, "copy-within")
     detail = f"{COPY_BYTES >> 20} MiB from {from_device} to {to_device}, every bit arrives"
-    return rated(detail, found, (floor, "GB/s"))
+    return rated(detail, rate, (lowest_rate, "GB/s"))
+
+
+def random_bits(salt: int, most: int = 2**31) -> Any:
+    """COPY_BYTES of random whole numbers in int32, below `most`."""
+    count = COPY_BYTES // 4
+    return torch.randint(0, most, (count,), generator=source(torch, salt)).int()
 
 
 def pinned(device: str) -> Outcome:
     """Page-locked memory: copies that do not wait arrive whole, both ways."""
-    sent = torch.randint(0, 2**30, (COPY_BYTES // 4,), generator=source(torch, 112)).int()
+    # Half of what int32 holds, because the device doubles it.
+    sent = random_bits(salt=112, most=2**30)
     locked = sent.pin_memory()
-    there = locked.to(device, non_blocking=True)
-    back = torch.empty_like(sent).pin_memory()
-    back.copy_(there + there, non_blocking=True)
-    done = torch.cuda.Event()
-    done.record(torch.cuda.current_stream(device))
-    done.synchronize()
+    on_device = locked.to(device, non_blocking=True)
+    returned = torch.empty_like(sent).pin_memory()
+    returned.copy_(on_device + on_device, non_blocking=True)
+    copies_end = torch.cuda.Event()
+    copies_end.record(torch.cuda.current_stream(device))
+    copies_end.synchronize()
     parts = [
         holds("pinned", bool(locked.is_pinned()), "the memory is not page-locked"),
-        same("there and back", back, sent + sent),
+        same("there and back", returned, sent + sent),
     ]
     if any(part.worst for part in parts):
         return judged(parts, "")
-    found = measured(device, lambda: there.copy_(locked, non_blocking=True), COPY_BYTES / GB)
-    return rated("page-locked copies arrive whole", found, (SLOWEST_COPY, "GB/s"))
+
+    def copy() -> None:
+        on_device.copy_(locked, non_blocking=True)
+
+    rate = measured(device, copy, COPY_BYTES / GB)
+    return rated("page-locked copies arrive whole", rate, (SLOWEST_COPY, "GB/s"))
 
 
 LINKS = 64
@@ -81,16 +94,17 @@ def streams(device: str) -> Outcome:
     with torch.cuda.device(device):
         first, second = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
-        parts = [_chained(device, (first, second), turn) for turn in range(8)]
+        parts = [chained(device, (first, second), turn) for turn in range(8)]
     return judged(parts, "the order that was asked for")
 
 
-def _chained(device: str, both: Tuple[Any, Any], turn: int) -> Part:
-    """A long chain on one stream, its result used on another after an event."""
-    first, second = both
+def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
+    """A long chain of additions on one stream; another one reads its end after an event."""
+    first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)
-    for stream in both:
+    # The tensors are made on the current stream.
+    for stream in both_streams:
         stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(first):
         for _ in range(LINKS):
@@ -100,16 +114,19 @@ def _chained(device: str, both: Tuple[Any, Any], turn: int) -> Part:
         second.wait_event(ready)
         out.copy_(block[-SEEN:])
     second.synchronize()
-    return same(f"turn {turn}", out, torch.full((SEEN,), float(turn + LINKS)))
+    end_of_chain = torch.full((SEEN,), float(turn + LINKS))
+    return same(f"turn {turn}", out, end_of_chain)
 
 
 def graph(device: str) -> Outcome:
     """A captured CUDA graph computes anew from what its inputs hold at each replay."""
-    fixed, other = (numbers(torch, 128, 128, salt=114 + place).to(device) for place in (0, 1))
+    fixed = numbers(torch, 128, 128, salt=114).to(device)
+    other = numbers(torch, 128, 128, salt=115).to(device)
     parts = []
     with torch.cuda.device(device):
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
+        # What is loaded at a first call cannot be captured.
         with torch.cuda.stream(side):
             for _ in range(3):
                 (fixed @ other).relu()
@@ -122,7 +139,9 @@ def graph(device: str) -> Outcome:
             fixed.copy_(numbers(torch, 128, 128, salt=116 + turn))
             captured.replay()
             eager = (fixed @ other).relu()
-            parts.append(agree(f"replay {turn}", out, eager, 1e-3 * float(eager.abs().max())))
+            # Old inputs are random numbers, too: they would be wrong by far more.
+            allowed = 1e-3 * float(eager.abs().max())
+            parts.append(agree(f"replay {turn}", out, eager, allowed))
     return judged(parts, "the same without a graph")
 
 
@@ -134,17 +153,22 @@ def copies_between_gpus(_: str) -> Outcome:
     """What one GPU sends, another holds afterwards, for every ordered pair."""
     rates: List[float] = []
     parts: List[Part] = []
-    direct = 0
-    for giver, taker in permutations(range(torch.cuda.device_count()), 2):
-        there, here = f"cuda:{taker}", f"cuda:{giver}"
-        sent = torch.arange(ELEMENTS, dtype=torch.int32, device=here) * 2_654_435 + giver
-        found = torch.zeros_like(sent, device=there)
-        rates.append(measured(there, partial(found.copy_, sent), 4 * ELEMENTS / GB))
-        parts.append(same(f"{here} to {there}", found, sent))
-        direct += bool(torch.cuda.can_device_access_peer(giver, taker))
+    direct_pairs = 0
+    gigabytes = 4 * ELEMENTS / GB
+    for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
+        from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
+        places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
+        # Numbers that tell whose they are and where.
+        sent = places * 2_654_435 + sender
+        received = torch.zeros_like(sent, device=to_device)
+        rate = measured(to_device, partial(received.copy_, sent), gigabytes)
+        rates.append(rate)
+        parts.append(same(f"{from_device} to {to_device}", received, sent))
+        if torch.cuda.can_device_access_peer(sender, receiver):
+            direct_pairs += 1
     # Its contexts on every GPU end with its process.
     outcome = judged(parts, "what was sent")._replace(spent=True)
     if outcome.status != PASSED:
         return outcome
-    detail = f"{len(rates)} pairs exact, {direct} of them direct; the slowest"
+    detail = f"{len(rates)} pairs exact, {direct_pairs} of them direct; the slowest"
     return outcome._replace(detail=detail, value=min(rates), unit="GB/s")

@@ -15,103 +15,135 @@ WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 
 
 class Call(NamedTuple):
-    """What an operator is called with: tensors stand anywhere in `given` and `options`."""
+    """What an operator is called with: tensors may stand anywhere in `args` and `options`."""
 
-    given: Tuple[Any, ...]
+    args: Tuple[Any, ...]
     options: Dict[str, Any]
     learning: Callable[[Any], Any]
-    """Of what it answers, what gradients are taken of."""
+    """Picks from the returned value what gradients are taken of."""
 
 
 class Answer(NamedTuple):
+    """What one call returned, wrote and differentiated to."""
+
     outputs: List[Any]
     """Tensors, and numbers as tensors."""
     written: List[Any]
-    """The arguments after the call."""
+    """The tensors among the arguments, as they are after the call."""
     gradients: List[Any]
-    """One for each argument that learns; None where it has no part in the answer."""
+    """One for each argument that learns; None where the answer does not depend on it."""
 
 
-def tensors_of(torch: Any, given: Any) -> List[Any]:
-    """All tensors, in the order in which `mapped` meets them."""
-    found: List[Any] = []
+def tensors_of(torch: Any, arguments: Any) -> List[Any]:
+    """All tensors in nested arguments, in the order in which `mapped` meets them."""
+    tensors: List[Any] = []
 
-    def kept(x: Any) -> Any:
-        found.append(x)
+    def remember(x: Any) -> Any:
+        tensors.append(x)
         return x
 
-    mapped(torch, given, kept)
-    return found
+    mapped(torch, arguments, remember)
+    return tensors
 
 
-def mapped(torch: Any, given: Any, change: Callable[[Any], Any]) -> Any:
+def tensors_of_call(torch: Any, call: Call) -> List[Any]:
+    """All tensors that a call is made with."""
+    return tensors_of(torch, (call.args, call.options))
+
+
+def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
     """The same lists, tuples and mappings with every tensor changed."""
-    if isinstance(given, torch.Tensor):
-        return change(given)
-    if isinstance(given, (list, tuple)) and type(given) in (list, tuple):
-        return type(given)([mapped(torch, each, change) for each in given])
-    if isinstance(given, dict):
-        return {name: mapped(torch, each, change) for name, each in given.items()}
-    return given
+    if isinstance(arguments, torch.Tensor):
+        return change(arguments)
+    kind = type(arguments)
+    # A subclass, such as torch.Size, is an option and no list of arguments.
+    if kind in (list, tuple):
+        items = [mapped(torch, item, change) for item in arguments]
+        return kind(items)
+    if isinstance(arguments, dict):
+        return {name: mapped(torch, value, change) for name, value in arguments.items()}
+    return arguments
 
 
 def exactly(torch: Any, call: Call, dtype: str) -> Call:
-    """The call in float64, or, of whole numbers of few bits, in int64."""
-    wide = {getattr(torch, low): getattr(torch, high) for low, high in WIDE.items()}
+    """The call in float64 or, if its format holds whole numbers of few bits, in int64."""
+    wide_formats = {}
+    for narrow_name, wide_name in WIDE.items():
+        wide_formats[getattr(torch, narrow_name)] = getattr(torch, wide_name)
     if dtype in WHOLE:
-        wide[getattr(torch, dtype)] = torch.int64
+        wide_formats[getattr(torch, dtype)] = torch.int64
 
-    def widened(x: Any) -> Any:
-        to = wide.get(x.dtype)
-        return _again(x if to is None else x.detach().to(to), x.requires_grad)
+    def widen(x: Any) -> Any:
+        wide_format = wide_formats.get(x.dtype)
+        if wide_format is not None:
+            widened = x.detach().to(wide_format)
+            return copied(widened, x.requires_grad)
+        return copied(x, x.requires_grad)
 
-    def named(option: Any) -> Any:
-        return wide.get(option, option) if isinstance(option, torch.dtype) else option
+    def widen_argument(argument: Any) -> Any:
+        argument = mapped(torch, argument, widen)
+        # An option may name a format: the sum `dtype=torch.float32` is then one in float64.
+        if isinstance(argument, torch.dtype):
+            return wide_formats.get(argument, argument)
+        return argument
 
-    given = tuple(named(mapped(torch, each, widened)) for each in call.given)
-    options = {name: named(mapped(torch, each, widened)) for name, each in call.options.items()}
-    return Call(given, options, call.learning)
+    args = tuple(widen_argument(argument) for argument in call.args)
+    options = {name: widen_argument(option) for name, option in call.options.items()}
+    return Call(args, options, call.learning)
 
 
-def _again(x: Any, learns: bool) -> Any:
-    """Of its own, with the strides that it has; only what has no gaps is copied."""
-    plain = x.layout.__repr__() == "torch.strided" and x.is_contiguous()
-    made = x.detach().clone() if plain else x.detach()
-    return made.requires_grad_() if learns else made
+def copied(x: Any, learns: bool) -> Any:
+    """A tensor of the same numbers and strides; only one without gaps gets memory of its own."""
+    is_strided = repr(x.layout) == "torch.strided"
+    y = x.detach()
+    # A clone would close the gaps that the sample was made with.
+    if is_strided and x.is_contiguous():
+        y = y.clone()
+    return y.requires_grad_() if learns else y
 
 
 def placed(torch: Any, x: Any, device: str) -> Any:
-    """A copy on a device with the strides and the offset that `x` has, also where its elements
-    share their places or leave gaps."""
+    """A copy on a device with the strides and the offset of `x`.
+
+    Also where elements of `x` share their places in memory, or leave gaps between them.
+    """
+    # These have no plain memory that could be copied as a whole.
     if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
         return x.to(device)
-    here = x.device.type == device.partition(":")[0]
+    same_device = x.device.type == device.partition(":")[0]
     if x.is_contiguous() and not x.storage_offset():
-        return x.clone() if here else x.to(device)
-    held = x.untyped_storage().nbytes() // x.element_size()
-    memory = x.as_strided((held,), (1,), 0)
-    copied = memory.clone() if here else memory.to(device)
-    return copied.as_strided(x.shape, x.stride(), x.storage_offset())
+        return x.clone() if same_device else x.to(device)
+    element_count = x.untyped_storage().nbytes() // x.element_size()
+    memory = x.as_strided((element_count,), (1,), 0)
+    memory_copy = memory.clone() if same_device else memory.to(device)
+    return memory_copy.as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
-    """The same call with tensors of their own, so that what it writes is seen there alone."""
+    """The same call with tensors of its own, so that no other call sees what it writes."""
 
-    def made(x: Any) -> Any:
+    def copy(x: Any) -> Any:
         y = placed(torch, x.detach(), device)
-        # Kernels believe places, and read past them where their strides are no plain ones.
-        if layout and y.layout == torch.strided and not overlaps(y) and y.dtype != torch.int64:
+        can_be_laid_out = y.layout == torch.strided and not overlaps(y)
+        # int64 tensors name places. Kernels trust those, and read outside their memory where the
+        # strides of the places are not plain.
+        if layout and can_be_laid_out and y.dtype != torch.int64:
             y = laid_out(torch, y, layout)
         return y.requires_grad_() if x.requires_grad else y
 
-    return replaced(torch, call, made)
+    return replaced(torch, call, copy)
 
 
 def replaced(torch: Any, call: Call, change: Callable[[Any], Any]) -> Call:
     """The call with each tensor changed."""
-    return call._replace(
-        given=mapped(torch, call.given, change), options=mapped(torch, call.options, change)
-    )
+    args = mapped(torch, call.args, change)
+    options = mapped(torch, call.options, change)
+    return call._replace(args=args, options=options)
+
+
+def detached(torch: Any, call: Call) -> Call:
+    """The call with tensors of which none learns."""
+    return replaced(torch, call, lambda x: x.detach())
 
 
 ALIGNED_BYTES = 16
@@ -123,8 +155,10 @@ ODD_GAP = 3
 
 
 def gap_elements(x: Any, fewest: int) -> int:
-    """The elements of a gap: as few as asked on a CPU; on a GPU, so many that what follows is still
-    at a multiple of 16 bytes."""
+    """How many elements a gap has: `fewest` on a CPU, and on a GPU as many as fill 16 bytes.
+
+    So on a GPU what follows the gap is still aligned.
+    """
     if x.device.type == "cpu":
         return fewest
     return max(1, ALIGNED_BYTES // int(x.element_size()))
@@ -132,121 +166,146 @@ def gap_elements(x: Any, fewest: int) -> int:
 
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
     """The same numbers with other strides, by copies alone; contiguous if it has no such layout."""
-    if layout in ("transposed", "front") and x.dim() >= 2:
+    axis_count = x.dim()
+    if layout in ("transposed", "front") and axis_count >= 2:
+        # The last axis changes its place in memory with its neighbour, or with the first axis.
         axis = -2 if layout == "transposed" else 0
-        return x.transpose(-1, axis).contiguous().transpose(-1, axis)
-    if layout == "channels-last" and x.dim() in (4, 5):
-        kind = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+        transposed = x.transpose(-1, axis).contiguous()
+        return transposed.transpose(-1, axis)
+    if layout == "channels-last" and axis_count in (4, 5):
+        kind = torch.channels_last if axis_count == 4 else torch.channels_last_3d
         return x.contiguous(memory_format=kind)
-    if layout in ("strided", "pitched") and x.dim():
-        last = x.shape[-1]
-        width = 2 * last if layout == "strided" else last + gap_elements(x, ODD_GAP)
-        wide = x.new_zeros((*x.shape[:-1], width))
-        part = wide[..., ::2] if layout == "strided" else wide[..., :last]
-        return part.copy_(x)
-    if layout == "offset" and x.dim():
+    if layout == "strided" and axis_count:
+        every_second = x.new_zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2]
+        return every_second.copy_(x)
+    if layout == "pitched" and axis_count:
+        length = x.shape[-1]
+        pitch = length + gap_elements(x, ODD_GAP)
+        row_starts = x.new_zeros((*x.shape[:-1], pitch))[..., :length]
+        return row_starts.copy_(x)
+    if layout == "offset" and axis_count:
         gap = gap_elements(x, 1)
-        longer = x.new_zeros(x.numel() + gap)
-        longer[gap:] = x.reshape(-1)
-        return longer[gap:].view(x.shape)
+        memory = x.new_zeros(x.numel() + gap)
+        memory[gap:] = x.reshape(-1)
+        return memory[gap:].view(x.shape)
     return x.contiguous()
 
 
 def overlaps(x: Any) -> bool:
     """Whether elements share their place in memory, as those of an expanded tensor do."""
-    return any(step == 0 and length > 1 for step, length in zip(x.stride(), x.shape))
+    lengths_without_step = [n for n, stride in zip(x.shape, x.stride()) if stride == 0]
+    return any(length > 1 for length in lengths_without_step)
 
 
 def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
-    """Numbers smaller by up to a sixteenth; what is alike stays so, if that is asked for."""
-    made = torch.Generator().manual_seed(turn)
+    """The call with numbers that are smaller by up to a sixteenth.
+
+    With `alike`, equal numbers stay equal.
+    """
+    generator = torch.Generator().manual_seed(turn)
 
     def near(x: Any) -> Any:
         if x.layout != torch.strided or not x.is_floating_point() or overlaps(x):
             return x
+        # The share follows from the number itself: equal numbers get equal shares.
         share = (x.detach().double() * (1234.5678 / turn)).remainder(1.0)
         if not alike:
-            share = torch.rand(tuple(x.shape), generator=made, dtype=torch.float64)
+            share = torch.rand(tuple(x.shape), generator=generator, dtype=torch.float64)
         factor = 1 - share / 16
-        y = placed(torch, x.detach(), "cpu").mul_(factor.to(x.dtype))
+        y = placed(torch, x.detach(), "cpu")
+        y.mul_(factor.to(x.dtype))
         return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, near)
 
 
-def answered(
-    torch: Any,
-    run: Any,
-    call: Call,
-    upstream: Callable[[List[Any]], List[Any]],
-    unique: bool = True,
-) -> Answer:
-    """What the call answers, what its arguments are then, and its gradients along `upstream`, which
-    is asked with the answers that learn."""
-    args = tensors_of(torch, (call.given, call.options))
-    leaves = [x for x in args if x.requires_grad]
+Upstream = Callable[[List[Any]], List[Any]]
+"""Takes the outputs that learn, and returns what their gradients are taken along."""
+
+
+def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool = True) -> Answer:
+    """What a call returns, what its arguments are then, and its gradients along `upstream`.
+
+    If what it returns is not `unique`, only the part that the call's `learning` picks counts.
+    """
+    arguments = tensors_of_call(torch, call)
+    leaves = [x for x in arguments if x.requires_grad]
     gradients: List[Any] = []
     with torch.set_grad_enabled(bool(leaves)):
-        raw = run(*call.given, **call.options)
-        outputs = plain(torch, raw if unique else call.learning(raw))
-        learned = along(torch, call, raw) if leaves else []
-        if learned:
-            chosen = [g.to(y.dtype) for g, y in zip(upstream(learned), learned)]
-            got = torch.autograd.grad(learned, leaves, chosen, allow_unused=True)
-            gradients = [g if g is None else dense(torch, g) for g in got]
-    return Answer([x.detach() for x in outputs], [x.detach() for x in args], gradients)
+        returned = run(*call.args, **call.options)
+        compared_part = returned if unique else call.learning(returned)
+        outputs = plain(torch, compared_part)
+        learning_outputs = outputs_that_learn(torch, call, returned) if leaves else []
+        if learning_outputs:
+            directions = []
+            for direction, output in zip(upstream(learning_outputs), learning_outputs):
+                directions.append(direction.to(output.dtype))
+            computed = torch.autograd.grad(learning_outputs, leaves, directions, allow_unused=True)
+            gradients = [None if g is None else dense(torch, g) for g in computed]
+    return Answer(
+        outputs=[x.detach() for x in outputs],
+        written=[x.detach() for x in arguments],
+        gradients=gradients,
+    )
 
 
-def along(torch: Any, call: Call, raw: Any) -> List[Any]:
-    """The answers that a gradient is taken of."""
-    return [x for x in tensors_of(torch, call.learning(raw)) if x.requires_grad]
+def outputs_that_learn(torch: Any, call: Call, returned: Any) -> List[Any]:
+    """The outputs that a gradient is taken of."""
+    candidates = tensors_of(torch, call.learning(returned))
+    return [x for x in candidates if x.requires_grad]
 
 
 def dense(torch: Any, x: Any) -> Any:
+    """The tensor with all its elements in memory, also if it is a sparse one."""
     return x if x.layout == torch.strided else x.to_dense()
 
 
-def plain(torch: Any, raw: Any) -> List[Any]:
-    """All tensors of an answer without gaps, and its numbers as tensors."""
-    if isinstance(raw, torch.Tensor):
-        return [dense(torch, raw)]
-    if isinstance(raw, (bool, int)):
-        return [torch.tensor(raw)]
-    if isinstance(raw, float):
-        return [torch.tensor(raw, dtype=torch.float64)]
-    if isinstance(raw, (list, tuple)):
-        return [x for each in raw for x in plain(torch, each)]
-    return []
+def plain(torch: Any, returned: Any) -> List[Any]:
+    """All tensors of a returned value, without gaps, and its numbers as tensors."""
+    if isinstance(returned, torch.Tensor):
+        return [dense(torch, returned)]
+    if isinstance(returned, (bool, int)):
+        return [torch.tensor(returned)]
+    if isinstance(returned, float):
+        return [torch.tensor(returned, dtype=torch.float64)]
+    tensors: List[Any] = []
+    if isinstance(returned, (list, tuple)):
+        for item in returned:
+            tensors += plain(torch, item)
+    return tensors
 
 
 @contextlib.contextmanager
 def in_float64(torch: Any) -> Iterator[None]:
-    """What makes its format itself makes float64."""
-    before = torch.get_default_dtype()
+    """Meanwhile float64 is the format of tensors that are made without naming one."""
+    default_dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(default_dtype)
 
 
 @contextlib.contextmanager
 def exact_products(torch: Any) -> Iterator[None]:
-    """No product of float32 is rounded to fewer bits, no sum of halves is kept in half."""
+    """Meanwhile no product of float32 is rounded to fewer bits, and no sum of halves is kept in
+    half precision."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     switches = [(cudnn, "allow_tf32"), (matmul, "allow_tf32")]
-    for name in (
+    reductions = (
         "allow_fp16_reduced_precision_reduction",
         "allow_bf16_reduced_precision_reduction",
-    ):
-        with contextlib.suppress(AttributeError, AssertionError):  # older releases have not both
+    )
+    for name in reductions:
+        # Older releases do not have both.
+        with contextlib.suppress(AttributeError, AssertionError):
             getattr(matmul, name)
             switches.append((matmul, name))
-    before = [getattr(home, name) for home, name in switches]
-    for home, name in switches:
-        setattr(home, name, False)
+    settings = [getattr(backend, name) for backend, name in switches]
+    for backend, name in switches:
+        setattr(backend, name, False)
     try:
         yield
     finally:
-        for (home, name), was in zip(switches, before):
-            setattr(home, name, was)
+        for (backend, name), setting in zip(switches, settings):
+            setattr(backend, name, setting)

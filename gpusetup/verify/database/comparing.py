@@ -23,17 +23,18 @@ from .calls import (
     Answer,
     Call,
     answered,
+    detached,
     exactly,
     fresh,
     in_float64,
     laid_out,
     nearby,
     replaced,
-    tensors_of,
+    tensors_of_call,
 )
 from .judge import STEPS, greatest, judged, kind_of, targets
 from .rules import HALVES, ROOM, SCALE_OF_ARGUMENTS, matches
-from .ways import Asking, NoWay, Way, directly
+from .ways import Asking, NoWay, Way, WayOfQuestion, directly
 
 NO_WAY = (
     "invalid combination of arguments",
@@ -47,150 +48,203 @@ NO_WAY = (
     "to be true, but got false",
 )
 """What torch says where an operator has no such form, or not for such strides."""
+THREADED_ROOM = 4.0
+"""How much more error is allowed where each thread rounds its share of a sum."""
 
 
 class NotAsked(Exception):
-    """What a sample has no exact answer for."""
+    """A sample cannot be judged, because it has no exact answer."""
 
 
 class Comparison:
     """One call in its working format, on its device, and its exact answer."""
 
-    def __init__(self, torch: Any, device: str, asked: Any, call: Call) -> None:
-        entry = asked.entry
-        self.torch, self.device, self.call, self.dtype = torch, device, call, asked.dtype
+    def __init__(self, torch: Any, device: str, question: Any, call: Call) -> None:
+        entry = question.entry
+        self.torch, self.device, self.call = torch, device, call
+        self.dtype: str = question.dtype
         self.run, self.unique = entry.run, getattr(entry, "unique", True)
-        chance = random.Random(asked.words)
-        self.made = torch.Generator().manual_seed(chance.getrandbits(62))
+        chance = random.Random(question.words)
+        self.generator = torch.Generator().manual_seed(chance.getrandbits(62))
         self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
-        self.once = getattr(entry, "once", False) and self.dtype in HALVES
-        shares = getattr(entry, "by_threads", False) and device == "cpu"
-        shares = shares and self.once and torch.get_num_threads() > 1
-        self.once = self.once and not shares
-        self.moves_by = ROUNDOFF["float32"] if self.once else self.u
-        """By how much arguments are moved: by less, if all is computed in float32."""
-        self.room = ROOM.get(entry.name, 1.0) * (4.0 if shares else 1.0)
-        given = tensors_of(torch, (call.given, call.options))
-        self.height_given = max(map(greatest, given), default=0.0)
+        """The roundoff of the working format."""
+        arguments = tensors_of_call(torch, call)
+        self._set_roundings(entry, arguments)
+        self.height_of_arguments = max(map(greatest, arguments), default=0.0)
         """The greatest size of an argument. Its exponential may be past the end of the format."""
-        longest = max((n for x in given for n in x.shape), default=1)
-        if not getattr(entry, "sums", True):
-            longest = 1
-        elif self.dtype in HALVES:
-            longest = max((most_alike(x) for x in given if x.dtype == torch.int64), default=0)
-        self.many = 2.0 * (1 + sqrt(longest) / 8) if longest else 1.0
-        """What is added up may be rounded so often; half precision, what meets at one place."""
         self.upstream: List[Any] = []
+        """What gradients are taken along."""
         self.along = 0.0
-        rounds = any(type(x) is float for x in (*call.given, *call.options.values()))
-        single = getattr(entry, "of_single_numbers", False)
-        self.steps = single and len(given) == 1 and self.dtype not in ("complex64", *WHOLE)
-        self.by_fractions = self.dtype in WHOLE and single and not rounds
+        """The greatest size of what gradients are taken along."""
+        is_pointwise = getattr(entry, "of_single_numbers", False)
+        takes_fractions = self.dtype not in ("complex64", *WHOLE)
+        self.steps = is_pointwise and len(arguments) == 1 and takes_fractions
+        """Whether it may jump from one whole number to the next, as `floor` does."""
+        options = (*call.args, *call.options.values())
+        has_fraction = any(type(option) is float for option in options)
+        self.by_fractions = self.dtype in WHOLE and is_pointwise and not has_fraction
+        """Whether float64 may tell what it makes of whole numbers."""
         self.wide = exactly(torch, call, self.dtype)
         self.moves: Optional[List[Answer]] = None
-        """Exact answers of moved arguments, once one was asked for."""
+        """Exact answers to moved arguments; None until they are needed."""
+        # What has no answer in float64 either cannot be judged.
         try:
-            self.exact = self._exact()
-        except Exception as problem:  # what has no answer in float64 either is not asked
+            self.exact = self._exact_answer()
+        except Exception as problem:
             raise NotAsked(first_line(problem)) from problem
         self.at_least = 0.0
         """The size of the answer below which its roundoff does not fall."""
         if matches(entry.name, SCALE_OF_ARGUMENTS):
-            self.at_least = 20 * max(map(greatest, given + self.upstream), default=1.0)
+            self.at_least = 20 * max(map(greatest, arguments + self.upstream), default=1.0)
         fractions = [x for x in self.exact.outputs if kind_of(x) != "whole"]
         self.height = max(map(greatest, fractions), default=0.0)
         """The greatest size of an answer. Derivatives are computed by way of its cube, which may
         be past the end of float16."""
 
-    def as_before(self, x: Any, before: Any) -> bool:
-        """Instance norm writes its running values back as the mean of so many like ones."""
+    def _set_roundings(self, entry: Any, arguments: List[Any]) -> None:
+        """How often, and in which format, the operator may round on its way to the answer."""
+        rounds_once = getattr(entry, "once", False) and self.dtype in HALVES
+        may_use_threads = getattr(entry, "by_threads", False) and self.device == "cpu"
+        uses_threads = may_use_threads and rounds_once and self.torch.get_num_threads() > 1
+        self.once = rounds_once and not uses_threads
+        """Whether half precision is rounded once, all else being done in float32."""
+        self.moves_by = ROUNDOFF["float32"] if self.once else self.u
+        """By how much arguments are moved: by less, if all is computed in float32."""
+        room_for_threads = THREADED_ROOM if uses_threads else 1.0
+        self.room = ROOM.get(entry.name, 1.0) * room_for_threads
+        """How much more error this entry may have than others."""
+        count = self._most_summed(entry, arguments)
+        self.many = 2.0 * (1 + sqrt(count) / 8) if count else 1.0
+        """How many roundoffs the numbers that are added up may cost: the error of a sum of n grows
+        with the root of n."""
+
+    def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
+        """How many numbers may be added up with a rounding after each; 0 for none."""
+        if not getattr(entry, "sums", True):
+            return 1
+        if self.dtype in HALVES:
+            # Sums of halves are kept in float32. Only what is added at places rounds each time: as
+            # often as one place is named.
+            places = [x for x in arguments if x.dtype == self.torch.int64]
+            return max(map(most_alike, places), default=0)
+        lengths = [length for x in arguments for length in x.shape]
+        return max(lengths, default=1)
+
+    def as_before(self, x: Any, original: Any) -> bool:
+        """Whether an argument is as it was before the call.
+
+        Instance norm writes its running values back as the mean of many equal ones, so they may
+        differ in their last bit.
+        """
         # Nearly always every bit is as it was, and `equal` costs a tenth of `allclose`.
-        if self.torch.equal(x, before):
+        if self.torch.equal(x, original):
             return True
         if not x.is_floating_point():
             return False
-        return bool(self.torch.allclose(x, before, rtol=2 * self.u, atol=0.0))
+        return bool(self.torch.allclose(x, original, rtol=2 * self.u, atol=0.0))
 
-    def _exact(self) -> Answer:
-        """In float64; draws along what the gradients are."""
+    def _exact_answer(self) -> Answer:
+        """The answer in float64; also draws what gradients are taken along."""
 
-        def drawn(learned: List[Any]) -> List[Any]:
-            self.upstream = [self.weights(y) for y in learned]
+        def draw_upstream(learning_outputs: List[Any]) -> List[Any]:
+            self.upstream = [self.random_like(y) for y in learning_outputs]
             self.along = max(map(greatest, self.upstream), default=0.0)
             return self.upstream
 
         with in_float64(self.torch):
             wide = fresh(self.torch, self.wide)
-            return self._widened(answered(self.torch, self.run, wide, drawn, self.unique))
+            answer = answered(self.torch, self.run, wide, draw_upstream, self.unique)
+            return self._widened(answer)
 
-    def _widened(self, found: Answer) -> Answer:
-        """Of whole numbers, what float64 makes of them where it tells."""
-        again = self._again() if self.by_fractions else []
-        if len(again) != len(found.outputs):
-            return found
-        return found._replace(outputs=[self._widest(x, y) for x, y in zip(found.outputs, again)])
+    def _widened(self, answer: Answer) -> Answer:
+        """An exact answer of whole numbers, where float64 tells it better than int64."""
+        fractional_outputs = self._outputs_of_fractions() if self.by_fractions else []
+        if len(fractional_outputs) != len(answer.outputs):
+            return answer
+        outputs = []
+        for whole, fractional in zip(answer.outputs, fractional_outputs):
+            outputs.append(self._more_exact(whole, fractional))
+        return answer._replace(outputs=outputs)
 
-    def _again(self) -> List[Any]:
+    def _outputs_of_fractions(self) -> List[Any]:
         """What float64 makes of whole numbers; nothing where they are taken as bits."""
         torch = self.torch
-        call = replaced(torch, self.wide, lambda x: x.double() if x.dtype == torch.int64 else x)
+
+        def as_fraction(x: Any) -> Any:
+            return x.double() if x.dtype == torch.int64 else x
+
+        call = replaced(torch, self.wide, as_fraction)
         with contextlib.suppress(Exception):
             return answered(torch, self.run, call, lambda _: [], True).outputs
         return []
 
-    def _widest(self, whole: Any, found: Any) -> Any:
-        """The answer in float64 where that is a whole number which the format holds."""
-        reach = self.torch.iinfo(getattr(self.torch, self.dtype))
-        if found.dtype == self.torch.bool:
-            return found
-        if kind_of(whole) != "whole" or kind_of(found) == "whole" or whole.shape != found.shape:
-            return whole
-        sure = (found == found.round()) & (found.abs() < 2.0**53)
-        sure &= (found >= reach.min) & (found <= reach.max)
-        return self.torch.where(sure, found.to(whole.dtype), whole)
-
-    def weights(self, y: Any) -> Any:
+    def _more_exact(self, whole: Any, fractional: Any) -> Any:
+        """The output in float64 where that is a whole number which the format holds."""
         torch = self.torch
-        drawn = torch.randn(tuple(y.shape), generator=self.made, dtype=y.dtype)
-        low = getattr(torch, self.dtype)
-        if not (low.is_floating_point or low.is_complex):
-            low = torch.float32
-        if drawn.is_complex():
-            return drawn.to(torch.complex64).to(y.dtype)
-        return drawn.to(torch.float32 if low.is_complex else low).to(y.dtype)
+        format = torch.iinfo(getattr(torch, self.dtype))
+        if fractional.dtype == torch.bool:
+            return fractional
+        is_rounded = kind_of(whole) == "whole" and kind_of(fractional) != "whole"
+        if not is_rounded or whole.shape != fractional.shape:
+            return whole
+        # From 2^53 on, float64 does not hold every whole number.
+        is_sure = (fractional == fractional.round()) & (fractional.abs() < 2.0**53)
+        is_sure &= (fractional >= format.min) & (fractional <= format.max)
+        return torch.where(is_sure, fractional.to(whole.dtype), whole)
+
+    def random_like(self, y: Any) -> Any:
+        """Random numbers in the shape of an output, which the working format holds exactly."""
+        torch = self.torch
+        numbers = torch.randn(tuple(y.shape), generator=self.generator, dtype=y.dtype)
+        if numbers.is_complex():
+            return numbers.to(torch.complex64).to(y.dtype)
+        working_format = getattr(torch, self.dtype)
+        # A real output of complex or whole arguments is computed in float32.
+        if not working_format.is_floating_point:
+            working_format = torch.float32
+        return numbers.to(working_format).to(y.dtype)
 
     def moved(self, step: float, alike: bool = False, apart: bool = False) -> Answer:
-        """The exact answer of arguments that are each up or down by about a roundoff; those that
-        are `alike` stay so."""
+        """The exact answer to arguments that are each up or down by about a roundoff.
+
+        With `alike`, equal numbers stay equal; with `apart`, all numbers of one argument go up and
+        those of the next go down.
+        """
         torch, turns = self.torch, itertools.count()
-        whole = getattr(torch, self.dtype) if self.dtype in WHOLE else None
+        distance = step * self.moves_by
 
-        def number(option: Any) -> Any:
-            moves = type(option) is float and not alike
-            return option * (1 + step * self.moves_by) if moves else option
+        def move_option(option: Any) -> Any:
+            is_number = type(option) is float and not alike
+            return option * (1 + distance) if is_number else option
 
-        def shifted(x: Any) -> Any:
-            if whole is not None and x.dtype == torch.int64:
-                x = x.to(torch.float64)
-            if not (x.is_floating_point() or x.is_complex()) or x.layout != torch.strided:
-                return x
+        def directions(x: Any) -> Any:
+            """1 for each number that goes up, 0 for each that goes down."""
             if alike:
-                signs = (x.detach().abs() * 12345.678).remainder(1.0) > 0.5
-            elif apart:
-                signs = torch.full(tuple(x.shape), next(turns) % 2)
-            else:
-                signs = torch.randint(0, 2, tuple(x.shape), generator=self.made)
-            size = step * self.moves_by
-            signs = signs.to(torch.float64).mul_(2 * size).sub_(size)
-            return (x.detach() * (1 + signs)).requires_grad_(x.requires_grad)
+                return (x.detach().abs() * 12345.678).remainder(1.0) > 0.5
+            if apart:
+                return torch.full(tuple(x.shape), next(turns) % 2)
+            return torch.randint(0, 2, tuple(x.shape), generator=self.generator)
+
+        def move(x: Any) -> Any:
+            # The wide form of whole numbers; their moves are fractions.
+            if self.dtype in WHOLE and x.dtype == torch.int64:
+                x = x.to(torch.float64)
+            has_fractions = x.is_floating_point() or x.is_complex()
+            if not has_fractions or x.layout != torch.strided:
+                return x
+            change = directions(x).to(torch.float64)
+            change = change.mul_(2 * distance).sub_(distance)
+            return (x.detach() * (1 + change)).requires_grad_(x.requires_grad)
 
         with in_float64(torch):
-            call = replaced(torch, fresh(torch, self.wide), shifted)
-            call = call._replace(options={n: number(v) for n, v in call.options.items()})
-            upstream = [shifted(g) for g in self.upstream]
+            call = replaced(torch, fresh(torch, self.wide), move)
+            options = {name: move_option(option) for name, option in call.options.items()}
+            call = call._replace(options=options)
+            upstream = [move(g) for g in self.upstream]
             return answered(torch, self.run, call, lambda _: upstream, self.unique)
 
     def moved_answers(self) -> List[Answer]:
+        """The exact answers to moved arguments, computed once."""
         if self.moves is None:
             self.moves = self._all_moved()
         return self.moves
@@ -198,48 +252,61 @@ class Comparison:
     def _all_moved(self) -> List[Answer]:
         """Three moved answers. Whole arguments are moved where the answer is no whole number, and
         the operator takes others."""
-        if self.dtype in WHOLE and all(kind_of(x) == "whole" for x in self.exact.outputs):
+        all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
+        if self.dtype in WHOLE and all_whole:
             return []
-        found = []
+        answers = []
         for step in STEPS:
-            with contextlib.suppress(Exception):  # takes whole numbers alone, or 1 and no more
-                found.append(self.moved(step))
+            # It may take whole numbers alone, or numbers up to 1 and no more.
+            with contextlib.suppress(Exception):
+                answers.append(self.moved(step))
         if self.dtype not in WHOLE:
-            if not found:
+            if not answers:
                 raise NotAsked("arguments that are moved have no answer")
-            return found
-        alike = [list(map(kind_of, each.outputs)) for each in (self.exact, *found)]
-        return found if all(each == alike[0] for each in alike) else []
+            return answers
+        exact_kinds = [kind_of(x) for x in self.exact.outputs]
+        for answer in answers:
+            if [kind_of(x) for x in answer.outputs] != exact_kinds:
+                return []
+        return answers
 
     def here(self, way: Way = directly, layout: str = "", learns: bool = True) -> Answer:
-        """In the working format on the device."""
-        found = self.by(way, self.call, layout, learns and bool(self.upstream), self.device)
-        return Answer(*[[None if x is None else x.cpu() for x in part] for part in found])
+        """The answer in the working format on the device, brought to the CPU."""
+        has_gradient = learns and bool(self.upstream)
+        answer = self.by(way, self.call, layout, has_gradient, self.device)
+        return Answer(
+            outputs=[x.cpu() for x in answer.outputs],
+            written=[x.cpu() for x in answer.written],
+            gradients=[None if x is None else x.cpu() for x in answer.gradients],
+        )
 
-    def is_right(self, way: Way, layout: str, learns: bool) -> bool:
-        """Whether torch's own float64 answers the same in this form, or, directly, once more: what
-        reads memory that nothing was written to does not, nor what draws random numbers."""
-        torch = self.torch
+    def is_right(self, way_of_question: WayOfQuestion) -> bool:
+        """Whether torch's own float64 answers the same in this form as directly.
+
+        What reads memory that nothing was written to does not, nor what draws random numbers: then
+        the form says nothing about the device.
+        """
+        _, way, layout, learns = way_of_question
+        has_gradient = learns and bool(self.upstream)
         try:
-            with in_float64(torch):
-                found = self.by(way, self.wide, layout, learns and bool(self.upstream))
-                found = self._widened(found)
+            with in_float64(self.torch):
+                answer = self.by(way, self.wide, layout, has_gradient)
+                answer = self._widened(answer)
         except Exception:
             return False
-        pairs = [*zip(found.outputs, self.exact.outputs)]
-        pairs += zip(found.gradients, self.exact.gradients)
         if self.draws_numbers():
             return False
-        return all(
-            x is y
-            or (
-                x is not None
-                and y is not None
-                and x.shape == y.shape
-                and bool(torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
-            )
-            for x, y in pairs
-        )
+        pairs = [*zip(answer.outputs, self.exact.outputs)]
+        pairs += zip(answer.gradients, self.exact.gradients)
+        return all(self._is_same(x, y) for x, y in pairs)
+
+    def _is_same(self, x: Any, y: Any) -> bool:
+        """Whether two tensors in float64 agree up to rounding, or both are missing."""
+        if x is y:
+            return True
+        if x is None or y is None or x.shape != y.shape:
+            return False
+        return bool(self.torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
 
     def draws_numbers(self) -> bool:
         """Whether torch marks a step of the call as drawing random numbers, as attention's dropout
@@ -247,86 +314,112 @@ class Comparison:
         from torch.utils._python_dispatch import TorchDispatchMode
 
         mark = getattr(self.torch.Tag, "nondeterministic_seeded", None)
-        drawing: List[Any] = []
+        drawing_steps: List[Any] = []
 
-        class Watched(TorchDispatchMode):  # type: ignore[misc]
+        class Watch(TorchDispatchMode):  # type: ignore[misc]
             def __torch_dispatch__(
                 self, step: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 if mark in step.tags:
-                    drawing.append(step)
+                    drawing_steps.append(step)
                 return step(*args, **(kwargs or {}))
 
-        # Asked directly: such a watch is of one thread, and the call draws in every way or in none.
-        with contextlib.suppress(Exception), in_float64(self.torch), Watched():
+        # Called directly: such a watch sees one thread, and the call draws in every way or in none.
+        with contextlib.suppress(Exception), in_float64(self.torch), Watch():
             self.by(directly, self.wide, "", learns=bool(self.upstream))
-        return bool(drawing)
+        return bool(drawing_steps)
 
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
-        """A call's answer in one of the ways, of copies of its arguments."""
+        """A call's answer in one of the ways, with copies of its arguments."""
         torch = self.torch
-        made = fresh(torch, call, layout, device)
+        copy = fresh(torch, call, layout, device)
         if not learns:
-            made = replaced(torch, made, lambda x: x.detach())
+            copy = detached(torch, copy)
+        upstream = self.upstream
+        if layout:
+            upstream = [laid_out(torch, g, layout) for g in upstream]
+        upstream = [g.to(device) for g in upstream]
 
         def answer(run: Callable[..., Any], call: Call) -> Answer:
-            return answered(torch, run, call, lambda _: along, self.unique)
+            return answered(torch, run, call, lambda _: upstream, self.unique)
 
-        along = [laid_out(torch, g, layout) if layout else g for g in self.upstream]
-        along = [g.to(device) for g in along]
-        return way(torch, Asking(self.run, made, answer))
+        return way(torch, Asking(self.run, copy, answer))
 
 
 def most_alike(places: Any) -> int:
-    """How often the most frequent number is there."""
-    return int(places.unique(return_counts=True)[1].max()) if places.numel() else 0
+    """How often the most frequent number stands in a tensor."""
+    if not places.numel():
+        return 0
+    _, counts = places.unique(return_counts=True)
+    return int(counts.max())
 
 
-def compared(torch: Any, device: str, asked: Any) -> List[Part]:
+def is_wrong(parts: List[Part]) -> bool:
+    """Whether one of the comparisons is beyond its limit."""
+    return any(part.worst > 1 for part in parts)
+
+
+def compared(torch: Any, device: str, question: Any) -> List[Part]:
     """All comparisons of a question. Raises NotAsked, and what the kernel raises.
 
-    What is wrong is wrong of numbers nearby, too, or rounding did it. What is right if it is asked
-    again was wrong.
+    A wrong answer counts if numbers nearby have one too, or rounding did it, and if the same
+    question has one when it is asked again.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        parts = list(_once(torch, device, asked, asked.call))
+        parts = list(compared_once(torch, device, question, question.call))
         if all(part.worst <= 1 for part in parts):
             return parts
-        whole = any(part.worst > 1 and not part.allowed for part in parts)
-        is_far = asked.form.numbers == "far"  # of numbers nearby the spread would be another
-        calls = [asked.call if is_far else nearby(torch, asked.call, n, whole) for n in (1, 2)]
-        others = [list(_once(torch, device, asked, call)) for call in calls]
-        if all(any(part.worst > 1 for part in each) for each in others):
+        # Whole numbers and statements have no error that is allowed.
+        exact_is_wrong = any(part.worst > 1 and not part.allowed for part in parts)
+        # Numbers nearby have another spread, which is all that is left of numbers far from zero.
+        is_far = question.form.numbers == "far"
+        nearby_are_wrong = []
+        for turn in (1, 2):
+            call = question.call
+            if not is_far:
+                call = nearby(torch, call, turn, exact_is_wrong)
+            nearby_parts = list(compared_once(torch, device, question, call))
+            nearby_are_wrong.append(is_wrong(nearby_parts))
+        if all(nearby_are_wrong):
             return parts
-        again = list(_once(torch, device, asked, asked.call))
-        if any(part.worst > 1 for part in again):
+        again = list(compared_once(torch, device, question, question.call))
+        if is_wrong(again):
             return [part for part in parts if part.worst <= 1]
     return parts
 
 
-def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
-    question = Comparison(torch, device, asked, call)
-    for label, way, layout, learns in (("", directly, "", True), *asked.entry.other_ways(asked)):
-        said = ", ".join(filter(None, (layout, label)))
+def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterator[Part]:
+    """The comparisons of one call, made directly and in the ways of its question."""
+    comparison = Comparison(torch, device, question, call)
+    direct = WayOfQuestion("", directly, "", True)
+    for way_of_question in (direct, *question.entry.other_ways(question)):
+        label, way, layout, learns = way_of_question
+        words = ", ".join(filter(None, (layout, label)))
+        parts = []
         try:
-            found = question.here(way, layout, learns)
-            parts = [
-                each if isinstance(each, Part) else judged(question, each)
-                for each in targets(question, said, found, question.exact)
-            ]
+            answer = comparison.here(way, layout, learns)
+            for target in targets(comparison, words, answer, comparison.exact):
+                is_judged = isinstance(target, Part)
+                parts.append(target if is_judged else judged(comparison, target))
         except NoWay:
             continue
         except Exception as problem:
-            if any(words in str(problem) for words in NO_WAY) or refuses(problem):
+            if lacks_way(device, question, problem):
                 continue
             if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
                 raise
-            # Samples of torch's database are made for the CPU: a GPU may not take their options.
-            is_sample = hasattr(asked.entry, "info")
-            if device != "cpu" and is_sample and not is_fault(problem):
-                continue
-            parts = [holds(said, False, first_line(problem))]
-        wrong = any(part.worst > 1 for part in parts)
-        if not wrong or question.is_right(way, layout, learns):
+            parts = [holds(words, False, first_line(problem))]
+        if not is_wrong(parts) or comparison.is_right(way_of_question):
             yield from parts
+
+
+def lacks_way(device: str, question: Any, problem: Exception) -> bool:
+    """Whether an error only says that the operator cannot be called in this way here."""
+    if any(words in str(problem) for words in NO_WAY) or refuses(problem):
+        return True
+    if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
+        return False
+    # Samples of torch's database are made for the CPU: a GPU may not take their options.
+    is_sample = hasattr(question.entry, "info")
+    return device != "cpu" and is_sample and not is_fault(problem)

@@ -7,8 +7,8 @@ import random
 from math import inf, nan
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import Call, replaced, tensors_of
-from .ways import WAYS, Way, directly
+from .calls import Call, replaced, tensors_of_call
+from .ways import WAYS, WayOfQuestion, directly
 
 LENGTHS: Tuple[Tuple[int, ...], ...] = (
     (),
@@ -31,7 +31,7 @@ TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place
 
 
 class Form(NamedTuple):
-    """One form; a turn gives the same."""
+    """The form of a call; the same turn gives the same form."""
 
     lengths: Tuple[int, ...]
     numbers: str
@@ -40,29 +40,36 @@ class Form(NamedTuple):
 
 
 def form(turn: int) -> Form:
-    """
+    """The form that comes round in a turn.
+
     >>> form(1).way, form(1).layout
     ('out', '')
     """
-    # Among so many like numbers no error would be seen.
-    numbers = "large" if turn % (2 * len(LENGTHS)) == 5 else NUMBERS[turn % len(NUMBERS)]
-    layout = LAYOUTS[(turn if turn // 8 % 2 else turn // 3) % len(LAYOUTS)]
-    return Form(
-        LENGTHS[turn % len(LENGTHS)],
-        numbers,
-        "" if numbers == "far" else layout,  # in others, torch's sums lose more than the spread
-        TURNS[(turn + turn // 8) % len(TURNS)],
-    )
+    numbers = NUMBERS[turn % len(NUMBERS)]
+    # Every second time that the longest lengths come round, their numbers are large: among so many
+    # like numbers no error would be seen.
+    if turn % (2 * len(LENGTHS)) == 5:
+        numbers = "large"
+    # Slowly in one half of the turns, so that each layout meets each length and each way.
+    layout_turn = turn if turn // 8 % 2 else turn // 3
+    layout = LAYOUTS[layout_turn % len(LAYOUTS)]
+    # In other layouts torch's sums of numbers far from zero lose more than their spread.
+    if numbers == "far":
+        layout = ""
+    lengths = LENGTHS[turn % len(LENGTHS)]
+    way = TURNS[(turn + turn // 8) % len(TURNS)]
+    return Form(lengths, numbers, layout, way)
 
 
 class OperatorQuestion(NamedTuple):
-    """One call of an entry in its form; its name and a seed give the same."""
+    """One call of an entry in its form; the entry's name and a seed give the same."""
 
     entry: Any
     dtype: str
     turn: int
     call: Call
     words: str
+    """What seeds all that is drawn for it."""
     form: Form
 
 
@@ -70,6 +77,8 @@ FLOATS = ("float32", "bfloat16", "float32", "float16")
 SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 MOST = 2**17
 """The most numbers of one tensor."""
+ODD_SIZES = (64, 65, 130)
+"""Lengths of further axes, besides the small ones: at and beside the width of a tile."""
 
 
 class Draw:
@@ -81,41 +90,44 @@ class Draw:
         self.lengths = self.form.lengths
         self.chance = random.Random(self.words)
         self.choice = self.chance.choice
-        self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
+        self.generator = torch.Generator().manual_seed(self.chance.getrandbits(62))
 
     def question(self, entry: Any, dtype: str, call: Call) -> OperatorQuestion:
+        """The question of this turn to an entry."""
         return OperatorQuestion(entry, dtype, self.turn, call, self.words, self.form)
 
     def length(self, most: int = MOST) -> int:
-        """A length of the question's class, if it is not too long."""
-        return int(
-            self.choice(
-                [n for n in self.lengths if n <= most]
-                or [n for n in LENGTHS[1] + SMALL if n <= most]
-            )
-        )
+        """A length of the question's class, or of any class if those are too long."""
+        lengths = [n for n in self.lengths if n <= most]
+        if not lengths:
+            lengths = [n for n in LENGTHS[1] + SMALL if n <= most]
+        return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
         """One length of the class, others small, in any order."""
-        found = [self.length(most)]
-        while len(found) < count:
-            most //= found[-1]
-            found.append(self.choice([n for n in (*SMALL, 64, 65, 130) if n <= most] or [1]))
-        self.chance.shuffle(found)
-        return found
+        lengths = [self.length(most)]
+        while len(lengths) < count:
+            most //= lengths[-1]
+            short_lengths = [n for n in (*SMALL, *ODD_SIZES) if n <= most]
+            lengths.append(self.choice(short_lengths or [1]))
+        self.chance.shuffle(lengths)
+        return lengths
 
     def normal(self, *shape: int) -> Any:
-        return self.torch.randn(shape, generator=self.made)
+        """Normal random numbers."""
+        return self.torch.randn(shape, generator=self.generator)
 
     def whole(self, low: int, high: int, *shape: int) -> Any:
-        return self.torch.randint(low, high, shape, generator=self.made)
+        """Random whole numbers, from `low` on and below `high`."""
+        return self.torch.randint(low, high, shape, generator=self.generator)
 
     def flag(self) -> bool:
+        """True in half of the draws."""
         return self.chance.random() < 0.5
 
 
 class Own(NamedTuple):
-    """An entry; the shape of what `compared` takes."""
+    """An entry of this room; `compared` takes it like an entry of torch's database."""
 
     name: str
     draw: Callable[[Draw], Tuple[Tuple[Any, ...], Dict[str, Any]]]
@@ -139,113 +151,164 @@ class Own(NamedTuple):
         return 0
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
+        """The call of a turn, in its form."""
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)
-        given, options = self.draw(draw)
-        low = getattr(torch, dtype)
+        args, options = self.draw(draw)
+        working_format = getattr(torch, dtype)
 
-        def lowered(x: Any) -> Any:
-            return x.to(low) if x.dtype == torch.float32 and low.is_floating_point else x
+        def to_working_format(x: Any) -> Any:
+            is_number = x.dtype == torch.float32 and working_format.is_floating_point
+            return x.to(working_format) if is_number else x
 
-        call = replaced(torch, Call(given, options, lambda x: x), lowered)
-        images = any(x.dim() == 4 for x in given if hasattr(x, "dim"))
-        if turn % 2 and images and draw.form.numbers != "far":
+        call = Call(args, options, lambda x: x)
+        call = replaced(torch, call, to_working_format)
+        takes_images = any(x.dim() == 4 for x in args if hasattr(x, "dim"))
+        if turn % 2 and takes_images and draw.form.numbers != "far":
             draw.form = draw.form._replace(layout="channels-last")
-        kind = draw.form.numbers if dtype != "float16" and draw.form.numbers != "special" else ""
-        asks_far = "norm" in self.name and (device == "cpu" or "batch" not in self.name)
-        if kind == "far" and not asks_far:  # weights lose every digit; cuDNN may lose the spread
-            kind = ""
+        kind = self.kind_of_numbers(draw, device, dtype)
         call = numbered(draw, call, kind, dtype)
-        learns = self.learns and not kind and low.is_floating_point
+        learns = self.learns and not kind and working_format.is_floating_point
+        # Convolutions leave parts of such a gradient unwritten (torch 2.13.0 on a CPU).
         if draw.form.layout == "channels-last" and dtype != "float32":
-            learns = False  # convolutions leave parts of such a gradient unwritten (2.13.0, CPU)
+            learns = False
 
         def learning(x: Any) -> Any:
             return x.requires_grad_(learns and x.is_floating_point())
 
         return draw.question(self, dtype, replaced(torch, call, learning))
 
-    def other_ways(self, asked: OperatorQuestion) -> Iterator[Tuple[str, Way, str, bool]]:
-        form = asked.form
+    def kind_of_numbers(self, draw: Draw, device: str, dtype: str) -> str:
+        """The kind of numbers of the form, if this entry is defined for it; else any numbers."""
+        kind = draw.form.numbers
+        # float16 overflows, and of NaN and infinity layers may make anything.
+        if dtype == "float16" or kind == "special":
+            return ""
+        # Products lose every digit of numbers far from zero, and cuDNN's batch norm may lose their
+        # spread.
+        is_norm = "norm" in self.name
+        keeps_spread = is_norm and (device == "cpu" or "batch" not in self.name)
+        if kind == "far" and not keeps_spread:
+            return ""
+        return kind
+
+    def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
+        """The way and the layout of the question's form, if it is not the direct call."""
+        form = question.form
         way = WAYS.get(form.way, directly)
-        if way is not directly or form.layout:
-            label = form.way if way is not directly else ""
-            yield label, way, form.layout, form.way in ("gradient", "out")
+        learns = form.way in ("gradient", "out")
+        if way is not directly:
+            yield WayOfQuestion(form.way, way, form.layout, learns)
+        elif form.layout:
+            yield WayOfQuestion("", directly, form.layout, learns)
 
 
 def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
-    """Other numbers of that kind, of all tensors of that format or of one."""
-    low = getattr(draw.torch, dtype)
-    given = tensors_of(draw.torch, (call.given, call.options))
-    given = [x for x in given if x.dtype == low and x.numel()]
-    if not given or not kind:
+    """The call with other numbers, of that kind, in all tensors of its format or in one."""
+    torch = draw.torch
+    working_format = getattr(torch, dtype)
+
+    def has_numbers(x: Any) -> bool:
+        return bool(x.dtype == working_format and x.numel())
+
+    candidates = [x for x in tensors_of_call(torch, call) if has_numbers(x)]
+    if not candidates or not kind:
         return call
-    one = id(draw.choice(given)) if draw.chance.random() < 0.4 else None
+    chosen_id = None
+    # In two of five calls one tensor alone changes.
+    if draw.chance.random() < 0.4:
+        chosen_id = id(draw.choice(candidates))
 
-    def changed(x: Any) -> Any:
-        chosen = x.dtype == low and x.numel() and one in (None, id(x))
-        return _numbers(draw, x.detach(), kind) if chosen else x
+    def change(x: Any) -> Any:
+        is_chosen = chosen_id is None or id(x) == chosen_id
+        if has_numbers(x) and is_chosen:
+            return numbers_of_kind(draw, x.detach(), kind)
+        return x
 
-    return replaced(draw.torch, call, changed)
+    return replaced(torch, call, change)
 
 
 ZEROS_AND_TIES = (0.0, -0.0, 0.5, 2.5, -1.5)
+"""Both zeros, and numbers in the middle between two whole ones."""
 SPECIAL = (nan, inf, -inf, *ZEROS_AND_TIES)
 
 
-def _numbers(draw: Draw, x: Any, kind: str) -> Any:
+def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
+    """The tensor with numbers of a kind in place of its own, or of some of them."""
     torch = draw.torch
     if not x.is_floating_point():
-        return x if x.is_complex() or kind != "large" else _any_size(draw, x)
+        # Of whole numbers only their size is varied.
+        if kind == "large" and not x.is_complex():
+            return whole_numbers_of_any_size(draw, x)
+        return x
     if kind == "ties":
         return (x * 2).round() / 2
     if kind == "equal":
-        return torch.full_like(x, float(x.reshape(-1)[0]))
-    if kind == "far":  # the roundoff of a mean of squares is then more than the spread
-        return x + 2 * torch.finfo(x.dtype).eps ** -0.5
+        first_number = float(x.reshape(-1)[0])
+        return torch.full_like(x, first_number)
+    if kind == "far":
+        # The roundoff of a mean of squares is then more than the spread.
+        distance = 2 * torch.finfo(x.dtype).eps ** -0.5
+        return x + distance
     if kind == "negative":
         return -x.abs()
     if kind == "steps":
-        count = torch.arange(x.numel(), dtype=torch.float64) % draw.choice((3, 17, 127))
-        return (count.reshape(x.shape) - 1).to(x.dtype)
+        period = draw.choice((3, 17, 127))
+        places = torch.arange(x.numel(), dtype=torch.float64)
+        return ((places % period).reshape(x.shape) - 1).to(x.dtype)
     y = x.contiguous().clone()
-    if kind == "large":  # the first and the last decide; more would leave the range
-        y.view(-1)[:: max(1, y.numel() - 1)] = 16.0
+    flat = y.view(-1)
+    if kind == "large":
+        # The first and the last number decide; more would leave the range of the format.
+        flat[:: max(1, y.numel() - 1)] = 16.0
         return y
     for value in SPECIAL if kind == "special" else ZEROS_AND_TIES:
-        y.view(-1)[draw.chance.randrange(y.numel())] = value
+        flat[draw.chance.randrange(y.numel())] = value
     return y
 
 
-def _any_size(draw: Draw, x: Any) -> Any:
+def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     """Whole numbers of up to all bits; of int64, up to those that float64 holds."""
-    bits = min(draw.torch.iinfo(x.dtype).bits, 52)
+    format = draw.torch.iinfo(x.dtype)
+    bits = min(format.bits, 52)
     most = 2 ** (bits - 1)
-    low = 0 if x.dtype == draw.torch.uint8 else 1 - most  # -most is its own negative
-    drawn = draw.whole(low, most, *x.shape) >> draw.whole(0, bits, *x.shape)
-    return drawn.to(x.dtype)
+    # -most is its own negative, so the numbers begin above it.
+    low = 0 if x.dtype == draw.torch.uint8 else 1 - most
+    numbers = draw.whole(low, most, *x.shape)
+    dropped_bits = draw.whole(0, bits, *x.shape)
+    return (numbers >> dropped_bits).to(x.dtype)
 
 
 def grown(draw: Draw, call: Call, most: int) -> Call:
-    """One axis of each tensor, counted from the last, gets another length; the numbers are some of
-    those that were there, made smaller by up to a third."""
-    torch = draw.torch
-    given = tensors_of(torch, (call.given, call.options))
-    axes = sorted({(n, place - x.dim()) for x in given for place, n in enumerate(x.shape) if n > 1})
-    if not axes or not draw.lengths or not all(x.numel() for x in given):
-        return call
-    old, place = draw.choice(axes)
-    new = draw.length(most * old // max(x.numel() for x in given))
-    picks = draw.whole(0, old, new)
+    """The call with another length of one axis, counted from the last, in each tensor.
 
-    def longer(x: Any) -> Any:
-        if x.dim() < -place or x.shape[place] != old or x.layout != torch.strided:
+    The numbers are some of those that were there, made smaller by up to a third.
+    """
+    torch = draw.torch
+    tensors = tensors_of_call(torch, call)
+    axes = set()
+    for x in tensors:
+        for place, length in enumerate(x.shape):
+            if length > 1:
+                axes.add((length, place - x.dim()))
+    if not axes or not draw.lengths or not all(x.numel() for x in tensors):
+        return call
+    old_length, axis = draw.choice(sorted(axes))
+    most_elements = max(x.numel() for x in tensors)
+    new_length = draw.length(most * old_length // most_elements)
+    picks = draw.whole(0, old_length, new_length)
+
+    def grow(x: Any) -> Any:
+        has_axis = x.dim() >= -axis and x.shape[axis] == old_length
+        if not has_axis or x.layout != torch.strided:
             return x
-        y = x.detach().index_select(place, picks)
+        y = x.detach().index_select(axis, picks)
         if y.is_floating_point() or y.is_complex():
             # The database's divisors have the least number for zero; its quotients have no end.
-            y = y.masked_fill(y.abs() == torch.finfo(y.dtype).tiny, 1.0)
-            y = y * (1 - torch.rand(tuple(y.shape), generator=draw.made) / 3).to(y.dtype)
+            is_least = y.abs() == torch.finfo(y.dtype).tiny
+            y = y.masked_fill(is_least, 1.0)
+            share = torch.rand(tuple(y.shape), generator=draw.generator) / 3
+            y = y * (1 - share).to(y.dtype)
         return y.requires_grad_(x.requires_grad)
 
-    return replaced(torch, call, longer)
+    return replaced(torch, call, grow)

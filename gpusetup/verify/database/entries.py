@@ -8,15 +8,53 @@ import warnings
 import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .calls import WHOLE, Call, nearby, plain, replaced, tensors_of
+from .calls import WHOLE, Call, detached, nearby, plain, replaced, tensors_of_call
 from .draw import Draw, OperatorQuestion, grown, numbered
 from .judge import kind_of
 from .loading import Database, kept_chance, larger, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
-from .ways import WAYS, Way, directly, in_place, into_out
+from .ways import WAYS, Way, WayOfQuestion, directly, in_place, into_out
+
+MOST = 2**14
+"""The most numbers of one tensor."""
+LONGEST, SHORTEST = 2**20, 2**8
+"""The most of a reduction, which takes longer rows; and in half precision, where some reductions
+add one number after the other."""
+TURNS = (
+    *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),
+    *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
+)
+"""Formats as they come round, by what programs use."""
+COMPARED_WITH_CPU = "test_compare_cpu"
+"""The test of torch's own that compares an operator's answers on a device with the CPU's."""
+SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
+"""First words of names that trainings use seldom."""
+RARE = ("special", "signal")
+"""First words of names that trainings hardly ever use."""
+OFTEN, USUAL, LATE, LAST = 1, 2, 3, 4
+"""How rare an entry is, as `rarity` returns it."""
+CACHED_SAMPLES = 16
+"""Of how many entries the samples are kept: the turns of one entry follow each other."""
+
+
+class SampleKey(NamedTuple):
+    """What decides which samples an entry has."""
+
+    name: str
+    device: str
+    dtype: str
+    seed: int
+    large: bool
+    """Whether they have other lengths than in torch's tests."""
+
+
+SAMPLES: Dict[SampleKey, List[Call]] = {}
+"""The samples of the entries that were asked last."""
 
 
 class Entry(NamedTuple):
+    """An operator of torch's database."""
+
     name: str
     run: Callable[..., Any]
     info: Any
@@ -24,7 +62,7 @@ class Entry(NamedTuple):
     skips: Tuple[str, ...] = ()
     """The tests of torch's own that it leaves out."""
     unique: bool = True
-    """Whether all that it answers is. Else what its gradients are taken of is compared alone."""
+    """Whether all that it returns is. If not, only what its gradients are taken of is compared."""
     listed: bool = False
     """Whether it takes lists of tensors."""
 
@@ -35,6 +73,7 @@ class Entry(NamedTuple):
 
     @property
     def of_single_numbers(self) -> bool:
+        """Whether each number of its answer follows from one number of each argument."""
         return type(self.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
 
     @property
@@ -52,63 +91,75 @@ class Entry(NamedTuple):
         """Whether it may compute with fractions, or in as many steps as a whole number says."""
         if not self.of_single_numbers:
             return True
+        # A call that has no answer tells nothing of how it is computed.
         try:
-            found = plain(torch, self.run(*call.given, **call.options))
-        except Exception:  # it has no answer here
+            outputs = plain(torch, self.run(*call.args, **call.options))
+        except Exception:
             return True
-        return any(x.is_floating_point() for x in found)
+        return any(x.is_floating_point() for x in outputs)
 
     def leaves_range(self, torch: Any, call: Call, dtype: str) -> bool:
-        """Whether a part of the answer may be beyond what the format holds: the answer to numbers
-        of one sign that are all above one, or all below, is. Then the order of the parts decides.
+        """Whether a part of the answer may be beyond what the format holds.
+
+        It is so if the answer to numbers of one sign that are all above one, or all below, is
+        beyond it. Then the order of the parts decides.
         """
         if self.of_single_numbers or not dtype.endswith(("float16", "float32")):
             return False
-        format = torch.finfo(getattr(torch, dtype))
 
-        def above(x: Any) -> Any:
+        def above_one(x: Any) -> Any:
             return x.clamp(min=1.0)
 
-        def below(x: Any) -> Any:
+        def below_one(x: Any) -> Any:
             return torch.where(x > 0, x, torch.ones_like(x)).clamp(max=1.0)
-
-        def leaves(bounded: Any) -> bool:
-            def bound(x: Any) -> Any:
-                if not x.is_floating_point():
-                    return x
-                return bounded(x.double().abs().nan_to_num(1.0, 1.0, 1.0))
-
-            made = replaced(torch, call, bound)
-            found = plain(torch, self.run(*made.given, **made.options))
-            sizes = [x.abs() for x in found if x.is_floating_point()]
-            return any(
-                bool(((x > 0) & (x < format.tiny)).any()) or not bool((x <= format.max).all())
-                for x in sizes
-            )
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # It may have no answer to such numbers.
             try:
-                return leaves(above) or leaves(below)
-            except Exception:  # it has no answer to these
+                for bound in (above_one, below_one):
+                    if self._is_out_of_range(torch, bounded(torch, call, bound), dtype):
+                        return True
+            except Exception:
                 return False
+        return False
+
+    def _is_out_of_range(self, torch: Any, call: Call, dtype: str) -> bool:
+        """Whether a number of the answer is too great or too small for a format."""
+        format = torch.finfo(getattr(torch, dtype))
+        returned = self.run(*call.args, **call.options)
+        for x in plain(torch, returned):
+            if not x.is_floating_point():
+                continue
+            size = x.abs()
+            is_too_small = (size > 0) & (size < format.tiny)
+            if bool(is_too_small.any()) or not bool((size <= format.max).all()):
+                return True
+        return False
 
     def within(self, torch: Any, call: Call) -> Call:
-        """Numbers for which the database calls the function defined."""
+        """The call with numbers for which the database calls the function defined."""
         low, high = getattr(self.info, "domain", (None, None))
-        if (low, high) == (None, None):
+        if low is None and high is None:
             return call
-        return replaced(torch, call, lambda x: x.clamp(low, high) if x.is_floating_point() else x)
+
+        def clamp(x: Any) -> Any:
+            return x.clamp(low, high) if x.is_floating_point() else x
+
+        return replaced(torch, call, clamp)
 
     @property
     def over_itself(self) -> Any:
-        """What writes its answer over its argument."""
-        names = getattr(getattr(self.run, "__code__", None), "co_varnames", ())
-        by_option = functools.partial(self.run, inplace=True) if "inplace" in names else None
-        return self.info.inplace_variant or by_option
+        """What writes its answer over its argument; None if it has no such form."""
+        if self.info.inplace_variant:
+            return self.info.inplace_variant
+        code = getattr(self.run, "__code__", None)
+        names = getattr(code, "co_varnames", ())
+        return functools.partial(self.run, inplace=True) if "inplace" in names else None
 
     @property
     def often(self) -> int:
+        """How many times as many questions it gets."""
         return 3 if self.varies else 1
 
     @property
@@ -119,27 +170,29 @@ class Entry(NamedTuple):
         compiles it then, in up to 2 s on an H100.
         """
         if self.name.startswith("nn.functional.") or self.is_core:
-            return 1
-        room = self.name.partition(".")[0]
-        if room in RARE:
-            return 4
-        return 3 if room in SELDOM or self.is_internal or self.listed else 2
+            return OFTEN
+        first_word = self.name.partition(".")[0]
+        if first_word in RARE:
+            return LAST
+        if first_word in SELDOM or self.is_internal or self.listed:
+            return LATE
+        return USUAL
 
     @property
     def is_core(self) -> bool:
         """Whether it is one of the operators that torch's compiler makes all others of."""
         import torch
 
+        # An older torch has no such tag.
         core = getattr(getattr(torch, "Tag", None), "core", None)
         # `softmax` is made of `_softmax`, which alone has the tag.
-        packets = [getattr(torch.ops.aten, n, None) for n in (self.info.name, f"_{self.info.name}")]
-        tags = [
-            getattr(packet, overload).tags
-            for packet in packets
-            if packet is not None
-            for overload in packet.overloads()
-        ]
-        return any(core in each for each in tags)
+        for name in (self.info.name, f"_{self.info.name}"):
+            packet = getattr(torch.ops.aten, name, None)
+            overloads = [] if packet is None else packet.overloads()
+            for overload in overloads:
+                if core in getattr(packet, overload).tags:
+                    return True
+        return False
 
     @property
     def is_internal(self) -> bool:
@@ -150,7 +203,8 @@ class Entry(NamedTuple):
         """
         name = self.info.name
         is_private = name.startswith("_") and not name.startswith("__")
-        return not self.listed and (is_private or name.startswith(("native_", "torch.ops.")))
+        is_step = is_private or name.startswith(("native_", "torch.ops."))
+        return is_step and not self.listed
 
     def is_exempt(self, torch: Any, device: str, dtype: str) -> bool:
         """Whether torch's own tests do not compare this operator on the device with the CPU.
@@ -161,35 +215,39 @@ class Entry(NamedTuple):
         kind = device.partition(":")[0]
         if kind == "cpu":
             return False
-        for each in self.info.decorators:
-            if getattr(each, "test_name", None) != COMPARED_WITH_CPU:
+        for decorator in self.info.decorators:
+            if getattr(decorator, "test_name", None) != COMPARED_WITH_CPU:
                 continue
-            kinds, formats = getattr(each, "device_type", None), getattr(each, "dtypes", None)
-            is_here = kinds in (None, kind) and (not formats or getattr(torch, dtype) in formats)
-            # Other decorators give the test a tolerance.
-            steps = [type(step).__name__ for step in getattr(each, "decorators", ())]
-            if is_here and not all(step.endswith("Override") for step in steps):
+            for_this_device = getattr(decorator, "device_type", None) in (None, kind)
+            formats = getattr(decorator, "dtypes", None)
+            for_this_format = not formats or getattr(torch, dtype) in formats
+            # Decorators whose names end so give the test a tolerance, and do not skip it.
+            inner_names = [type(x).__name__ for x in getattr(decorator, "decorators", ())]
+            skips_test = not all(name.endswith("Override") for name in inner_names)
+            if for_this_device and for_this_format and skips_test:
                 return True
         return False
 
     def on(self, device: str) -> Entry:
-        """As it is compared on a device: of an internal step on a GPU, the answer alone."""
+        """The entry as a device compares it: of an internal step on a GPU, the answer alone."""
         if device == "cpu" or not self.is_internal:
             return self
         return self._replace(run=functools.partial(answer_of, self.run))
 
     def formats(self, torch: Any, device: str) -> List[str]:
-        """In the order in which they come round."""
+        """The formats of its questions, in the order in which they come round."""
         kind = device.partition(":")[0]
-        has = self.info.supported_dtypes(kind)
-        names = [n for n in TURNS if getattr(torch, n) in has]
-        return [
-            name
-            for name in names
-            if not reason(LEFT_OUT, self.name, name) and not self.is_exempt(torch, device, name)
-        ]
+        supported = self.info.supported_dtypes(kind)
+        names = []
+        for name in TURNS:
+            if getattr(torch, name) not in supported:
+                continue
+            if not reason(LEFT_OUT, self.name, name) and not self.is_exempt(torch, device, name):
+                names.append(name)
+        return names
 
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
+        """Whether its gradients are compared."""
         kind = device.partition(":")[0]
         # float16 ends or vanishes within what most gradients are computed by.
         if dtype == "float16" or self.listed or not self.info.supports_autograd:
@@ -203,112 +261,134 @@ class Entry(NamedTuple):
         with kept_chance(torch):
             seeded(torch, seed)
             # Not `sample_inputs`: that sets one seed before each sample.
-            made = self.info.sample_inputs_func(self.info, "cpu", getattr(torch, dtype), learns)
-            for sample in made:
-                given = (sample.input, *sample.args)
-                yield Call(given, dict(sample.kwargs), sample.output_process_fn_grad)
+            make_samples = self.info.sample_inputs_func
+            for sample in make_samples(self.info, "cpu", getattr(torch, dtype), learns):
+                args = (sample.input, *sample.args)
+                yield Call(args, dict(sample.kwargs), sample.output_process_fn_grad)
 
-    def larger_calls(self, torch: Any, *more: Any) -> List[Call]:
+    def larger_calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> List[Call]:
         """Its samples in other lengths, as far as it has some."""
-        found: List[Call] = []
-        made = 0
+        calls: List[Call] = []
+        element_count = 0
         # Some lengths stand in the samples themselves, and others do not fit to these.
         with larger(), contextlib.suppress(Exception):
-            for call in self.calls(torch, *more):
-                given = tensors_of(torch, (call.given, call.options))
-                count = sum(x.numel() for x in given)
-                made += count
-                if made > LONGEST // 4:
+            for call in self.calls(torch, learns, dtype, seed):
+                tensors = tensors_of_call(torch, call)
+                count = sum(x.numel() for x in tensors)
+                element_count += count
+                if element_count > LONGEST // 4:
                     break
-                # Kernels believe places, and read past an argument that is shorter than those say.
-                if count <= MOST // 2 and all(kind_of(x) != "whole" for x in given):
-                    found.append(call)
-        return found
+                # Kernels trust whole numbers as places, and read past an argument that is shorter.
+                names_places = any(kind_of(x) == "whole" for x in tensors)
+                if count <= MOST // 2 and not names_places:
+                    calls.append(call)
+        return calls
+
+    def samples(self, torch: Any, key: SampleKey) -> List[Call]:
+        """The samples of a key, made once for the turns that follow each other."""
+        if key in SAMPLES:
+            return SAMPLES[key]
+        if len(SAMPLES) > CACHED_SAMPLES:
+            SAMPLES.clear()
+        learns = self.learns(torch, key.device, key.dtype)
+        calls: List[Call] = []
+        if key.large:
+            calls = self.larger_calls(torch, learns, key.dtype, key.seed)
+        if not calls:
+            calls = list(self.calls(torch, learns, key.dtype, key.seed))
+        SAMPLES[key] = calls
+        return calls
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """The call of a turn, in its form as far as it has an answer in that."""
+        """The call of a turn, in its form as far as it has an answer in that; None if the entry has
+        no samples here."""
         formats = self.formats(torch, device)
         if not formats:
             return None
         dtype = formats[turn % len(formats)]
-        number = zlib.crc32(f"{seed}:{self.name}".encode())
+        sample_seed = zlib.crc32(f"{seed}:{self.name}".encode())
         large = turn // 2 % 2 == 1 and dtype not in (*HALVES, *WHOLE)
-        key = (self.name, device, dtype, number, large)
-        if key not in MADE:
-            if len(MADE) > 16:
-                MADE.clear()
-            asked = torch, self.learns(torch, device, dtype), dtype, number
-            MADE[key] = (large and self.larger_calls(*asked)) or list(self.calls(*asked))
-        calls = MADE[key]
+        calls = self.samples(torch, SampleKey(self.name, device, dtype, sample_seed, large))
         if not calls:
             return None
         draw = Draw(torch, self.name, seed, turn)
         call = draw.choice(calls)
         if self.varies:
-            most = SHORTEST if dtype in HALVES else LONGEST
-            most = MOST if self.of_single_numbers else most
-            longer, kind = grown(draw, call, most), draw.form.numbers
-            if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
-                kind = ""
-            if kind == "special" and not self.defines_nan:
-                kind = "zeros and ties"
-            made = longer
-            if kind:
-                made = replaced(torch, longer, lambda x: x.detach())
-                made = self.within(torch, numbered(draw, made, kind, dtype))
-            fit = (one for one in (made, longer) if not self.leaves_range(torch, one, dtype))
-            call = next(fit, call)
+            call = self.varied(draw, call, dtype)
         elif turn % 2:
             call = nearby(torch, call, 1 + turn % 7, turn // 4 % 2 == 0)
         elif turn % 4 == 2:
             call = otherwise(draw, call)
         if self.listed:
             times = draw.choice((1, 1, 8))
-            call = many(torch, grown(draw, call, 8 * MOST // times), times)
+            longer = grown(draw, call, 8 * MOST // times)
+            call = many(torch, longer, times)
         return draw.question(self.on(device), dtype, call)
 
-    def other_ways(self, asked: OperatorQuestion) -> Iterator[Tuple[str, Way, str, bool]]:
-        """The same numbers computed in the way of the question, in its layout."""
-        form = asked.form
+    def varied(self, draw: Draw, call: Call, dtype: str) -> Call:
+        """The call in the lengths and the numbers of its form, as far as the answer stays within
+        the range of the format."""
+        torch = draw.torch
+        most = SHORTEST if dtype in HALVES else LONGEST
+        if self.of_single_numbers:
+            most = MOST
+        longer = grown(draw, call, most)
+        kind = draw.form.numbers
+        # As many steps as a great whole number says would take for ever.
+        if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
+            kind = ""
+        if kind == "special" and not self.defines_nan:
+            kind = "zeros and ties"
+        candidates = [longer]
+        if kind:
+            other_numbers = numbered(draw, detached(torch, longer), kind, dtype)
+            candidates.insert(0, self.within(torch, other_numbers))
+        for candidate in candidates:
+            if not self.leaves_range(torch, candidate, dtype):
+                return candidate
+        return call
+
+    def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
+        """The way and the layout of the question's form, as far as this operator has them."""
+        form = question.form
         way: Way = directly
-        plain = "test_noncontiguous_samples" in self.skips
-        layout, learns = "" if plain else form.layout, not self.unique or form.way == "gradient"
+        # torch's own tests leave out what an operator cannot do: other strides, `out=`, in place.
+        layout = "" if "test_noncontiguous_samples" in self.skips else form.layout
+        learns = not self.unique or form.way == "gradient"
+        has_out = self.info.supports_out and "test_out" not in self.skips
         if learns:
             pass
-        elif form.way == "out" and self.info.supports_out and "test_out" not in self.skips:
+        elif form.way == "out" and has_out:
+            # Lists have no `out=`, and internal steps no documented one.
             way = directly if self.listed or self.is_internal else into_out
         elif form.way == "in place" and self.over_itself:
             if "test_variant_consistency_eager" not in self.skips:
                 way = in_place(self.over_itself)
         else:
             way = WAYS.get(form.way, directly)
-        if way is not directly or layout:
-            yield form.way if way is not directly else "", way, layout, learns
+        if way is not directly:
+            yield WayOfQuestion(form.way, way, layout, learns)
+        elif layout:
+            yield WayOfQuestion("", directly, layout, learns)
 
 
-MOST, LONGEST, SHORTEST = 2**14, 2**20, 2**8
-"""Numbers of one tensor; of reductions, which take longer rows but in half precision, where some
-add one number after the other."""
-MADE: Dict[Tuple[Any, ...], List[Call]] = {}
-"""The samples of the entries that were asked last."""
-TURNS = (
-    *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),
-    *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
-)
-"""Formats as they come round, by what programs use."""
+def bounded(torch: Any, call: Call, bound: Callable[[Any], Any]) -> Call:
+    """The call with the sizes of its fractions, in float64, kept within a bound."""
+
+    def change(x: Any) -> Any:
+        if not x.is_floating_point():
+            return x
+        size = x.double().abs()
+        return bound(size.nan_to_num(1.0, 1.0, 1.0))
+
+    return replaced(torch, call, change)
 
 
-COMPARED_WITH_CPU = "test_compare_cpu"
-"""The test of torch's own that compares an operator's answers on a device with the CPU's."""
-SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
-RARE = ("special", "signal")
-"""First words of names that trainings use seldom, and hardly ever."""
-
-
-def answer_of(run: Callable[..., Any], *given: Any, **options: Any) -> Any:
+def answer_of(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """The first of what an operator returns."""
-    returned = run(*given, **options)
-    return returned[0] if isinstance(returned, (list, tuple)) and returned else returned
+    returned = run(*args, **options)
+    has_several = isinstance(returned, (list, tuple)) and returned
+    return returned[0] if has_several else returned
 
 
 KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")
@@ -316,45 +396,69 @@ KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse
 
 
 def otherwise(draw: Draw, call: Call) -> Call:
-    """Each option that is on or off the other way; all tensors but the first are broadcast, if all
-    have one shape."""
-    torch, given = draw.torch, tensors_of(draw.torch, (call.given, call.options))
-    flipped = {n: not v for n, v in call.options.items() if type(v) is bool and n not in KEPT}
-    call = call._replace(options={**call.options, **flipped})
-    first = next(iter(given), torch.empty(()))
-    alike = all(x.shape == first.shape and x.dtype != torch.int64 for x in given)
-    if not alike or not first.dim() or not first.numel():
+    """The call with each option that is on or off the other way.
+
+    If all tensors have one shape, all but the first are broadcast as well.
+    """
+    torch = draw.torch
+    tensors = tensors_of_call(torch, call)
+    options = dict(call.options)
+    for name, value in call.options.items():
+        if type(value) is bool and name not in KEPT:
+            options[name] = not value
+    call = call._replace(options=options)
+    first = tensors[0] if tensors else torch.empty(())
+    if not first.dim() or not first.numel():
+        return call
+    # int64 tensors name places: those are not broadcast.
+    if any(x.shape != first.shape or x.dtype == torch.int64 for x in tensors):
         return call
     axis = draw.choice(range(first.dim()))
 
     def cut(x: Any) -> Any:
-        y = x if x is first else x.detach().narrow(axis, 0, 1).clone()
+        y = x
+        if x is not first:
+            y = x.detach().narrow(axis, 0, 1).clone()
         return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, cut)
 
 
 def many(torch: Any, call: Call, times: int) -> Call:
-    """More tensors than one call of a kernel takes."""
-    lists = len(call.given[0])
+    """The call with lists so many times as long: more tensors than one call of a kernel takes."""
+    list_length = len(call.args[0])
 
-    def repeated(x: Any) -> Any:
-        if isinstance(x, torch.Tensor):
-            return x.repeat(times) if x.shape == (lists,) else x
-        return x * times if isinstance(x, list) else x
+    def repeat(argument: Any) -> Any:
+        if isinstance(argument, torch.Tensor):
+            # One number for each tensor of the list, as the scalars of `_foreach_mul` are.
+            return argument.repeat(times) if argument.shape == (list_length,) else argument
+        return argument * times if isinstance(argument, list) else argument
 
-    options = {name: repeated(x) for name, x in call.options.items()}
-    return call._replace(given=tuple(map(repeated, call.given)), options=options)
+    args = tuple(repeat(argument) for argument in call.args)
+    options = {name: repeat(option) for name, option in call.options.items()}
+    return call._replace(args=args, options=options)
 
 
 def entries(database: Database) -> Dict[str, Entry]:
     """By name; without those that are left out."""
-    found = {}
-    listed = [(info, True) for info in database.lists]
-    for info, takes_lists in [*((info, False) for info in database.operators), *listed]:
-        name = ".".join(filter(None, (info.name, info.variant_test_name)))
+    by_name = {}
+    infos = [(info, False) for info in database.operators]
+    infos += [(info, True) for info in database.lists]
+    for info, takes_lists in infos:
+        name = info.name
+        if info.variant_test_name:
+            name += f".{info.variant_test_name}"
         run = info.op or info.method_variant
-        skips = tuple({str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)})
-        if run is not None and not reason(LEFT_OUT, name):
-            found[name] = Entry(name, run, info, skips, name not in BY_SIGN, takes_lists)
-    return found
+        # Some rows of the database have no function.
+        if run is None or reason(LEFT_OUT, name):
+            continue
+        test_names = {str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)}
+        by_name[name] = Entry(
+            name=name,
+            run=run,
+            info=info,
+            skips=tuple(test_names),
+            unique=name not in BY_SIGN,
+            listed=takes_lists,
+        )
+    return by_name

@@ -1,5 +1,5 @@
 """Judges each tensor of an answer beside the exact one: how far each element may be off, and which
-ones are."""
+elements are not judged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import inf, log
 from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 from ..judging.tolerance import Part, holds, pointed
-from .calls import Answer, tensors_of
+from .calls import Answer, tensors_of_call
 from .rules import STEEP
 
 STEPS = (1.0, 1.3, 0.7)
@@ -23,10 +23,15 @@ class Target(NamedTuple):
     """One tensor that is to be right."""
 
     label: str
-    found: Any
+    computed: Any
     exact: Any
-    of: Callable[[Answer], Any]
+    in_answer: Callable[[Answer], Any]
     """The same tensor of another answer; None where it has none."""
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it is a gradient; the label says so."""
+        return "gradient" in self.label
 
 
 def kind_of(x: Any) -> str:
@@ -36,59 +41,75 @@ def kind_of(x: Any) -> str:
     return "float" if x.is_floating_point() else "whole"
 
 
-def targets(question: Any, label: str, found: Answer, exact: Answer) -> Iterator[Any]:
+def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
     """Each tensor of an answer beside the exact one; a Part where they cannot be paired."""
-    yield from _paired(label, "outputs", found, exact)
-    if found.gradients:
-        yield from _paired(f"{label} gradient".strip(), "gradients", found, exact)
-    yield from _written(question, label, found, exact)
+    yield from paired(label, "outputs", answer, exact)
+    if answer.gradients:
+        yield from paired(f"{label} gradient".strip(), "gradients", answer, exact)
+    yield from written_targets(comparison, label, answer, exact)
 
 
-def _paired(label: str, field: str, found: Answer, exact: Answer) -> Iterator[Any]:
-    mine, right = getattr(found, field), getattr(exact, field)
-    if len(mine) != len(right):
-        yield holds(label, False, f"{len(mine)} of them, not {len(right)}")
+def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[Any]:
+    """The tensors of one field of an answer, each with the exact one."""
+    computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
+    count = len(exact_tensors)
+    if len(computed_tensors) != count:
+        yield holds(label, False, f"{len(computed_tensors)} of them, not {count}")
         return
-    for place, (x, y) in enumerate(zip(mine, right)):
-        if x is None or y is None:
-            given = x if y is None else y
-            if given is not None and bool(given.ne(0).any()):
-                yield holds(label, False, "one has no value" if x is None else "one has a value")
+    for place, (x, y) in enumerate(zip(computed_tensors, exact_tensors)):
+        if x is not None and y is not None:
+            yield Target(label, x, y, tensor_at(field, place, count))
             continue
-        yield Target(label, x, y, _at(field, place, len(right)))
+        # A gradient that is missing means zeros: only numbers besides 0 contradict it.
+        present = x if y is None else y
+        if present is not None and bool(present.ne(0).any()):
+            yield holds(label, False, "one has no value" if x is None else "one has a value")
 
 
-def _at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
-    def of(answer: Answer) -> Any:
-        found = getattr(answer, field)
-        return found[place] if len(found) == count else None
+def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
+    """Picks the tensor at a place of a field; None from an answer with more or fewer of them."""
 
-    return of
+    def pick(answer: Answer) -> Any:
+        tensors = getattr(answer, field)
+        return tensors[place] if len(tensors) == count else None
+
+    return pick
 
 
-def _written(question: Any, label: str, found: Answer, exact: Answer) -> Iterator[Any]:
-    """What a call writes into its arguments; those that it only reads stay as they were."""
-    torch = question.torch
-    low = tensors_of(torch, (question.call.given, question.call.options))
-    wide = tensors_of(torch, (question.wide.given, question.wide.options))
-    for place, (x, y) in enumerate(zip(found.written, exact.written)):
+def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
+    """What a call writes into its arguments; those that it only reads must stay as they were."""
+    torch = comparison.torch
+    arguments = tensors_of_call(torch, comparison.call)
+    wide_arguments = tensors_of_call(torch, comparison.wide)
+    for place, (x, y) in enumerate(zip(answer.written, exact.written)):
         if x.layout != torch.strided:
             continue
-        if not torch.equal(y, wide[place].detach()) and not _has_nan(y):
+        is_written_to = not torch.equal(y, wide_arguments[place].detach())
+        if is_written_to and not has_nan(y):
             words = f"{label} what it writes".strip()
-            yield Target(words, x, y, _at("written", place, len(wide)))
-        elif not question.as_before(x, low[place].detach()) and not _has_nan(x):
+            pick = tensor_at("written", place, len(wide_arguments))
+            yield Target(words, x, y, pick)
+            continue
+        was_changed = not comparison.as_before(x, arguments[place].detach())
+        # NaN differs from itself, so of such an argument nothing can be said.
+        if was_changed and not has_nan(x):
             yield holds(f"{label} leaves its arguments".strip(), False, "one was changed")
 
 
-def _has_nan(x: Any) -> bool:
+def has_nan(x: Any) -> bool:
+    """Whether a tensor holds NaN, which alone differs from itself."""
     return bool((x != x).any())
 
 
-OWN = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0, "complex64": 32.0}
-MOVED, SHARE, ALONG = 16.0, 0.05, 0.25
-"""Factors: of a roundoff of the answer; of what it moves; of that of its other elements; of what a
-gradient is taken along, as a derivative is often computed from a rounded answer."""
+ROUNDOFFS_OF_ANSWER = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0, "complex64": 32.0}
+"""How many roundoffs of its own size an answer may be off, by format."""
+MOVED = 16.0
+"""How many times what the answer moves when its arguments are moved by a roundoff."""
+SHARE = 0.05
+"""The part of what the other elements move, on average, that counts for each element."""
+ALONG = 0.25
+"""The part of what a gradient is taken along that counts as its size: a derivative is often
+computed from a rounded answer."""
 SMALLEST = {"float16": 2.0**-24}
 """Below this nothing is told apart; of other formats the least normal number, as kernels may take
 what is below it for zero."""
@@ -98,85 +119,155 @@ ONCE = 2.0
 """Roundoffs by which an answer that is rounded once may be off."""
 
 
-def limits(torch: Any, question: Any, target: Target, moves: List[Any]) -> Tuple[Any, Any]:
-    """The error allowed of each element, and which are not judged."""
-    exact = target.exact
-    format = torch.finfo(target.found.dtype)
-    is_gradient = "gradient" in target.label
-    u = max(question.u, float(format.eps) / 2)
-    size = exact.abs()
-    size = torch.where(size.isfinite(), size, torch.zeros_like(size))
-    change = torch.zeros_like(size)
-    unsure = torch.zeros_like(size, dtype=torch.bool)
-    for moved in moves:
+class Limits(NamedTuple):
+    """What one tensor is judged by, element by element."""
+
+    allowed: Any
+    """The error allowed of each element."""
+    unsure: Any
+    """Which elements are not judged."""
+
+
+class Moves(NamedTuple):
+    """What the exact answer does when its arguments are moved by about a roundoff."""
+
+    change: Any
+    """How far each element moves at most."""
+    unsure: Any
+    """Which elements become finite or stop being so, and so cannot be judged."""
+
+    @property
+    def mean_change(self) -> float:
+        """How far the elements move on average; 0 of an empty tensor."""
+        return float(self.change.mean()) if self.change.numel() else 0.0
+
+
+def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
+    """How far moved answers are from the exact one."""
+    change = torch.zeros_like(exact.abs())
+    unsure = torch.zeros_like(change, dtype=torch.bool)
+    for moved in moved_tensors:
+        # An answer of another shape says that the operator decides by its arguments' bits.
         if moved is None or moved.shape != exact.shape:
             unsure = torch.ones_like(unsure)
             continue
-        off = (moved - exact).abs()
-        unsure |= ~off.isfinite() & exact.isfinite().logical_or(moved.isfinite())
-        change = torch.maximum(change, torch.nan_to_num(off, 0.0, 0.0, 0.0))
-    most = max(question.at_least, greatest(size))
-    if is_gradient:
-        most = max(most, ALONG * question.along, STEEP * question.at_least)
-    spread = float(change.mean()) if change.numel() else 0.0
-    least = SMALLEST.get(question.dtype, format.tiny)
-    own = OWN.get(question.dtype, OWN["float32"])
-    many = question.many
-    if question.once and not is_gradient:
-        allowed = ONCE * u * size + MOVED * many * (change + spread) + least
-        return allowed, unsure | (size + allowed >= format.max)
-    many *= CLEARLY
-    allowed = question.room * many * own * (u * most + least)
-    allowed += many * MOVED * (change + SHARE * spread)
+        distance = (moved - exact).abs()
+        either_is_finite = exact.isfinite().logical_or(moved.isfinite())
+        unsure |= ~distance.isfinite() & either_is_finite
+        finite_distance = torch.nan_to_num(distance, 0.0, 0.0, 0.0)
+        change = torch.maximum(change, finite_distance)
+    return Moves(change, unsure)
+
+
+def finite_sizes(torch: Any, exact: Any) -> Any:
+    """The size of each element; 0 where it is infinite or NaN."""
+    size = exact.abs()
+    return torch.where(size.isfinite(), size, torch.zeros_like(size))
+
+
+def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]) -> Limits:
+    """The error allowed of each element, and which elements are not judged."""
+    format = torch.finfo(target.computed.dtype)
+    roundoff = max(comparison.u, float(format.eps) / 2)
+    size = finite_sizes(torch, target.exact)
+    moves = moves_of(torch, target.exact, moved_tensors)
+    mean_change = moves.mean_change
+    least = SMALLEST.get(comparison.dtype, format.tiny)
+    # What is added up may be rounded more often.
+    roundings = comparison.many
+    if comparison.once and not target.is_gradient:
+        allowed_move = MOVED * roundings * (moves.change + mean_change)
+        allowed = ONCE * roundoff * size + allowed_move + least
+        return Limits(allowed, moves.unsure | (size + allowed >= format.max))
+    greatest_size = max(comparison.at_least, greatest(size))
+    if target.is_gradient:
+        size_along = ALONG * comparison.along
+        size_where_flat = STEEP * comparison.at_least
+        greatest_size = max(greatest_size, size_along, size_where_flat)
+    roundings *= CLEARLY
+    roundoffs = ROUNDOFFS_OF_ANSWER.get(comparison.dtype, ROUNDOFFS_OF_ANSWER["float32"])
+    allowed = comparison.room * roundings * roundoffs * (roundoff * greatest_size + least)
+    allowed += roundings * MOVED * (moves.change + SHARE * mean_change)
+    unsure = moves.unsure
+    # Beside the end of the format the order of the steps decides whether they overflow.
     unsure |= size + allowed >= format.max
-    may_overflow = question.dtype == "float16"
-    if is_gradient:
-        unsure |= size * u >= question.along  # a roundoff of an argument moves all of the answer
-        may_overflow |= min(question.height, 1e30) ** 3 * 4 >= format.max
-        may_overflow |= question.height_given >= 0.5 * log(format.max)
-    if may_overflow:
-        unsure |= ~target.found.isfinite()
-    return allowed, unsure
+    if target.is_gradient:
+        # A roundoff of an argument moves all of such an element.
+        unsure |= size * roundoff >= comparison.along
+    if may_overflow(comparison, target, float(format.max)):
+        unsure |= ~target.computed.isfinite()
+    return Limits(allowed, unsure)
+
+
+def may_overflow(comparison: Any, target: Target, greatest_number: float) -> bool:
+    """Whether a step on the way to the answer may be beyond the end of the format."""
+    if comparison.dtype == "float16":
+        return True
+    if not target.is_gradient:
+        return False
+    # Derivatives may be computed by way of the answer's cube, or of an argument's exponential.
+    height = min(comparison.height, 1e30)
+    if height**3 * 4 >= greatest_number:
+        return True
+    return bool(comparison.height_of_arguments >= 0.5 * log(greatest_number))
 
 
 def greatest(x: Any) -> float:
-    """The greatest finite size of an element."""
-    if not x.numel() or x.layout.__repr__() != "torch.strided":
+    """The greatest finite size of an element; 0 of an empty or a sparse tensor."""
+    if not x.numel() or repr(x.layout) != "torch.strided":
         return 0.0
     x = x.detach()
-    most = float((x if x.is_complex() or x.is_floating_point() else x.double()).abs().max())
-    if most < inf:
-        return most
+    # The least whole number of a format has no positive one beside it.
+    has_sizes = x.is_complex() or x.is_floating_point()
+    greatest_size = float((x if has_sizes else x.double()).abs().max())
+    if greatest_size < inf:
+        return greatest_size
     sizes = x.abs()
-    sizes = sizes[sizes.isfinite()]
-    return float(sizes.max()) if sizes.numel() else 0.0
+    finite = sizes[sizes.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0
 
 
-def judged(question: Any, target: Target) -> Part:
-    """Moved arguments are asked for where the answer is farther off than by its own roundoff."""
-    found, right = target.found, target.exact
-    if found.shape != right.shape:
-        told = f"shape {list(found.shape)}, not {list(right.shape)}"
-        return holds(target.label, False, told)
-    if kind_of(found) != kind_of(right):
-        told = f"{found.dtype}, for {right.dtype} of the exact".replace("torch.", "")
-        return holds(target.label, False, told)
-    if kind_of(found) == "whole":
-        return _whole(question, target)
-    part = _close(question, target, [])
-    if question.steps and kind_of(right) == "float" and bool((right == right.round()).all()):
-        return part  # the numbers are given exactly, and it jumps there
+def judged(comparison: Any, target: Target) -> Part:
+    """Whether a tensor is right.
+
+    Answers to moved arguments cost several calls more, so they are computed only for a tensor that
+    is farther off than by its own roundoff.
+    """
+    computed, exact = target.computed, target.exact
+    if computed.shape != exact.shape:
+        problem = f"shape {list(computed.shape)}, not {list(exact.shape)}"
+        return holds(target.label, False, problem)
+    if kind_of(computed) != kind_of(exact):
+        problem = f"{computed.dtype}, for {exact.dtype} of the exact".replace("torch.", "")
+        return holds(target.label, False, problem)
+    if kind_of(computed) == "whole":
+        return judged_whole(comparison, target)
+    part = judged_close(comparison, target, [])
+    # Such an operator jumps from one whole number to the next, and its argument is given exactly.
+    if comparison.steps and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
+        return part
     if part.worst > 1:
-        part = _close(question, target, [target.of(each) for each in question.moved_answers()])
-    if part.worst > 1 and question.moves:
-        for place, step in enumerate((FURTHER + APART) * (len(question.moves) <= len(STEPS))):
-            with contextlib.suppress(Exception):
-                question.moves.append(question.moved(step, apart=place >= len(FURTHER)))
-        part = _close(question, target, [target.of(each) for each in question.moves])
+        moved_tensors = [target.in_answer(answer) for answer in comparison.moved_answers()]
+        part = judged_close(comparison, target, moved_tensors)
+    if part.worst > 1 and comparison.moves:
+        add_further_moves(comparison)
+        moved_tensors = [target.in_answer(answer) for answer in comparison.moves]
+        part = judged_close(comparison, target, moved_tensors)
     return part
 
 
-def same_numbers_at(torch: Any, x: Any, places: Any, others: Any) -> bool:
+def add_further_moves(comparison: Any) -> None:
+    """Compute the answers to arguments that are moved further; once for all tensors of a call."""
+    if len(comparison.moves) > len(STEPS):
+        return
+    for apart, steps in ((False, FURTHER), (True, APART)):
+        for step in steps:
+            # A moved argument may be outside of what the operator takes.
+            with contextlib.suppress(Exception):
+                comparison.moves.append(comparison.moved(step, apart=apart))
+
+
+def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
     """Whether a tensor holds the same numbers at two tensors of places, along one of its axes.
 
     Of like numbers each device may name another place: `topk`, `median` and `mode` do.
@@ -188,81 +279,98 @@ def same_numbers_at(torch: Any, x: Any, places: Any, others: Any) -> bool:
     >>> same_numbers_at(torch, x, torch.tensor([[1]]), torch.tensor([[0]]))
     False
     """
-    if places.shape != others.shape or places.dtype != torch.int64 or x.dtype == torch.bool:
+    if places.shape != other_places.shape or places.dtype != torch.int64 or x.dtype == torch.bool:
         return False
+    # Reductions may have dropped the axis.
+    axis_was_dropped = places.dim() == x.dim() - 1
     for axis in range(x.dim()):
-        # Reductions may have dropped the axis.
-        dropped = places.dim() == x.dim() - 1
-        pair = [each.unsqueeze(axis) if dropped else each for each in (places, others)]
-        if pair[0].dim() != x.dim() or not _fits(x, pair, axis):
+        pair = [places, other_places]
+        if axis_was_dropped:
+            pair = [tensor.unsqueeze(axis) for tensor in pair]
+        if pair[0].dim() != x.dim() or not are_places(x, pair, axis):
             continue
-        here, there = (x.gather(axis, each) for each in pair)
-        if bool(((here == there) | ((here != here) & (there != there))).all()):
+        numbers, other_numbers = (x.gather(axis, tensor) for tensor in pair)
+        both_nan = (numbers != numbers) & (other_numbers != other_numbers)
+        if bool(((numbers == other_numbers) | both_nan).all()):
             return True
     return False
 
 
-def _fits(x: Any, places: List[Any], axis: int) -> bool:
-    """Whether places along an axis are places of a tensor."""
-    for each in places:
-        within = all(
-            n <= most for at, (n, most) in enumerate(zip(each.shape, x.shape)) if at != axis
-        )
-        if not within or not each.numel():
+def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
+    """Whether tensors can name places of `x` along an axis, as `gather` takes them."""
+    for places in tensors:
+        if not places.numel():
             return False
-        if int(each.min()) < 0 or int(each.max()) >= x.shape[axis]:
+        for at, (length, most) in enumerate(zip(places.shape, x.shape)):
+            if at != axis and length > most:
+                return False
+        if int(places.min()) < 0 or int(places.max()) >= x.shape[axis]:
             return False
     return True
 
 
-def names_other_places(question: Any, found: Any, right: Any) -> bool:
+def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     """Whether a GPU's answer names other places of the same numbers than the CPU's."""
-    if question.device == "cpu":
+    if comparison.device == "cpu":
         return False
-    torch = question.torch
-    given = tensors_of(torch, (question.call.given, question.call.options))
-    plain = [x.detach() for x in given if x.layout == torch.strided and x.dim()]
-    return any(same_numbers_at(torch, x, found, right) for x in plain[:1])
+    torch = comparison.torch
+    arguments = tensors_of_call(torch, comparison.call)
+    searched = [x.detach() for x in arguments if x.layout == torch.strided and x.dim()]
+    # The first argument is the one that such an operator searches.
+    return any(same_numbers_at(torch, x, computed, exact) for x in searched[:1])
 
 
-def _whole(question: Any, target: Target) -> Part:
-    torch = question.torch
-    found, right = target.found.to(torch.int64), target.exact.to(torch.int64)
-    bad = found != right
-    if not bool(bad.any()) or names_other_places(question, target.found, target.exact):
-        return Part(target.label, 0.0, 0.0)
-    if target.found.dtype != torch.bool:
-        reach = torch.iinfo(target.found.dtype)
-        bad &= (right > reach.min) & (right < reach.max)
+def judged_whole(comparison: Any, target: Target) -> Part:
+    """Whether whole numbers or flags are right: every bit, where the exact answer is sure of it."""
+    torch = comparison.torch
+    right_part = Part(target.label, 0.0, 0.0)
+    computed, exact = target.computed.to(torch.int64), target.exact.to(torch.int64)
+    is_wrong = computed != exact
+    if not bool(is_wrong.any()):
+        return right_part
+    if names_other_places(comparison, target.computed, target.exact):
+        return right_part
+    if target.computed.dtype != torch.bool:
+        # At its ends a format may saturate or wrap around.
+        format = torch.iinfo(target.computed.dtype)
+        is_wrong &= (exact > format.min) & (exact < format.max)
+    # A number that changes with a roundoff of the arguments is not judged.
     for step in (1.3, -0.9):
-        for moved in question.moved_answers() and [question.moved(step, alike=True)]:
-            near = target.of(moved)
-            if near is None or near.shape != right.shape:
-                return Part(target.label, 0.0, 0.0)
-            bad &= near.to(torch.int64) == right
-    return _told(torch, target, bad, inf, 0.0)
+        if not comparison.moved_answers():
+            continue
+        near = target.in_answer(comparison.moved(step, alike=True))
+        if near is None or near.shape != exact.shape:
+            return right_part
+        is_wrong &= near.to(torch.int64) == exact
+    return part_of(torch, target, is_wrong, (inf, 0.0))
 
 
-def _close(question: Any, target: Target, moves: List[Any]) -> Part:
-    torch = question.torch
-    found = target.found.to(target.exact.dtype)
+def judged_close(comparison: Any, target: Target, moved_tensors: List[Any]) -> Part:
+    """Whether fractions are as close to the exact ones as the format and the arguments allow."""
+    torch = comparison.torch
     exact = target.exact
-    alike = (found == exact) | (found.isnan() & exact.isnan())
-    if bool(alike.all()):
+    computed = target.computed.to(exact.dtype)
+    is_equal = (computed == exact) | (computed.isnan() & exact.isnan())
+    if bool(is_equal.all()):
         return Part(target.label, 0.0, 0.0)
-    allowed, unsure = limits(torch, question, target, moves)
-    off = (found - exact).abs()
-    if exact.is_complex() or "gradient" in target.label:  # the order of products decides which
-        alike |= ~found.isfinite() & ~exact.isfinite()
-    parts = torch.where(alike | unsure, torch.zeros_like(off), off / allowed)
-    parts = torch.nan_to_num(parts, inf, inf, inf)
-    bad = ~(parts <= 1)
-    worst = float(parts.max()) if parts.numel() else 0.0
-    most = float(allowed.max()) if allowed.numel() else 0.0
-    return _told(torch, target, bad, worst, most)
+    allowed, unsure = limits(torch, comparison, target, moved_tensors)
+    error = (computed - exact).abs()
+    # Of products of infinities the order decides whether they become infinite or NaN.
+    if exact.is_complex() or target.is_gradient:
+        is_equal |= ~computed.isfinite() & ~exact.isfinite()
+    no_error = torch.zeros_like(error)
+    share_of_limit = torch.where(is_equal | unsure, no_error, error / allowed)
+    share_of_limit = torch.nan_to_num(share_of_limit, inf, inf, inf)
+    is_wrong = ~(share_of_limit <= 1)
+    worst = float(share_of_limit.max()) if share_of_limit.numel() else 0.0
+    most_allowed = float(allowed.max()) if allowed.numel() else 0.0
+    return part_of(torch, target, is_wrong, (worst, most_allowed))
 
 
-def _told(torch: Any, target: Target, bad: Any, worst: float, most: float) -> Part:
-    if not bool(bad.any()):
-        return Part(target.label, worst if most else 0.0, most)
-    return pointed(torch, target.label, target.found, target.exact, bad, (worst, most))
+def part_of(torch: Any, target: Target, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
+    """The comparison of a tensor; `sizes` are its worst error, as part of the limit, and the
+    greatest limit."""
+    worst, most_allowed = sizes
+    if bool(is_wrong.any()):
+        return pointed(torch, target.label, target.computed, target.exact, is_wrong, sizes)
+    return Part(target.label, worst if most_allowed else 0.0, most_allowed)

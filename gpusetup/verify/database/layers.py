@@ -1,129 +1,177 @@
-"""Attention, recurrent nets, products, convolutions and norms, in the sizes of programs."""
+"""Attention, recurrent nets, products, convolutions and norms, in the sizes of programs.
+
+A function `draw_...` draws the arguments and the options of one call. The order of its draws is
+part of what a seed means.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List, Tuple
 
 from .draw import MOST, Draw
 
+Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
+"""What a function is called with: its arguments, and its options by name."""
 
-def draw_attention(d: Draw, kind: str = "") -> Any:
-    t = d.torch
-    heads, groups, width = (
-        d.choice((1, 2, 3)),
-        d.choice((1, 1, 2)),
-        d.choice((8, 16, 33, 64, 64, 128)),
-    )
+
+def draw_attention(d: Draw, kind: str = "") -> Arguments:
+    """Queries, keys and values with a mask, as in training, in decoding or of a packed product."""
+    heads = d.choice((1, 2, 3))
+    groups = d.choice((1, 1, 2))
+    width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
-    queries = d.choice((1, 7, 33, 65, min(keys, 129), keys if keys < 300 else 257))
-    queries = 1 if kind == "decoding" else queries
+    many_queries = keys if keys < 300 else 257
+    queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
+    # A model that writes text asks for one token at a time.
+    if kind == "decoding":
+        queries = 1
     causal = d.flag() and d.flag() and queries > 1
+    # Long rows with few heads: where blocks of the causal mask meet.
     if keys > 1000 and queries > 1 and d.flag():
         causal, queries = True, d.choice((keys, 1024))
         heads, width, groups = 1, 16, 1
     mask = None
     if not causal and d.flag():
-        mask = d.whole(0, 3, *d.choice(((queries, keys), (1, 1, queries, keys), (1, keys)))) > 0
-        mask[..., 0] = True
-        mask = mask if d.flag() else t.where(mask, d.normal(*mask.shape), t.tensor(float("-inf")))
+        mask = draw_attention_mask(d, queries, keys)
 
-    def part(h: int, n: int) -> Any:
+    def draw_heads(head_count: int, length: int) -> Any:
         if d.flag():
-            return d.normal(1, n, h, width).transpose(1, 2)
-        return d.normal(1, h, n, width)
+            return d.normal(1, length, head_count, width).transpose(1, 2)
+        return d.normal(1, head_count, length, width)
 
-    if kind == "packed" and keys < 600:  # of one product, as programs have it
-        queries, groups, mask = keys, 1, None
-        packed = d.normal(1, keys, 3, heads, width).permute(2, 0, 3, 1, 4)
-        given = tuple(packed)
+    args: Tuple[Any, ...]
+    # Queries, keys and values are views of one product, as programs have them.
+    if kind == "packed" and keys < 600:
+        groups, mask = 1, None
+        packed = d.normal(1, keys, 3, heads, width)
+        args = tuple(packed.permute(2, 0, 3, 1, 4))
     else:
-        given = (part(heads * groups, queries), part(heads, keys), part(heads, keys))
-    return given, {
+        q = draw_heads(heads * groups, queries)
+        k = draw_heads(heads, keys)
+        v = draw_heads(heads, keys)
+        args = (q, k, v)
+    options = {
         "mask": mask,
         "causal": causal,
         "scale": d.choice((None, None, 0.3)),
         "grouped": groups > 1,
         "backend": d.choice((None, *BACKENDS)),
     }
+    return args, options
+
+
+def draw_attention_mask(d: Draw, queries: int, keys: int) -> Any:
+    """A mask in which each query sees two of three keys, as flags or as numbers to be added."""
+    t = d.torch
+    shape = d.choice(((queries, keys), (1, 1, queries, keys), (1, keys)))
+    is_seen = d.whole(0, 3, *shape) > 0
+    # A query that sees no key has no defined answer.
+    is_seen[..., 0] = True
+    if d.flag():
+        return is_seen
+    return t.where(is_seen, d.normal(*is_seen.shape), t.tensor(float("-inf")))
 
 
 BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
 NOT_OFFERED = (
     *("No available kernel", "No viable backend", "cuDNN Frontend error", "No execution plan"),
 )
+"""What torch says where a backend does not take such a call."""
 
 
 def attended(
     q: Any, k: Any, v: Any, mask: Any, causal: bool, grouped: bool, backend: Any, **scale: Any
 ) -> Any:
-    """By one backend, or, if that does not offer itself, by the one that torch chooses."""
+    """Attention by one backend or, if that does not offer itself, by the one that torch chooses."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    more = {"enable_gqa": True, **scale} if grouped else scale
     compute = torch.nn.functional.scaled_dot_product_attention
+    no_dropout = 0.0
+    options = dict(scale)
+    # An older torch does not know the option, so it is only named where it is needed.
+    if grouped:
+        options["enable_gqa"] = True
+    # The exact answer in float64 is of the plain formula, whatever the backend.
     if backend and q.dtype != torch.float64 and hasattr(SDPBackend, backend):
         try:
             with sdpa_kernel(getattr(SDPBackend, backend)):
-                return compute(q, k, v, mask, 0.0, causal, **more)
+                return compute(q, k, v, mask, no_dropout, causal, **options)
         except RuntimeError as problem:
             if not any(words in str(problem) for words in NOT_OFFERED):
                 raise
-    return compute(q, k, v, mask, 0.0, causal, **more)
+    return compute(q, k, v, mask, no_dropout, causal, **options)
 
 
-def draw_recurrent(gates: int) -> Callable[[Draw], Any]:
-    def draw(d: Draw) -> Any:
-        steps, batch, wide, hidden = (
-            d.choice((1, 3, 7)),
-            d.choice((1, 2, 5)),
-            d.choice((3, 8, 17, 33)),
-            d.choice((4, 9, 16, 33, 65)),
-        )
-        both, layers = d.flag(), d.choice((1, 2))
+def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
+    """What draws the input, the start and the weights of a recurrent net with so many gates."""
+
+    def draw(d: Draw) -> Arguments:
+        steps = d.choice((1, 3, 7))
+        batch = d.choice((1, 2, 5))
+        width = d.choice((3, 8, 17, 33))
+        hidden = d.choice((4, 9, 16, 33, 65))
+        both = d.flag()
+        layers = d.choice((1, 2))
+        directions = 2 if both else 1
         weights = []
         for layer in range(layers):
-            for _ in range(1 + both):
-                inner = wide if not layer else hidden * (1 + both)
-                shapes = (
-                    (gates * hidden, inner),
-                    (gates * hidden, hidden),
-                    (gates * hidden,),
-                    (gates * hidden,),
-                )
-                weights += [0.3 * d.normal(*shape) for shape in shapes]
-        first = d.flag()
-        x = d.normal(*((batch, steps, wide) if first else (steps, batch, wide)))
-        start = [
-            d.normal(layers * (1 + both), batch, hidden) for _ in range(2 if gates == 4 else 1)
-        ]
-        return (x, start, weights), {"layers": layers, "both": both, "first": first}
+            # A further layer gets what both directions of the one before returned.
+            input_width = width if layer == 0 else hidden * directions
+            for _ in range(directions):
+                weights.append(0.3 * d.normal(gates * hidden, input_width))
+                weights.append(0.3 * d.normal(gates * hidden, hidden))
+                weights.append(0.3 * d.normal(gates * hidden))
+                weights.append(0.3 * d.normal(gates * hidden))
+        batch_first = d.flag()
+        shape = (batch, steps, width) if batch_first else (steps, batch, width)
+        x = d.normal(*shape)
+        # An LSTM (four gates) also starts from a cell.
+        state_count = 2 if gates == 4 else 1
+        start = [d.normal(layers * directions, batch, hidden) for _ in range(state_count)]
+        return (x, start, weights), {"layers": layers, "both": both, "first": batch_first}
 
     return draw
 
 
 def run_net(name: str) -> Callable[..., Any]:
+    """torch's recurrent net of a name (`lstm`, `gru`) as a function of its weights."""
+
     def run(
         x: Any, start: List[Any], weights: List[Any], layers: int, both: bool, first: bool
     ) -> Any:
         import torch
 
         state = tuple(start) if name == "lstm" else start[0]
-        return getattr(torch, name)(x, state, weights, True, layers, 0.0, False, both, first)
+        has_biases, dropout, train = True, 0.0, False
+        net = getattr(torch, name)
+        return net(x, state, weights, has_biases, layers, dropout, train, both, first)
 
     return run
 
 
-def draw_transformer(d: Draw) -> Any:
+def draw_transformer(d: Draw) -> Arguments:
+    """Tokens, the weights of one encoder layer, and a mask of padding or of attention."""
     heads = d.choice((1, 2, 4))
-    wide, inner = heads * d.choice((8, 16, 33)), d.choice((8, 33, 64))
-    halves: List[Any] = [((3 * wide, wide), (3 * wide,)), ((wide, wide), (wide,))]
-    halves += [((inner, wide), (inner,)), ((wide, inner), (wide,)), *[((wide,), (wide,))] * 2]
-    weights = [0.3 * d.normal(*shape) for half in halves for shape in half]
-    x = d.normal(d.choice((1, 2, 5)), d.choice((1, 7, 33, 65)), wide)
-    shape = d.choice((None, x.shape[:2], (x.shape[1],) * 2))
-    mask = d.whole(0, 3, *shape) == 0 if shape else None
-    if mask is not None:
+    width = heads * d.choice((8, 16, 33))
+    inner = d.choice((8, 33, 64))
+    # In the order of the layer's parameters: attention, its output, two products, two norms.
+    shapes: List[Tuple[int, ...]] = [
+        *((3 * width, width), (3 * width,)),
+        *((width, width), (width,)),
+        *((inner, width), (inner,)),
+        *((width, inner), (width,)),
+        *((width,), (width,)),
+        *((width,), (width,)),
+    ]
+    weights = [0.3 * d.normal(*shape) for shape in shapes]
+    batch, length = d.choice((1, 2, 5)), d.choice((1, 7, 33, 65))
+    x = d.normal(batch, length, width)
+    mask_shape = d.choice((None, (batch, length), (length, length)))
+    mask = None
+    if mask_shape:
+        mask = d.whole(0, 3, *mask_shape) == 0
+        # A token that sees no other has no defined answer.
         mask[:, 0] = False
     return (x, weights, mask), {"heads": heads, "first": d.flag(), "gelu": d.flag()}
 
@@ -132,59 +180,90 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
     """A layer as `eval` computes it: by its fast path where no gradient is asked."""
     import torch
 
+    inner_width = len(weights[5])
+    dropout = 0.0
     layer = torch.nn.TransformerEncoderLayer(
-        *(x.shape[-1], heads, len(weights[5]), 0.0, "gelu" if gelu else "relu"),
+        *(x.shape[-1], heads, inner_width, dropout, "gelu" if gelu else "relu"),
         batch_first=True,
         norm_first=first,
         device="meta",
     ).eval()
-    names = [name for name, _ in layer.named_parameters()]
-    masks = (mask,) if mask is None or len(mask) == mask.shape[1] else (None, mask)
-    return torch.func.functional_call(layer, dict(zip(names, weights)), (x, *masks))
+    parameters = {}
+    for (name, _), weight in zip(layer.named_parameters(), weights):
+        parameters[name] = weight
+    # A square mask is of attention, another one of padding.
+    is_square = mask is None or len(mask) == mask.shape[1]
+    masks = (mask,) if is_square else (None, mask)
+    return torch.func.functional_call(layer, parameters, (x, *masks))
 
 
-def draw_mm(d: Draw) -> Any:
+def draw_mm(d: Draw) -> Arguments:
+    """Two matrices to multiply, each of them transposed in half of the calls."""
     n, k, m = d.shape(3)
     k = d.choice((k, k, 65, 129, 513, 1025))
     n, m = min(n, MOST // k), min(m, MOST // k)
     a, b = d.normal(n, k), d.normal(k, m)
-    a = d.normal(k, n).t() if d.flag() else a
-    return (a, d.normal(m, k).t() if d.flag() else b), {}
+    if d.flag():
+        a = d.normal(k, n).t()
+    if d.flag():
+        b = d.normal(m, k).t()
+    return (a, b), {}
 
 
-def draw_bmm(d: Draw) -> Any:
+def draw_bmm(d: Draw) -> Arguments:
+    """Two batches of matrices; the left one may be one matrix, repeated without memory."""
     n, k, m = d.shape(3, 2**14)
     count = d.choice((1, 2, 3, 7, 17))
-    a = d.normal(n, k).expand(count, n, k) if d.flag() and d.flag() else d.normal(count, n, k)
-    return (a, d.normal(count, m, k).transpose(1, 2) if d.flag() else d.normal(count, k, m)), {}
+    is_repeated = d.flag() and d.flag()
+    a = d.normal(n, k).expand(count, n, k) if is_repeated else d.normal(count, n, k)
+    is_transposed = d.flag()
+    b = d.normal(count, m, k).transpose(1, 2) if is_transposed else d.normal(count, k, m)
+    return (a, b), {}
 
 
-def draw_addmm(d: Draw) -> Any:
+def draw_addmm(d: Draw) -> Arguments:
+    """A product and what is added to it, both times a factor."""
     (a, b), _ = draw_mm(d)
     beta, alpha = d.choice((0, 1, 0.5)), d.choice((1, 1, 0.5))
-    bias = d.normal(*d.choice(((b.shape[1],), (a.shape[0], b.shape[1]), (a.shape[0], 1))))
+    rows, columns = a.shape[0], b.shape[1]
+    bias_shape = d.choice(((columns,), (rows, columns), (rows, 1)))
+    bias = d.normal(*bias_shape)
+    # With a factor of 0 the summand is not read, so that NaN in it must not show.
     if not beta:
         bias.fill_(float("nan"))
     return (bias, a, b), {"beta": beta, "alpha": alpha}
 
 
-def draw_linear(d: Draw) -> Any:
+def draw_linear(d: Draw) -> Arguments:
+    """Rows, a layer's weight, and its bias or none."""
     (a, b), _ = draw_mm(d)
-    return (a, b.t(), d.normal(b.shape[1]) if d.flag() else None), {}
+    bias = d.normal(b.shape[1]) if d.flag() else None
+    return (a, b.t(), bias), {}
 
 
-def draw_convolution(transposed: bool) -> Callable[[Draw], Any]:
-    def draw(d: Draw) -> Any:
+def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
+    """What draws the input, the weight and the options of a convolution over 1 to 3 axes."""
+
+    def draw(d: Draw) -> Arguments:
         axes = d.choice((1, 2, 2, 2, 3))
         groups = d.choice((1, 1, 1, 2, 3))
-        each, out = d.choice((1, 3, 4, 8, 17, 33)), d.choice((1, 2, 5, 8, 17, 20, 24, 33))
+        channels = d.choice((1, 3, 4, 8, 17, 33))
+        out_channels = d.choice((1, 2, 5, 8, 17, 20, 24, 33))
+        # One channel a group: the depthwise convolution of mobile nets.
         if groups > 1 and d.flag():
-            each, out = 1, d.choice((1, 2))
-        kernel = tuple(d.choice((1, 2, 3, 5)) for _ in range(axes))
-        size = tuple(d.choice((6, 7, 8, 15, 16, 17, 33)[: 7 - 2 * (axes > 2)]) for _ in range(axes))
-        x = d.normal(d.choice((1, 2, 5)), groups * each, *size)
-        shape = (groups * each, out) if transposed else (groups * out, each)
-        weight = 0.3 * d.normal(*shape, *kernel)
+            channels, out_channels = 1, d.choice((1, 2))
+        kernel = [d.choice((1, 2, 3, 5)) for _ in range(axes)]
+        sizes: Tuple[int, ...] = (6, 7, 8, 15, 16, 17, 33)
+        # Over three axes the two longest would take too long.
+        if axes > 2:
+            sizes = sizes[:5]
+        size = [d.choice(sizes) for _ in range(axes)]
+        x = d.normal(d.choice((1, 2, 5)), groups * channels, *size)
+        if transposed:
+            weight_shape = (groups * channels, out_channels)
+        else:
+            weight_shape = (groups * out_channels, channels)
+        weight = 0.3 * d.normal(*weight_shape, *kernel)
         stride, dilation = d.choice((1, 1, 2)), d.choice((1, 1, 2))
         options = {
             "stride": stride,
@@ -192,66 +271,82 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Any]:
             "groups": groups,
             "dilation": dilation,
         }
+        # It must be smaller than the stride.
         if transposed and stride > 1:
             options["output_padding"] = d.choice((0, 1))
-        return (x, weight, d.normal(groups * out) if d.flag() else None), options
+        bias = d.normal(groups * out_channels) if d.flag() else None
+        return (x, weight, bias), options
 
     return draw
 
 
 def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
+    """A convolution over all axes but the batch and the channels; with `output_padding`, a
+    transposed one."""
     import torch
 
-    name = "conv_transpose" if "output_padding" in options or options.pop("back", False) else "conv"
-    return getattr(torch.nn.functional, f"{name}{x.dim() - 2}d")(x, weight, bias, **options)
+    kind = "conv_transpose" if "output_padding" in options else "conv"
+    axes = x.dim() - 2
+    convolve = getattr(torch.nn.functional, f"{kind}{axes}d")
+    return convolve(x, weight, bias, **options)
 
 
 def back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
+    """A transposed convolution, which enlarges what a convolution makes small."""
     return convolved(x, weight, bias, **{"output_padding": 0, **options})
 
 
 def draw_image(d: Draw) -> Any:
-    return d.normal(
-        d.choice((1, 2, 3)),
-        d.choice((1, 3, 4, 8, 12, 17, 33)),
-        *(d.choice((4, 5, 7, 9, 16, 17, 31)) for _ in "ab"),
-    )
+    """A batch of small images."""
+    batch = d.choice((1, 2, 3))
+    channels = d.choice((1, 3, 4, 8, 12, 17, 33))
+    height = d.choice((4, 5, 7, 9, 16, 17, 31))
+    width = d.choice((4, 5, 7, 9, 16, 17, 31))
+    return d.normal(batch, channels, height, width)
 
 
-def draw_batch_norm(d: Draw) -> Any:
-    x = (
-        draw_image(d)
-        if d.flag()
-        else d.normal(d.length(8193), d.choice((2, 3, 9, 17)), *d.choice(((), (3,))))
-    )
-    n = x.shape[1]
-    if x.shape[0] * x[0, 0].numel() < 4:
-        x = d.normal(4, n, 3)
-    affine = (d.normal(n), d.normal(n)) if d.flag() else (None, None)
-    return (x, d.normal(n), d.normal(n).abs() + 0.5, *affine), {
-        "training": d.flag(),
-        "momentum": d.choice((0.1, 0.5)),
-    }
+def draw_weight_and_bias(d: Draw, count: int) -> Tuple[Any, Any]:
+    """The weight and the bias of a norm, or neither."""
+    if d.flag():
+        return d.normal(count), d.normal(count)
+    return None, None
 
 
-def draw_group_norm(d: Draw) -> Any:
+def draw_batch_norm(d: Draw) -> Arguments:
+    """Images or rows, running means and variances, and a weight and a bias or neither."""
+    if d.flag():
+        x = draw_image(d)
+    else:
+        rows = d.length(8193)
+        channels = d.choice((2, 3, 9, 17))
+        further_axes = d.choice(((), (3,)))
+        x = d.normal(rows, channels, *further_axes)
+    channels = x.shape[1]
+    values_of_channel = x.shape[0] * x[0, 0].numel()
+    # Of fewer than four values the variance may be nearly nothing.
+    if values_of_channel < 4:
+        x = d.normal(4, channels, 3)
+    weight, bias = draw_weight_and_bias(d, channels)
+    running_mean = d.normal(channels)
+    running_variance = d.normal(channels).abs() + 0.5
+    options = {"training": d.flag(), "momentum": d.choice((0.1, 0.5))}
+    return (x, running_mean, running_variance, weight, bias), options
+
+
+def draw_group_norm(d: Draw) -> Arguments:
+    """Images whose channels are normed in groups, with a weight and a bias."""
     groups = d.choice((1, 2, 3))
-    x = draw_image(d)
-    n = groups * x.shape[1]
-    x = d.normal(x.shape[0], n, *x.shape[2:])
-    return (x, groups, d.normal(n), d.normal(n)), {}
+    batch, channels_of_group, height, width = draw_image(d).shape
+    channels = groups * channels_of_group
+    x = d.normal(batch, channels, height, width)
+    return (x, groups, d.normal(channels), d.normal(channels)), {}
 
 
-def _lines(d: Draw) -> Any:
-    n = d.length(2**15)
-    return d.normal(d.choice((2, 3, 5)), max(n, 8))
-
-
-def draw_layer_norm(d: Draw) -> Any:
-    x = _lines(d)
-    n = x.shape[1]
-    return (
-        x + d.choice((0.0, 3.0)),
-        (n,),
-        *((d.normal(n), d.normal(n)) if d.flag() else (None, None)),
-    ), {}
+def draw_layer_norm(d: Draw) -> Arguments:
+    """Lines to norm, around 0 or around 3, with a weight and a bias or neither."""
+    # Of fewer than eight numbers the spread may be nearly nothing.
+    length = max(d.length(2**15), 8)
+    x = d.normal(d.choice((2, 3, 5)), length)
+    shifted = x + d.choice((0.0, 3.0))
+    weight, bias = draw_weight_and_bias(d, length)
+    return (shifted, (length,), weight, bias), {}

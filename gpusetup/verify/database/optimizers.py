@@ -13,81 +13,109 @@ from ..judging.refusals import lacks_form, refuses
 from .calls import Answer, Call
 from .draw import Draw, OperatorQuestion
 from .rules import HALVES, LEFT_OUT, reason, release
-from .ways import Asking, NoWay, Way
+from .ways import Asking, NoWay, Way, WayOfQuestion
 
+Shape = Tuple[int, ...]
 FORMATS = ("float32", "bfloat16")
-STEPS, MISSING = 5, 3
-"""Steps; the one at which a parameter has no gradient."""
+STEPS = 5
+"""Steps of one training."""
+MISSING = 3
+"""The step at which a parameter has no gradient."""
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
 """Around the widths of vectors; the fourth is transposed."""
 MANY = 75
 """More tensors than one call of a kernel on lists takes."""
 RIGHT_FUSED_SGD = (2, 15)
+"""The first torch whose fused SGD steps every parameter in half precision on a CPU."""
 SIZE = 0.01
 """Of the parameters, so that a step is seen beside them."""
 
 
 class OptimizerEntry(NamedTuple):
+    """An optimizer of torch's database."""
+
     name: str
     info: Any
     """torch's `OptimizerInfo`."""
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """One setting in one case."""
+        """One setting in one case: few parameters of several shapes, or many short ones."""
         draw = Draw(torch, self.name, seed, turn)
         dtype = FORMATS[turn // 2 % len(FORMATS)]
-        shapes: Tuple[Tuple[int, ...], ...] = SHAPES
+        working_format = getattr(torch, dtype)
+        shapes: Tuple[Shape, ...] = SHAPES
         if turn % 2:
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
-        low = getattr(torch, dtype)
 
-        def values(size: float) -> List[Any]:
-            return [(size * draw.normal(math.prod(shape))).to(low) for shape in shapes]
+        def draw_values(size: float) -> List[Any]:
+            values = []
+            for shape in shapes:
+                numbers = draw.normal(math.prod(shape))
+                values.append((size * numbers).to(working_format))
+            return values
 
-        found = [each.kwargs for each in self.info.optim_inputs_func(device="cpu")]
+        settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
         # Two together, as torch's database does not have them.
-        options = {**draw.choice(found), **draw.choice(found)}
-        call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
+        first, second = draw.choice(settings), draw.choice(settings)
+        options = {**first, **second}
+        start = draw_values(SIZE)
+        gradients = [draw_values(1.0) for _ in range(STEPS)]
+        call = Call((start, gradients), options, lambda x: x)
         forms = self.forms(torch, device.partition(":")[0], dtype)
-        trial = OptimizerCase(self.name, self.info, shapes, forms)
-        return draw.question(trial, dtype, call)
+        case = OptimizerCase(self.name, self.info, shapes, forms)
+        return draw.question(case, dtype, call)
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
-        fused = "fused" in self.info.supported_impls and kind in self.info.supports_fused_on
+        """The forms that this optimizer has on a kind of device, besides the plain one."""
+        supported = self.info.supported_impls
+        has_fused = "fused" in supported and kind in self.info.supports_fused_on
+        # On a CPU an older fused SGD writes no whole vector of halves: of 33 parameters only the
+        # last one has a step.
         if (self.name, kind) == ("SGD", "cpu") and dtype in HALVES:
-            # It writes no whole vector: of 33 parameters only the last one has a step.
-            fused = fused and release(torch) >= RIGHT_FUSED_SGD
-        has = {
-            "foreach": "foreach" in self.info.supported_impls,
-            "fused": fused,
-            "capturable": self.info.has_capturable_arg and kind == "cuda",
-        }
-        return tuple(name for name, here in has.items() if here)
+            has_fused = has_fused and release(torch) >= RIGHT_FUSED_SGD
+        forms = []
+        if "foreach" in supported:
+            forms.append("foreach")
+        if has_fused:
+            forms.append("fused")
+        # It keeps the step count on the GPU, for CUDA graphs.
+        if self.info.has_capturable_arg and kind == "cuda":
+            forms.append("capturable")
+        return tuple(forms)
 
 
 class OptimizerCase(NamedTuple):
-    """One optimizer with its options; the shape of what `compared` takes for an entry."""
+    """One optimizer with its options; `compared` takes it for an entry."""
 
     name: str
     info: Any
-    shapes: Tuple[Tuple[int, ...], ...]
+    shapes: Tuple[Shape, ...]
     forms: Tuple[str, ...]
     """Those that this optimizer has here."""
     sums: bool = False
     """Each number is trained by itself, however long its tensor is."""
 
-    def run(self, *given: Any, **options: Any) -> List[Any]:
-        plain = {"foreach": False} if "foreach" in self.info.supported_impls else {}
-        return self.trained(plain, given, options)
+    def run(self, *args: Any, **options: Any) -> List[Any]:
+        """The plain form."""
+        form = {}
+        # Without this option torch chooses the form by itself.
+        if "foreach" in self.info.supported_impls:
+            form["foreach"] = False
+        start, gradients = args
+        return self.trained(start, gradients, {**options, **form})
 
-    def other_ways(self, asked: OperatorQuestion) -> Iterator[Tuple[str, Way, str, bool]]:
-        for each in self.forms:
-            yield each, self._by({each: True}), "", False
+    def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
+        """Every other form of the optimizer."""
+        for form in self.forms:
+            yield WayOfQuestion(form, self._way_of(form), "", False)
 
-    def _by(self, form: Dict[str, bool]) -> Way:
+    def _way_of(self, form: str) -> Way:
+        """The way that trains by a form; NoWay if torch refuses the form for these options."""
+
         def way(torch: Any, asking: Asking) -> Answer:
-            def run(*given: Any, **options: Any) -> List[Any]:
-                return self.trained(form, given, options)
+            def run(*args: Any, **options: Any) -> List[Any]:
+                start, gradients = args
+                return self.trained(start, gradients, {**options, form: True})
 
             try:
                 return asking.answer(run, asking.call)
@@ -98,35 +126,54 @@ class OptimizerCase(NamedTuple):
 
         return way
 
-    def trained(self, form: Dict[str, bool], given: Any, options: Dict[str, Any]) -> List[Any]:
-        """What each step leaves of all parameters in a row, those of one half with half the rate.
-        The last but one misses a gradient once, the last has none."""
+    def trained(self, start: Any, gradients_of_steps: Any, options: Dict[str, Any]) -> List[Any]:
+        """What each step leaves of all parameters in a row.
+
+        One half of the parameters is trained with half the rate. The last parameter never has a
+        gradient, and the one before misses it once.
+        """
         import torch
 
-        start, steps = given
-        own = [_placed(x, shape).requires_grad_() for x, shape in zip(start, self.shapes)]
-        half, options = len(own) // 2, {**options, **form}
-        if self.info.supports_param_groups:
-            made = self.info.optim_cls([{"params": own[:half]}, {"params": own[half:]}], **options)
-            made.param_groups[1]["lr"] = made.param_groups[1]["lr"] * 0.5
-        else:
-            made = self.info.optim_cls(own, **options)
-        found: List[Any] = []
-        for number, gradients in enumerate(steps):
-            for p, g, shape in zip(own[:-1], gradients, self.shapes):
-                p.grad = None if p is own[-2] and number == MISSING else _placed(g, shape)
-            made.step()
-            found.append(torch.cat([p.detach().reshape(-1) for p in own]))
-        return found
+        parameters = []
+        for x, shape in zip(start, self.shapes):
+            parameters.append(copied_to_shape(x, shape).requires_grad_())
+        optimizer = self._optimizer(parameters, options)
+        parameters_after_steps: List[Any] = []
+        for step, gradients in enumerate(gradients_of_steps):
+            for parameter, gradient, shape in zip(parameters[:-1], gradients, self.shapes):
+                is_missing = parameter is parameters[-2] and step == MISSING
+                parameter.grad = None if is_missing else copied_to_shape(gradient, shape)
+            optimizer.step()
+            flat = [parameter.detach().reshape(-1) for parameter in parameters]
+            parameters_after_steps.append(torch.cat(flat))
+        return parameters_after_steps
+
+    def _optimizer(self, parameters: List[Any], options: Dict[str, Any]) -> Any:
+        """The optimizer, with two groups of parameters where it takes groups."""
+        if not self.info.supports_param_groups:
+            return self.info.optim_cls(parameters, **options)
+        half = len(parameters) // 2
+        groups = [{"params": parameters[:half]}, {"params": parameters[half:]}]
+        optimizer = self.info.optim_cls(groups, **options)
+        second_group = optimizer.param_groups[1]
+        # Not in place: the rate may be a tensor that both groups share.
+        second_group["lr"] = second_group["lr"] * 0.5
+        return optimizer
 
 
-def _placed(x: Any, shape: Tuple[int, ...]) -> Any:
-    """Numbers of their own in this shape; one of two axes is transposed in memory."""
+def copied_to_shape(x: Any, shape: Shape) -> Any:
+    """A copy of the numbers in this shape; one of two axes is transposed in memory."""
     y = x.detach().clone()
-    return y if len(shape) < 2 else y.reshape(shape[::-1]).t()
+    if len(shape) < 2:
+        return y
+    return y.reshape(shape[::-1]).t()
 
 
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
     """By name; without those that are left out."""
-    named_rows = ((info.optim_cls.__name__, info) for info in infos)
-    return {n: OptimizerEntry(n, info) for n, info in named_rows if not reason(LEFT_OUT, n)}
+    by_name = {}
+    for info in infos:
+        name = info.optim_cls.__name__
+        if not reason(LEFT_OUT, name):
+            by_name[name] = OptimizerEntry(name, info)
+    return by_name

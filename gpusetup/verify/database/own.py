@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from math import inf, nan
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from .draw import Draw, Own
 from .layers import (
@@ -61,9 +61,10 @@ def draw_ties(d: Draw) -> Any:
 
 def draw_distinct(d: Draw) -> Any:
     """Numbers that are all different, how many to look for, an axis, and a direction."""
-    shape = d.shape(d.choice((1, 2, 2)), 2**16)
+    axis_count = d.choice((1, 2, 2))
+    shape = d.shape(axis_count, 2**16)
     count = math.prod(shape)
-    x = d.torch.randperm(count, generator=d.made).float()
+    x = d.torch.randperm(count, generator=d.generator).float()
     # Half of the questions also ask where NaN and the infinities are sorted to.
     if d.flag():
         x[d.whole(0, count, 3)] = d.torch.tensor(NO_NUMBERS)
@@ -107,7 +108,8 @@ def draw_table(d: Draw) -> Any:
     # 70,001 rows are more than 16 bits can number.
     rows = d.choice((5, 1025, 40_009, 70_001, 70_001))
     width = d.choice((1, 2, 3))
-    places = d.whole(0, rows, d.length(2**15))
+    count = d.length(2**15)
+    places = d.whole(0, rows, count)
     different_places = d.choice((3, 5, rows, rows))
     places = places % different_places
     if d.flag():
@@ -133,8 +135,8 @@ def draw_added_rows(d: Draw) -> Any:
 
 def draw_gather(d: Draw) -> Any:
     """A tensor, an axis, transposed places along it of which many are equal, and values."""
-    shape = d.shape(d.choice((1, 2, 2)), 2**14)
-    axis_count = len(shape)
+    axis_count = d.choice((1, 2, 2))
+    shape = d.shape(axis_count, 2**14)
     dim = d.choice(range(axis_count))
     places_shape = list(shape)
     # A kernel that mixes up the two axes still has an answer for a square of places.
@@ -152,8 +154,9 @@ def draw_sparse(d: Draw) -> Any:
     """A sparse matrix whose places come more than once, as a gradient has them, and a factor."""
     rows = d.length(300)
     columns = d.choice((1, 3, 17))
+    count = d.length(2**10)
     # Below the smaller of the two, a place is valid on either axis.
-    places = d.whole(0, min(rows, columns), 2, d.length(2**10))
+    places = d.whole(0, min(rows, columns), 2, count)
     values = d.normal(places.shape[1])
     return (places, values, d.normal(columns, 3)), {"rows": rows}
 
@@ -206,57 +209,67 @@ def draw_classes(d: Draw) -> Any:
     return (logits, classes), {"reduction": reduction, "label_smoothing": smoothing}
 
 
+def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
+    """Sorted so that equal numbers keep their order."""
+    import torch
+
+    return torch.sort(x, dim=axis, descending=downwards, stable=True)
+
+
+def add_rows(x: Any, places: Any, values: Any) -> Tuple[Any, ...]:
+    """Rows added to a table by each of the three functions that do so."""
+    return (
+        x.index_add(0, places, values),
+        x.index_put((places,), values, True),
+        x.scatter_add(0, places[:, None].expand_as(values), values),
+    )
+
+
+def gather_and_scatter(x: Any, axis: int, places: Any, values: Any) -> Tuple[Any, Any]:
+    """Numbers taken from places along an axis, and others added there."""
+    return x.gather(axis, places), x.scatter_add(axis, places, values)
+
+
+def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
+    """The Fourier transform of real numbers, and what its inverse makes of it."""
+    import torch
+
+    spectrum = torch.fft.rfft(x)
+    return spectrum, torch.fft.irfft(torch.fft.rfft(x), length)
+
+
 def own(torch: Any) -> Dict[str, Any]:
     """The entries of this room by name."""
     f, t = torch.nn.functional, torch
-    full = ("float32",)
+    float32 = ("float32",)
     rows = (
-        Own("attention in use", draw_attention, attended),
-        Own("attention decoding", lambda d: draw_attention(d, "decoding"), attended),
-        Own("attention packed", lambda d: draw_attention(d, "packed"), attended),
-        Own("lstm net", draw_recurrent(4), run_net("lstm")),
-        Own("gru net", draw_recurrent(3), run_net("gru")),
-        Own("transformer layer", draw_transformer, transformed),
+        Own("attention-in-use", draw_attention, attended),
+        Own("attention-decoding", lambda d: draw_attention(d, "decoding"), attended),
+        Own("attention-packed", lambda d: draw_attention(d, "packed"), attended),
+        Own("lstm-net", draw_recurrent(4), run_net("lstm")),
+        Own("gru-net", draw_recurrent(3), run_net("gru")),
+        Own("transformer-layer", draw_transformer, transformed),
         Own("product", draw_mm, t.mm, once=True),
-        Own("products of a batch", draw_bmm, t.bmm, once=True),
-        Own("product added", draw_addmm, t.addmm),
-        Own("linear layer", draw_linear, f.linear),
-        Own("convolution layer", draw_convolution(False), convolved),
-        Own("convolution back", draw_convolution(True), back_convolved),
-        Own("batch norm layer", draw_batch_norm, f.batch_norm),
-        Own("group norm layer", draw_group_norm, f.group_norm),
-        Own("layer norm layer", draw_layer_norm, f.layer_norm),
-        Own("softmax in use", draw_along, t.softmax),
-        Own("log softmax in use", draw_along, t.log_softmax),
-        Own("sum along", draw_along, t.sum, once=True, by_threads=True),
-        Own("running sum", draw_along, t.cumsum),
-        Own(
-            "sort of ties",
-            draw_ties,
-            lambda x, dim, down: t.sort(x, dim=dim, descending=down, stable=True),
-            learns=False,
-        ),
+        Own("products-of-a-batch", draw_bmm, t.bmm, once=True),
+        Own("product-added", draw_addmm, t.addmm),
+        Own("linear-layer", draw_linear, f.linear),
+        Own("convolution-layer", draw_convolution(False), convolved),
+        Own("convolution-back", draw_convolution(True), back_convolved),
+        Own("batch-norm-layer", draw_batch_norm, f.batch_norm),
+        Own("group-norm-layer", draw_group_norm, f.group_norm),
+        Own("layer-norm-layer", draw_layer_norm, f.layer_norm),
+        Own("softmax-in-use", draw_along, t.softmax),
+        Own("log-softmax-in-use", draw_along, t.log_softmax),
+        Own("sum-along", draw_along, t.sum, once=True, by_threads=True),
+        Own("running-sum", draw_along, t.cumsum),
+        Own("sort-of-ties", draw_ties, sort_of_ties, learns=False),
         Own("searches", draw_distinct, search, learns=False),
         Own("lookup", draw_embedding, f.embedding),
-        Own(
-            "added at places",
-            draw_added_rows,
-            lambda x, i, y: (
-                x.index_add(0, i, y),
-                x.index_put((i,), y, True),
-                x.scatter_add(0, i[:, None].expand_as(y), y),
-            ),
-        ),
-        Own(
-            "gathered",
-            draw_gather,
-            lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
-        ),
-        Own("sparse numbers", draw_sparse, sparse_product, full, learns=False),
-        Own("product of bytes", draw_int8_product, int8_product, ("int8",), learns=False),
-        Own("waves", draw_waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
+        Own("added-at-places", draw_added_rows, add_rows),
+        Own("gathered", draw_gather, gather_and_scatter),
+        Own("sparse-numbers", draw_sparse, sparse_product, float32, learns=False),
+        Own("product-of-bytes", draw_int8_product, int8_product, ("int8",), learns=False),
+        Own("waves", draw_waves, transform_waves, float32),
         Own("classes", draw_classes, f.cross_entropy),
     )
-    return {
-        row.name.replace(" ", "-"): row._replace(name=row.name.replace(" ", "-")) for row in rows
-    }
+    return {row.name: row for row in rows}

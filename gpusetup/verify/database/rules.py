@@ -19,12 +19,14 @@ BYTES = ("int8", "uint8")
 
 
 def release(torch: Any) -> Tuple[int, ...]:
-    """
+    """The first two numbers of torch's version.
+
     >>> from types import SimpleNamespace
     >>> release(SimpleNamespace(__version__="2.13.0+cpu"))
     (2, 13)
     """
-    return tuple(map(int, re.findall(r"\d+", str(torch.__version__))[:2]))
+    numbers = re.findall(r"\d+", str(torch.__version__))
+    return tuple(int(number) for number in numbers[:2])
 
 
 class Rule(NamedTuple):
@@ -138,13 +140,18 @@ ROOM: Dict[str, float] = {
 
 
 def matches(name: str, patterns: Tuple[str, ...]) -> bool:
-    """
+    """Whether a name is one of the patterns; a `*` at the end stands for any end.
+
     >>> matches("grid_sampler_2d", ("grid_sampler_*",)), matches("mm", ("m",))
     (True, False)
     """
-    return any(
-        name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns
-    )
+    for pattern in patterns:
+        is_prefix = pattern.endswith("*")
+        if is_prefix and name.startswith(pattern[:-1]):
+            return True
+        if name == pattern:
+            return True
+    return False
 
 
 @functools.lru_cache(maxsize=None)
@@ -155,6 +162,7 @@ def reason(rules: Tuple[Rule, ...], name: str, dtype: str = "") -> str:
     ('draws random numbers; `chance` judges those', '')
     """
     for rule in rules:
-        if matches(name, rule.names) and (not rule.formats or dtype in rule.formats):
+        has_format = not rule.formats or dtype in rule.formats
+        if has_format and matches(name, rule.names):
             return rule.reason
     return ""

@@ -1,15 +1,15 @@
-"""The ways to call: each may take another kernel, or meet what was kept from another call."""
+"""The ways to make a call: each may use another kernel, or meet what another call left behind."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from .calls import Answer, Call, overlaps, tensors_of
+from .calls import Answer, Call, overlaps, tensors_of_call
 
 
 class Asking(NamedTuple):
-    """One call of copies, which may be written to."""
+    """One call with copies of its arguments, which may be written to."""
 
     run: Callable[..., Any]
     call: Call
@@ -19,99 +19,126 @@ class Asking(NamedTuple):
 Way = Callable[[Any, Asking], Answer]
 
 
+class WayOfQuestion(NamedTuple):
+    """How one question is put besides the direct call."""
+
+    label: str
+    """What a report calls it; empty for a direct call in another layout."""
+    way: Way
+    layout: str
+    learns: bool
+    """Whether its gradients are compared, too."""
+
+
 class NoWay(Exception):
     """This call cannot be made in this way."""
 
 
 def directly(torch: Any, asking: Asking) -> Answer:
+    """As a program calls it."""
     return asking.answer(asking.run, asking.call)
 
 
 def for_inference(torch: Any, asking: Asking) -> Answer:
+    """In inference mode, where torch skips what gradients need."""
     with torch.inference_mode():
         return directly(torch, asking)
 
 
 def on_a_thread(torch: Any, asking: Asking) -> Answer:
-    """On a thread of the program."""
-    found: List[Any] = []
+    """On another thread of the program, which has library handles of its own."""
+    answers: List[Answer] = []
+    problems: List[Exception] = []
 
     def run() -> None:
         try:
-            found.append(directly(torch, asking))
-        except Exception as problem:  # raised again by who waits
-            found.append(problem)
+            answers.append(directly(torch, asking))
+        except Exception as problem:  # raised again by the thread that waits
+            problems.append(problem)
 
-    other = threading.Thread(target=run)
-    other.start()
-    other.join()
-    if isinstance(found[0], Exception):
-        raise found[0]
-    answer: Answer = found[0]
-    return answer
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if problems:
+        raise problems[0]
+    return answers[0]
 
 
 def after_other_numbers(torch: Any, asking: Asking) -> Answer:
-    """Between two calls with other numbers in the same memory: what is kept by its address is then
-    wrong, and so is an answer that the next one is written over."""
-    given = tensors_of(torch, (asking.call.given, asking.call.options))
-    mine = [x for x in given if x.is_floating_point() and x.layout == torch.strided]
-    if any(overlaps(x) for x in mine):
-        raise NoWay
-    kept = [x.clone() for x in mine]
+    """Between two calls with other numbers in the same memory.
 
-    def other() -> None:
-        for x in mine:
+    It shows a kernel that remembers something by the address of its argument, and an answer that
+    the next call writes over.
+    """
+    arguments = tensors_of_call(torch, asking.call)
+    numbers = [x for x in arguments if x.is_floating_point() and x.layout == torch.strided]
+    # Elements that share their place could not be multiplied in place.
+    if any(overlaps(x) for x in numbers):
+        raise NoWay
+    originals = [x.clone() for x in numbers]
+
+    def call_with_other_numbers() -> None:
+        for x in numbers:
             x.mul_(0.75)
         asking.answer(asking.run, asking.call)
-        for x, before in zip(mine, kept):
-            x.copy_(before)
+        for x, original in zip(numbers, originals):
+            x.copy_(original)
 
-    other()
-    found = directly(torch, asking)
-    found = found._replace(written=[x.clone() for x in found.written])
-    if not {x.data_ptr() for x in found.outputs} & {x.data_ptr() for x in given}:
-        other()
-    return found
+    call_with_other_numbers()
+    answer = directly(torch, asking)
+    answer = answer._replace(written=[x.clone() for x in answer.written])
+    output_addresses = {x.data_ptr() for x in answer.outputs}
+    argument_addresses = {x.data_ptr() for x in arguments}
+    # An output that is a view of an argument changes with it, as it should.
+    if not output_addresses & argument_addresses:
+        call_with_other_numbers()
+    return answer
 
 
 def into_out(torch: Any, asking: Asking) -> Answer:
-    """Into tensors of the caller's, which hold other numbers."""
+    """Into tensors of the caller, which hold other numbers before (`out=`)."""
     if "out" in asking.call.options:
         raise NoWay
-    found = directly(torch, asking).outputs
-    if not found or any(x.layout != torch.strided for x in found):
+    outputs = directly(torch, asking).outputs
+    if not outputs or any(x.layout != torch.strided for x in outputs):
         raise NoWay
-    outs = [torch.full_like(x, 3) for x in found]
+    outs = [torch.full_like(x, 3) for x in outputs]
+    out = outs[0] if len(outs) == 1 else tuple(outs)
 
-    def run(*given: Any, **options: Any) -> Any:
-        asking.run(*given, **options, out=outs[0] if len(outs) == 1 else tuple(outs))
+    def run(*args: Any, **options: Any) -> Any:
+        asking.run(*args, **options, out=out)
         return outs
 
-    return asking.answer(run, asking.call)._replace(gradients=[])
+    answer = asking.answer(run, asking.call)
+    return answer._replace(gradients=[])
 
 
 def in_place(run: Callable[..., Any]) -> Way:
-    """Over the first argument."""
+    """The way that writes the answer over the first argument."""
 
     def way(torch: Any, asking: Asking) -> Answer:
-        first = asking.call.given[0]
-        found = directly(torch, asking).outputs
-        given = first if isinstance(first, (list, tuple)) else [first]
-        if [(x.shape, x.dtype) for x in found] != [(x.shape, x.dtype) for x in given]:
+        first = asking.call.args[0]
+        targets = first if isinstance(first, (list, tuple)) else [first]
+        outputs = directly(torch, asking).outputs
+        # An answer of another shape or format does not fit where the argument is.
+        output_kinds = [(x.shape, x.dtype) for x in outputs]
+        target_kinds = [(x.shape, x.dtype) for x in targets]
+        if output_kinds != target_kinds:
             raise NoWay
-        if any(overlaps(x) for x in given):
+        if any(overlaps(x) for x in targets):
             raise NoWay
 
-        def called(x: Any, *more: Any, **options: Any) -> Any:
+        def run_over_copy(x: Any, *args: Any, **options: Any) -> Any:
             if isinstance(x, (list, tuple)):
-                mine = [each.clone() for each in x]
-                run(mine, *more, **options)
-                return mine
+                copies = [item.clone() for item in x]
+                run(copies, *args, **options)
+                return copies
             y = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
-            return run(y.copy_(x), *more, **options)
+            y.copy_(x)
+            return run(y, *args, **options)
 
-        return asking.answer(called, asking.call)._replace(gradients=[])
+        answer = asking.answer(run_over_copy, asking.call)
+        return answer._replace(gradients=[])
 
     return way
 
@@ -121,4 +148,4 @@ WAYS: Dict[str, Way] = {
     "again": after_other_numbers,
     "inference": for_inference,
 }
-"""Those that every call has."""
+"""The ways in which every call can be made."""

@@ -25,40 +25,61 @@ def gpus_detected(_: str) -> Outcome:
     """torch sees a CUDA device."""
     import torch
 
-    count, why, hint = 0, "the CUDA driver answers, but lists no device", ASK_DOCTOR
     if not cuda_build(torch):
-        why, hint = f"torch {torch.__version__} is a CPU build", ANOTHER_BUILD
-    else:
-        try:
-            torch.cuda.init()
-            # Before that the count is NVML's, which also holds GPUs that CUDA cannot use (MIG).
-            count = int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
-        except Exception as problem:  # torch raises RuntimeError, AssertionError or its own kinds
-            why = first_line(problem)
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        is_well = "No CUDA GPUs are available" in why
-        if not count and hidden is not None and (hidden.strip() in HIDES_ALL or is_well):
-            why = f"CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU"
-            hint = "`unset CUDA_VISIBLE_DEVICES`"
-    if not count:
-        facts: Dict[str, Any] = {"available": False}
-        return Outcome(FAILED, f"{NOT_DETECTED} {why}", hint=hint, facts=facts)
-    facts = {"available": True, "gpus": count, "seen": [f"cuda:{n}" for n in range(count)]}
-    return Outcome(PASSED, f"torch sees {count} GPU{'s' * (count > 1)}", facts=facts)
+        return no_gpu(f"torch {torch.__version__} is a CPU build", ANOTHER_BUILD)
+    count = 0
+    reason = "the CUDA driver answers, but lists no device"
+    # torch raises RuntimeError, AssertionError or kinds of its own.
+    try:
+        torch.cuda.init()
+        # Before that the count is NVML's, which also holds GPUs that CUDA cannot use (MIG).
+        if torch.cuda.is_available():
+            count = int(torch.cuda.device_count())
+    except Exception as problem:
+        reason = first_line(problem)
+    if count:
+        facts = {"available": True, "gpus": count, "seen": [f"cuda:{n}" for n in range(count)]}
+        return Outcome(PASSED, f"torch sees {gpus_in_words(count)}", facts=facts)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        driver_is_well = "No CUDA GPUs are available" in reason
+        if visible.strip() in HIDES_ALL or driver_is_well:
+            reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
+            return no_gpu(reason, "`unset CUDA_VISIBLE_DEVICES`")
+    return no_gpu(reason, ASK_DOCTOR)
 
 
-def chosen(wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
+def no_gpu(reason: str, hint: str) -> Outcome:
+    """The outcome without a GPU."""
+    facts: Dict[str, Any] = {"available": False}
+    return Outcome(FAILED, f"{NOT_DETECTED} {reason}", hint=hint, facts=facts)
+
+
+def gpus_in_words(count: int) -> str:
+    """A number of GPUs.
+
+    >>> gpus_in_words(1), gpus_in_words(2)
+    ('1 GPU', '2 GPUs')
+    """
+    return "1 GPU" if count == 1 else f"{count} GPUs"
+
+
+def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     """The devices to prove; WrongQuestion where the named one is none of those that torch sees.
 
     >>> chosen("auto", ("cuda:0", "cuda:1")), chosen("none", ())
     (('cuda:0', 'cuda:1'), ())
     """
-    if wanted in ("auto", "cuda"):
+    if wanted_device in ("auto", "cuda"):
         return seen
-    if wanted not in seen and seen and ":" in wanted:
-        told = f"There is no {wanted}: torch sees {len(seen)} GPU{'s' * (len(seen) > 1)}"
-        raise WrongQuestion(told, f"one of {', '.join(seen)}")
-    return () if wanted == "none" else (wanted,)
+    if wanted_device == "none":
+        return ()
+    names_a_gpu = ":" in wanted_device
+    # Where torch sees no GPU at all, an earlier check says why.
+    if names_a_gpu and seen and wanted_device not in seen:
+        problem = f"There is no {wanted_device}: torch sees {gpus_in_words(len(seen))}"
+        raise WrongQuestion(problem, f"one of {', '.join(seen)}")
+    return (wanted_device,)
 
 
 def properties(device: str) -> Outcome:
@@ -66,44 +87,53 @@ def properties(device: str) -> Outcome:
     import torch
 
     row = cuda_row(torch, device) if device.startswith("cuda") else cpu_row(torch)
+    facts = {"device": row}
     sent = torch.arange(4096, dtype=torch.int32)
-    back, facts = sent.to(device).clone().to("cpu"), {"device": row}
-    if not bool((sent == back).all()):
-        told = f"{row['name']}: 16 KiB copied to the device came back changed"
+    received = sent.to(device).clone().to("cpu")
+    if not bool((sent == received).all()):
+        problem = f"{row['name']}: 16 KiB copied to the device came back changed"
         hint = "the memory or the bus is faulty: look for Xid lines in `dmesg`"
-        return Outcome(FAILED, told, hint=hint, facts=facts)
-    words = [
-        (row["name"], "{}"),
-        (row.get("compute_capability"), "compute capability {}"),
-        ((row["memory_total_bytes"] or 0) / GIB, "{:.1f} GiB"),
-        (row.get("threads"), "{} threads"),
-    ]
-    return Outcome(PASSED, ", ".join(f.format(value) for value, f in words if value), facts=facts)
+        return Outcome(FAILED, problem, hint=hint, facts=facts)
+    words = [str(row["name"])]
+    # What a kind of device does not have, or does not tell, is left out.
+    if row.get("compute_capability"):
+        words.append(f"compute capability {row['compute_capability']}")
+    if row["memory_total_bytes"]:
+        words.append(f"{row['memory_total_bytes'] / GIB:.1f} GiB")
+    if row.get("threads"):
+        words.append(f"{row['threads']} threads")
+    return Outcome(PASSED, ", ".join(words), facts=facts)
 
 
 def cuda_row(torch: Any, device: str) -> Dict[str, Any]:
-    """What is said of a GPU in the report."""
-    found = torch.cuda.get_device_properties(device)
+    """What the report says of a GPU."""
+    gpu = torch.cuda.get_device_properties(device)
+    index = device.partition(":")[2]
     return {
         "device": device,
-        "name": str(found.name),
-        "cuda_index": int(device.partition(":")[2]),
+        "name": str(gpu.name),
+        "cuda_index": int(index),
         "uuid": gpu_uuid(torch, device),
-        "compute_capability": f"{found.major}.{found.minor}",
-        "memory_total_bytes": int(found.total_memory),
+        "compute_capability": f"{gpu.major}.{gpu.minor}",
+        "memory_total_bytes": int(gpu.total_memory),
     }
 
 
 def cpu_row(torch: Any) -> Dict[str, Any]:
-    """What is said of the CPU in the report."""
-    kinds = getattr(torch.backends, "cpu", None)
-    memory = None
+    """What the report says of the CPU."""
+    name = "CPU"
+    # An older torch does not tell which instructions it uses.
+    backend = getattr(torch.backends, "cpu", None)
+    if backend:
+        name = f"CPU ({backend.get_cpu_capability()})"
+    memory_bytes = None
+    # Windows has no `sysconf`.
     with contextlib.suppress(AttributeError, ValueError, OSError):
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "device": "cpu",
-        "name": f"CPU ({kinds.get_cpu_capability()})" if kinds else "CPU",
-        "memory_total_bytes": memory,
+        "name": name,
+        "memory_total_bytes": memory_bytes,
         "threads": int(torch.get_num_threads()),
     }
 
@@ -112,18 +142,24 @@ def arch_in_build(device: str) -> Outcome:
     """The build carries a kernel, or PTX, that this GPU runs: one does run."""
     import torch
 
-    found, built = torch.cuda.get_device_properties(device), arch_list(torch)
-    is_listed = f"sm_{found.major}{found.minor}" in built
+    gpu = torch.cuda.get_device_properties(device)
+    architecture = f"sm_{gpu.major}{gpu.minor}"
+    built_architectures = arch_list(torch)
+    is_listed = architecture in built_architectures
     try:
-        ran = float((torch.ones(256, device=device) + 1).sum().item()) == 512.0
+        result = (torch.ones(256, device=device) + 1).sum()
+        is_right = float(result.item()) == 512.0
     except RuntimeError as problem:
-        told, hint = first_line(problem), ASK_DOCTOR
-        if "no kernel image" in told and not is_listed:
-            own, there = f"{found.major}.{found.minor}", " ".join(built)
-            told = f"this torch has no kernel for compute capability {own}, only {there}"
-            hint = "`gpusetup resolve` names the build that supports this GPU"
-        return Outcome(FAILED, told, hint=hint, spent=True)
-    if not ran:
+        error = first_line(problem)
+        if "no kernel image" not in error or is_listed:
+            return Outcome(FAILED, error, hint=ASK_DOCTOR, spent=True)
+        capability = f"{gpu.major}.{gpu.minor}"
+        kernels = " ".join(built_architectures)
+        detail = f"this torch has no kernel for compute capability {capability}, only {kernels}"
+        hint = "`gpusetup resolve` names the build that supports this GPU"
+        return Outcome(FAILED, detail, hint=hint, spent=True)
+    if not is_right:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
-    told = f"served by sm_{found.major}{found.minor}"
-    return Outcome(PASSED, told if is_listed else f"a kernel runs, of {' '.join(built)}")
+    if is_listed:
+        return Outcome(PASSED, f"served by {architecture}")
+    return Outcome(PASSED, f"a kernel runs, of {' '.join(built_architectures)}")

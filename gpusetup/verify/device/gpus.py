@@ -17,26 +17,37 @@ QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
     """`GPU-...` or `MIG-...` as `nvidia-smi -L` writes it; None where nobody tells it."""
-    found = torch.cuda.get_device_properties(device)
+    properties = torch.cuda.get_device_properties(device)
+    index = int(device.partition(":")[2])
     # The driver first: of a MIG instance torch may tell the UUID of the whole GPU.
-    said = asked_of_driver(int(device.partition(":")[2])) or str(getattr(found, "uuid", "") or "")
-    if not said or said.startswith(("GPU-", "MIG-")):
-        return said or None
-    return ("MIG-" if " MIG " in str(found.name) else "GPU-") + said
+    uuid = asked_of_driver(index)
+    if not uuid:
+        uuid = str(getattr(properties, "uuid", "") or "")
+    if not uuid:
+        return None
+    if uuid.startswith(("GPU-", "MIG-")):
+        return uuid
+    prefix = "MIG-" if " MIG " in str(properties.name) else "GPU-"
+    return prefix + uuid
 
 
 def asked_of_driver(index: int) -> str:
     """The UUID of a device that CUDA numbers so in this process; empty where it cannot be asked."""
-    handle, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    handle = ctypes.c_int()
+    uuid = (ctypes.c_ubyte * 16)()
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:
         return ""
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), index):
+    # Each function of the driver returns 0 if it could do its work.
+    if driver.cuInit(0):
         return ""
-    for question in (getattr(driver, name, None) for name in QUESTIONS):
-        if question is not None and question(ctypes.byref(found), handle) == 0:
-            return str(UUID(bytes=bytes(found)))
+    if driver.cuDeviceGet(ctypes.byref(handle), index):
+        return ""
+    for name in QUESTIONS:
+        get_uuid = getattr(driver, name, None)
+        if get_uuid is not None and get_uuid(ctypes.byref(uuid), handle) == 0:
+            return str(UUID(bytes=bytes(uuid)))
     return ""
 
 
@@ -55,7 +66,8 @@ HALF = 0.5
 def published() -> Dict[str, Any]:
     """`nvidia-smi` name -> dense float16 TFLOPS, boost clock in MHz, whether that clock depends on
     the laptop around it, float32 TFLOPS, GB/s of the memory."""
-    text = (Path(__file__).parent.parent / "gpus.json").read_text(encoding="utf-8")
+    room = Path(__file__).parent.parent
+    text = (room / "gpus.json").read_text(encoding="utf-8")
     return dict(json.loads(text)["gpus"])
 
 
@@ -66,5 +78,10 @@ def least(check: str, name: str) -> Optional[float]:
     272
     """
     row = published().get(name)
-    figure = row[FIGURE[check]] if row and not row[2] else None
-    return HALF * REACHED[check] * figure if figure else None
+    if not row:
+        return None
+    depends_on_laptop = row[2]
+    published_rate = row[FIGURE[check]]
+    if depends_on_laptop or not published_rate:
+        return None
+    return HALF * REACHED[check] * float(published_rate)

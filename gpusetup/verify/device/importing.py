@@ -43,27 +43,26 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
 def torch_imports(_: str) -> Outcome:
     """torch imports, and what imports is torch."""
     try:
-        found = importlib.util.find_spec("torch")
+        spec = importlib.util.find_spec("torch")
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         hint = "`gpusetup install` installs the build that fits into this environment"
         return Outcome(FAILED, f"torch is not installed for {sys.executable}", hint=hint)
-    origin = found.origin or next(iter(found.submodule_search_locations or ()), "torch")
-    folder, name = os.path.split(origin)
-    shadowed = Outcome(
-        FAILED,
-        f"{origin} is what `import torch` finds, and it is not PyTorch",
-        hint="rename it, or start from another folder; if nothing of yours is there, " + REINSTALL,
-    )
-    if os.path.basename(folder) != "torch" or not name.startswith("__init__."):
-        return shadowed
+    origin = spec.origin
+    # A folder without `__init__.py` has no origin, only places.
+    if not origin:
+        origin = next(iter(spec.submodule_search_locations or ()), "torch")
+    folder, file_name = os.path.split(origin)
+    is_package = os.path.basename(folder) == "torch" and file_name.startswith("__init__.")
+    if not is_package:
+        return shadowed(origin)
     try:
         import torch
     except (Exception, SystemExit) as problem:
         return Outcome(FAILED, f"import torch failed: {first_line(problem)}", hint=cause(problem))
     if not all(hasattr(torch, name) for name in ("version", "_C", "Tensor")):
-        return shadowed
+        return shadowed(origin)
     facts = {
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
@@ -73,10 +72,20 @@ def torch_imports(_: str) -> Outcome:
     return Outcome(PASSED, f"torch {facts['torch']} from {folder}", facts=facts)
 
 
+def shadowed(origin: str) -> Outcome:
+    """The outcome where a file or a folder of the user's is called `torch`."""
+    return Outcome(
+        FAILED,
+        f"{origin} is what `import torch` finds, and it is not PyTorch",
+        hint="rename it, or start from another folder; if nothing of yours is there, " + REINSTALL,
+    )
+
+
 def cause(problem: BaseException) -> str:
     """What an import error means and the next step."""
-    for words, meaning in CAUSES:
-        if any(word in str(problem) for word in words):
+    message = str(problem)
+    for words_of_cause, meaning in CAUSES:
+        if any(words in message for words in words_of_cause):
             return meaning
     if isinstance(problem, ModuleNotFoundError):
         return f"torch needs the package {problem.name!r}: `gpusetup install` brings it"
@@ -85,17 +94,22 @@ def cause(problem: BaseException) -> str:
 
 def cuda_build(torch: Any) -> bool:
     """Whether this torch was built for GPUs (of NVIDIA, or of AMD through the same names)."""
-    return bool(torch.version.cuda or getattr(torch.version, "hip", None))
+    is_rocm_build = getattr(torch.version, "hip", None)
+    return bool(torch.version.cuda or is_rocm_build)
 
 
 def arch_list(torch: Any) -> List[str]:
     """The architectures compiled into the build, also where no GPU is visible (there
     `torch.cuda.get_arch_list()` answers an empty list)."""
-    flags = getattr(torch._C, "_cuda_getArchFlags", None)
-    return str(flags() or "").split() if flags else []
+    get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
+    # A CPU build does not have it.
+    if get_flags is None:
+        return []
+    return str(get_flags() or "").split()
 
 
 def first_line(problem: BaseException) -> str:
     """The kind of an error and the first line of what it says."""
-    said = str(problem).strip().split("\n")[0]
-    return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
+    kind = type(problem).__name__
+    message = str(problem).strip().split("\n")[0]
+    return f"{kind}: {message}" if message else kind

@@ -31,27 +31,36 @@ def libraries_load(_: str) -> Outcome:
             f"torch {torch.__version__} is a CPU build: there are no CUDA libraries",
             hint='`--expect "cuda==12.4"` makes an image with a CPU build fail',
         )
-    loaded, waiting, bad = 0, 0, []
-    for path in sorted(set(libraries_of(Path(torch.__file__).parent))):
+    torch_folder = Path(torch.__file__).parent
+    loaded = waiting = 0
+    problems = []
+    for path in sorted(set(libraries_of(torch_folder))):
         try:
             ctypes.CDLL(str(path))
             loaded += 1
         except OSError as problem:
+            # The loader's message begins with the file that is missing.
+            missing_file = Path(str(problem).partition(":")[0]).name
             # A missing driver is no fault of an image.
-            if Path(str(problem).partition(":")[0]).name.startswith(OF_THE_DRIVER):
+            if missing_file.startswith(OF_THE_DRIVER):
                 waiting += 1
             else:
-                bad.append(f"{path.name}: {problem}")
-    if bad or not loaded + waiting:
-        told = "; ".join(bad) or f"no CUDA library found in {sys.prefix}"
-        return Outcome(FAILED, told, hint=REINSTALL)
+                problems.append(f"{path.name}: {problem}")
+    if problems:
+        return Outcome(FAILED, "; ".join(problems), hint=REINSTALL)
+    if not loaded + waiting:
+        return Outcome(FAILED, f"no CUDA library found in {sys.prefix}", hint=REINSTALL)
     for_driver = f", {waiting} wait for the driver" if waiting else ""
     return Outcome(PASSED, f"{loaded} CUDA libraries load{for_driver}")
 
 
 def libraries_of(torch_folder: Path) -> Iterator[Path]:
     """The wanted libraries of torch and of the nvidia wheels beside it."""
-    site = torch_folder.parent
-    there = [*(torch_folder / "lib").glob("*"), *site.glob("nvidia/**/lib/*")]
-    there += site.glob("nvidia/**/bin/*")
-    return (path for path in there if WANTED.match(path.name))
+    site_packages = torch_folder.parent
+    files = [
+        *(torch_folder / "lib").glob("*"),
+        *site_packages.glob("nvidia/**/lib/*"),
+        # On Windows.
+        *site_packages.glob("nvidia/**/bin/*"),
+    ]
+    return (path for path in files if WANTED.match(path.name))

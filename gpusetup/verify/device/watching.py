@@ -32,21 +32,23 @@ LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices
 
 @contextlib.contextmanager
 def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
-    """Asks about a GPU every second beside the work; afterwards the row holds what was said."""
-    said: Dict[str, Any] = {}
+    """Ask about a GPU every second beside the work; afterwards the row holds the sum (`summed`)."""
+    readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None
-        with contextlib.suppress(OSError):
+        # Without the program, or without a name for the GPU, nothing is known.
+        if uuid:
             command = [*COMMAND, f"--id={uuid}"]
-            process = uuid and subprocess.Popen(command, stdout=lines, stderr=lines)
+            with contextlib.suppress(OSError):
+                process = subprocess.Popen(command, stdout=lines, stderr=lines)
         try:
-            yield said
+            yield readings
         finally:
             if process:
                 process.kill()
                 process.wait()
             lines.seek(0)
-            said.update(summed(lines.read().splitlines()))
+            readings.update(summed(lines.read().splitlines()))
 
 
 def summed(lines: Sequence[str]) -> Dict[str, Any]:
@@ -55,16 +57,29 @@ def summed(lines: Sequence[str]) -> Dict[str, Any]:
     >>> summed(["40, 1, 0x0000000000000000", "90, 3, 0x0000000000000004"])
     {'hottest': 90, 'ecc_new': 2, 'reasons': ('sw_power_cap',), 'lost': False}
     """
-    rows = [found.groups("") for found in map(ROW.match, lines) if found]
-    lost = any(map(LOST.search, lines))
-    if not rows:
-        return {"lost": True} if lost else {}
-    heat, ecc, bits = (
-        [int(x, 16 * (n == 2) or 10) for x in column if x] for n, column in enumerate(zip(*rows))
-    )
+    temperatures, ecc_counts, reason_bits = [], [], 0
+    has_samples = is_lost = False
+    for line in lines:
+        if LOST.search(line):
+            is_lost = True
+        match = ROW.match(line)
+        if match is None:
+            continue
+        has_samples = True
+        temperature, ecc_count, reasons = match.groups("")
+        # A driver may tell one of the three and not another.
+        if temperature:
+            temperatures.append(int(temperature))
+        if ecc_count:
+            ecc_counts.append(int(ecc_count))
+        if reasons:
+            reason_bits |= int(reasons, 16)
+    if not has_samples:
+        return {"lost": True} if is_lost else {}
+    names = [name for bit, name in REASONS.items() if reason_bits & bit]
     return {
-        "hottest": max(heat, default=None),
-        "ecc_new": ecc[-1] - ecc[0] if ecc else 0,
-        "reasons": tuple(sorted(r for bit, r in REASONS.items() if any(b & bit for b in bits))),
-        "lost": lost,
+        "hottest": max(temperatures, default=None),
+        "ecc_new": ecc_counts[-1] - ecc_counts[0] if ecc_counts else 0,
+        "reasons": tuple(sorted(names)),
+        "lost": is_lost,
     }

@@ -30,10 +30,13 @@ BEFORE, FINAL, AFTER = range(3)
 
 
 class Expectation(NamedTuple):
+    """One expression of the user."""
+
     text: str
     name: str
     operator: str
     wanted: Any
+    """The value that the facts are compared with; a list for the beginning of a version."""
 
 
 class Version(NamedTuple):
@@ -53,12 +56,15 @@ def read_version(text: str) -> Any:
     """
     if text.endswith(".*"):
         return [int(part) for part in text[:-2].split(".")]
-    found = _VERSION.match(text.strip().lower())
-    if not found:
+    match = _VERSION.match(text.strip().lower())
+    if match is None:
         raise ValueError(text)
-    release, stage, local = found.groups("")
-    known = AFTER if stage.lstrip("-._").startswith("post") else BEFORE if stage else FINAL
-    return Version(tuple(map(int, release.split("."))), known, local)
+    release, suffix, local = match.groups("")
+    stage = FINAL
+    if suffix:
+        stage = AFTER if suffix.lstrip("-._").startswith("post") else BEFORE
+    numbers = tuple(int(number) for number in release.split("."))
+    return Version(numbers, stage, local)
 
 
 def read_capability(text: str) -> Tuple[int, int]:
@@ -67,13 +73,17 @@ def read_capability(text: str) -> Tuple[int, int]:
     >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("compute_120")
     ((8, 6), (9, 0), (12, 0))
     """
-    found = re.match(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?\Z", text.strip())
-    if not found or ("." in text) == ("_" in text):
+    match = re.match(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?\Z", text.strip())
+    has_point, has_prefix = "." in text, "_" in text
+    # One of the two, and only one, says where the second number begins.
+    if match is None or has_point == has_prefix:
         raise ValueError(text)
-    return int(found.group(1)), int(found.group(2))
+    major, minor = match.groups()
+    return int(major), int(minor)
 
 
 def read_number(text: str) -> float:
+    """A number without a sign or an exponent."""
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
     return float(text)
@@ -92,29 +102,38 @@ class Name(NamedTuple):
     unknown."""
 
 
+def gpu_counts(facts: Row) -> List[Any]:
+    """How many GPUs torch sees."""
+    return [str(facts.get("gpus", 0))]
+
+
+def gpu_memories(facts: Row) -> List[Any]:
+    """The memory of each device in GiB."""
+    texts = []
+    for row in facts["devices"]:
+        gibibytes = row["memory_total_bytes"] / 2**30
+        texts.append(f"{gibibytes:.2f} on {row['device']}")
+    return texts
+
+
+def gpu_capabilities(facts: Row) -> List[Any]:
+    """The compute capability of each device."""
+    return [f"{row['compute_capability']} on {row['device']}" for row in facts["devices"]]
+
+
+def built_kernels(facts: Row) -> List[Any]:
+    """The GPUs for which the build has a kernel, not only PTX."""
+    return [kernel for kernel in facts.get("arch", ()) if kernel.startswith("sm_")]
+
+
 BUILD, SEEN, ASKED = ("import",), ("import", "gpu"), ("import", "gpu", "properties")
 NAMES: Dict[str, Name] = {
-    "gpus": Name(read_number, "gpus>=2", SEEN, lambda facts: [str(facts.get("gpus", 0))]),
+    "gpus": Name(read_number, "gpus>=2", SEEN, gpu_counts),
     "torch": Name(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
     "cuda": Name(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
-    "memory_gib": Name(
-        read_number,
-        "memory_gib>=3.5",
-        ASKED,
-        lambda f: [f"{r['memory_total_bytes'] / 2**30:.2f} on {r['device']}" for r in f["devices"]],
-    ),
-    "capability": Name(
-        read_capability,
-        "capability>=8.0",
-        ASKED,
-        lambda facts: [f"{r['compute_capability']} on {r['device']}" for r in facts["devices"]],
-    ),
-    "arch": Name(
-        read_capability,
-        "arch>=8.6",
-        BUILD,
-        lambda facts: [kernel for kernel in facts.get("arch", ()) if kernel.startswith("sm_")],
-    ),
+    "memory_gib": Name(read_number, "memory_gib>=3.5", ASKED, gpu_memories),
+    "capability": Name(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
+    "arch": Name(read_capability, "arch>=8.6", BUILD, built_kernels),
 }
 ANY_SUFFICES = ("arch",)
 """Names of which one value that holds is enough (except under `!=`)."""
@@ -127,42 +146,53 @@ def parse(text: str) -> Expectation:
     Expectation(text='gpus>=2', name='gpus', operator='>=', wanted=2.0)
     """
     name, sign, value = _SHAPE.match(text.strip()).groups()  # type: ignore[union-attr]
+
+    def wrong(problem: str, hint: str) -> WrongQuestion:
+        return WrongQuestion(f"--expect {text!r}: {problem}", hint)
+
     row = NAMES.get(name)
     if row is None:
-        wrong, hint = f"there is no name {name!r}", f"there are {', '.join(NAMES)}"
-    elif not sign:
-        wrong = "it has no operator"
-        hint = f"quote it, because the shell reads > as output to a file: --expect '{row.example}'"
-    elif sign not in OPERATORS:
-        wrong, hint = f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}"
-    else:
-        try:
-            return Expectation(f"{name}{sign}{value}", name, sign, row.read(value))
-        except ValueError:
-            wrong, hint = f"{value!r} is no value of {name}", f"write it like `{row.example}`"
-    raise WrongQuestion(f"--expect {text!r}: {wrong}", hint)
+        raise wrong(f"there is no name {name!r}", f"there are {', '.join(NAMES)}")
+    if not sign:
+        quote = "quote it, because the shell reads > as output to a file"
+        raise wrong("it has no operator", f"{quote}: --expect '{row.example}'")
+    if sign not in OPERATORS:
+        raise wrong(f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}")
+    try:
+        wanted_value = row.read(value)
+    except ValueError:
+        hint = f"write it like `{row.example}`"
+        raise wrong(f"{value!r} is no value of {name}", hint) from None
+    return Expectation(f"{name}{sign}{value}", name, sign, wanted_value)
 
 
 def judge(expectation: Expectation, facts: Row) -> Outcome:
     """Whether the facts are as expected."""
-    text, name, sign, wanted = expectation
-    row = NAMES[name]
-    found = [each for each in row.of(facts) if each]
-    if not found:
-        built = f"torch {facts.get('torch')} was built without CUDA"
-        why = built if name in ("cuda", "arch") else "nothing is known of it"
-        return Outcome(FAILED, f"{text}: {why}")
+    text, name = expectation.text, expectation.name
+    shown_values = [value for value in NAMES[name].of(facts) if value]
+    if not shown_values:
+        reason = "nothing is known of it"
+        # A CPU build has neither a CUDA version nor kernels.
+        if name in ("cuda", "arch"):
+            reason = f"torch {facts.get('torch')} was built without CUDA"
+        return Outcome(FAILED, f"{text}: {reason}")
+    wrong_values = [shown for shown in shown_values if not is_as_expected(expectation, shown)]
+    one_suffices = name in ANY_SUFFICES and expectation.operator != "!="
+    one_is_right = len(wrong_values) < len(shown_values)
+    if not wrong_values or (one_suffices and one_is_right):
+        return Outcome(PASSED, f"{text}: {', '.join(shown_values)}")
+    return Outcome(FAILED, f"{text}: found {', '.join(wrong_values)}")
 
-    def holds(shown: str) -> bool:
-        value = row.read(shown.partition(" on ")[0])
-        if isinstance(wanted, list):  # zeros at the end count here
-            value = [*value.release, *[0] * len(wanted)][: len(wanted)]
-        elif isinstance(wanted, Version) and not wanted.local:
-            value = value._replace(local="")
-        return OPERATORS[sign](value, wanted)
 
-    wrong = [shown for shown in found if not holds(shown)]
-    one_suffices = name in ANY_SUFFICES and sign != "!="
-    if not wrong or (one_suffices and len(wrong) < len(found)):
-        return Outcome(PASSED, f"{text}: {', '.join(found)}")
-    return Outcome(FAILED, f"{text}: found {', '.join(wrong)}")
+def is_as_expected(expectation: Expectation, shown: str) -> bool:
+    """Whether one value, as the report shows it, is as expected."""
+    value = NAMES[expectation.name].read(shown.partition(" on ")[0])
+    wanted_value = expectation.wanted
+    if isinstance(wanted_value, list):
+        # `2.5.0.*` also asks for the zero, which a release of `2.5` does not write.
+        length = len(wanted_value)
+        padded = [*value.release, *[0] * length]
+        value = padded[:length]
+    elif isinstance(wanted_value, Version) and not wanted_value.local:
+        value = value._replace(local="")
+    return OPERATORS[expectation.operator](value, wanted_value)

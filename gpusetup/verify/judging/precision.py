@@ -32,6 +32,8 @@ SETTINGS = {
 
 
 class Precision(NamedTuple):
+    """To what the factors of a product may be rounded, and which setting permits it."""
+
     name: str
     """A key of UNIT_ROUNDOFF."""
     because: str
@@ -76,33 +78,54 @@ def read_precision(torch: Any, device: str) -> Precision:
     target = amd_target(torch, device)
     if target and not target.startswith(TF32_TARGETS):
         return IEEE
-    found = [IEEE, *_said(torch, "cuda" if capability else "cpu")]
     if capability is None:
-        modes = [(name, ONEDNN_MODES.get(os.environ.get(name, "").upper())) for name in ONEDNN]
-        found += [Precision(mode, f"{name}={os.environ[name]}") for name, mode in modes if mode]
-    else:
-        # The variable of the NVIDIA libraries outranks torch; cuBLAS reads `medium` as TF32 too.
-        override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
-        if capability < TF32_FROM or override == "0":
-            return IEEE
-        found = [each if each.name == "ieee" else each._replace(name="tf32") for each in found]
-        if override == "1":
-            found.insert(0, Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
-    return max(found, key=lambda each: UNIT_ROUNDOFF[each.name])
+        permitted = [IEEE, *by_settings(torch, "cpu"), *by_onednn_variables()]
+        return coarsest(permitted)
+    # The variable of the NVIDIA libraries outranks torch.
+    override = os.environ.get("NVIDIA_TF32_OVERRIDE", "")
+    if capability < TF32_FROM or override == "0":
+        return IEEE
+    permitted = []
+    if override == "1":
+        permitted.append(Precision("tf32", f"NVIDIA_TF32_OVERRIDE={override}"))
+    permitted.append(IEEE)
+    for precision in by_settings(torch, "cuda"):
+        # cuBLAS reads `medium` as TF32, too.
+        is_exact = precision.name == "ieee"
+        permitted.append(precision if is_exact else precision._replace(name="tf32"))
+    return coarsest(permitted)
 
 
-def _said(torch: Any, of: str) -> List[Precision]:
-    """What each setting says. An older torch lacks some; one where old and new settings were
-    mixed refuses to read the old ones (RuntimeError), and the new ones count; torch 2.9 warns
-    that the old ones will go."""
-    found = []
+def coarsest(precisions: List[Precision]) -> Precision:
+    """The one that rounds most; of several, the first."""
+    return max(precisions, key=lambda precision: UNIT_ROUNDOFF[precision.name])
+
+
+def by_onednn_variables() -> List[Precision]:
+    """What the variables of oneDNN permit on a CPU."""
+    permitted = []
+    for name in ONEDNN:
+        value = os.environ.get(name, "")
+        mode = ONEDNN_MODES.get(value.upper())
+        if mode:
+            permitted.append(Precision(mode, f"{name}={value}"))
+    return permitted
+
+
+def by_settings(torch: Any, device_kind: str) -> List[Precision]:
+    """What each setting of torch permits.
+
+    An older torch lacks some. One where old and new settings were mixed refuses to read the old
+    ones (RuntimeError), and the new ones count. torch 2.9 warns that the old ones will go.
+    """
+    permitted = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for path in SETTINGS[of]:
+        for path in SETTINGS[device_kind]:
             try:
-                said = operator.attrgetter(path)(torch)
+                setting = operator.attrgetter(path)(torch)
             except (AttributeError, RuntimeError):
                 continue
-            said = str(said() if callable(said) else said)
-            found.append(Precision(COARSE.get(said, "ieee"), f"torch.{path}={said}"))
-    return found
+            value = str(setting() if callable(setting) else setting)
+            permitted.append(Precision(COARSE.get(value, "ieee"), f"torch.{path}={value}"))
+    return permitted

@@ -32,7 +32,8 @@ def is_fault(problem: BaseException) -> bool:
     >>> is_fault(RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels)"))
     False
     """
-    return any(words in str(problem) for words in FAULTS)
+    message = str(problem)
+    return any(words in message for words in FAULTS)
 
 
 def refuses(problem: BaseException) -> bool:
@@ -43,7 +44,8 @@ def refuses(problem: BaseException) -> bool:
     >>> refuses(RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling"))
     False
     """
-    return any(words in str(problem) for words in WORDS)
+    message = str(problem)
+    return any(words in message for words in WORDS)
 
 
 def lacks_form(problem: Exception) -> bool:
@@ -55,7 +57,8 @@ def lacks_form(problem: Exception) -> bool:
     >>> lacks_form(RuntimeError("_fused_adamw_: an illegal memory access was encountered"))
     False
     """
-    said = str(problem).lower()
-    if "fused" not in said and "foreach" not in said:
+    message = str(problem).lower()
+    names_a_form = "fused" in message or "foreach" in message
+    if not names_a_form:
         return False
-    return any(word in said for word in NO_FORM)
+    return any(words in message for words in NO_FORM)

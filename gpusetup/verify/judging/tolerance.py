@@ -7,7 +7,7 @@ The limits here leave about the double of the worst that was measured on CPUs.
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isnan
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..values import FAILED, PASSED, Outcome, asked
@@ -26,9 +26,16 @@ class Part(NamedTuple):
     allowed: float
     """The greatest error allowed, absolute; 0 where every bit must be right."""
     wrong: int = 0
-    of: int = 0
+    """How many elements are wrong."""
+    elements: int = 0
+    """How many elements there are."""
     first: str = ""
     """Where the first wrong element is, what it is and what it should be."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every element is within its limit; NaN is beyond every limit."""
+        return self.worst <= 1
 
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
@@ -38,94 +45,114 @@ def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
 
 def source(torch: Any, salt: int = 0) -> Any:
     """A generator on the CPU that follows the seed of this run."""
-    return torch.Generator().manual_seed((asked().seed + 7919 * salt) % 2**63)
+    seed = asked().seed + 7919 * salt
+    return torch.Generator().manual_seed(seed % 2**63)
 
 
-def agree(label: str, found: Any, exact: Any, allowed: Any) -> Part:
+def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
     """Each element within the error allowed (a number, or one for each element)."""
     import torch
 
-    found, exact = _real(torch, found), _real(torch, exact)
-    if found.shape != exact.shape:
-        return Part(label, inf, 0.0, 1, 1, f"shape {list(found.shape)}, not {list(exact.shape)}")
+    computed, exact = real_numbers(torch, computed), real_numbers(torch, exact)
+    if computed.shape != exact.shape:
+        return holds(label, False, f"shape {list(computed.shape)}, not {list(exact.shape)}")
     allowed = torch.as_tensor(allowed, dtype=torch.float64).detach().expand_as(exact)
-    errors = (found - exact).abs()
-    bad = ~(errors <= allowed)
-    if not bool(bad.any()):
-        parts = errors / allowed.clamp(min=1e-300)
-        worst = float(parts.max()) if parts.numel() else 0.0
-        return Part(label, worst, float(allowed.max()) if allowed.numel() else 0.0)
-    worst = float((errors / allowed.clamp(min=1e-300))[bad].max())
-    return pointed(torch, label, found, exact, bad, (worst, float(allowed.max())))
+    most_allowed = float(allowed.max()) if allowed.numel() else 0.0
+    errors = (computed - exact).abs()
+    # Where no error is allowed, none may be divided by nothing.
+    share_of_limit = errors / allowed.clamp(min=1e-300)
+    is_wrong = ~(errors <= allowed)
+    if bool(is_wrong.any()):
+        worst = float(share_of_limit[is_wrong].max())
+        return pointed(torch, label, computed, exact, is_wrong, (worst, most_allowed))
+    worst = float(share_of_limit.max()) if share_of_limit.numel() else 0.0
+    return Part(label, worst, most_allowed)
 
 
-def same(label: str, found: Any, exact: Any) -> Part:
+def same(label: str, computed: Any, exact: Any) -> Part:
     """Each element is exactly the one that it should be; so is the dtype."""
     import torch
 
-    found, exact = found.detach().to("cpu"), exact.detach().to("cpu")
-    if found.shape != exact.shape or found.dtype != exact.dtype:
-        told = f"{found.dtype} {list(found.shape)}, not {exact.dtype} {list(exact.shape)}"
-        return Part(label, inf, 0.0, 1, 1, told.replace("torch.", ""))
-    bad = found != exact
-    if not bool(bad.any()):
+    computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
+    if computed.shape != exact.shape or computed.dtype != exact.dtype:
+        computed_kind = f"{computed.dtype} {list(computed.shape)}"
+        exact_kind = f"{exact.dtype} {list(exact.shape)}"
+        problem = f"{computed_kind}, not {exact_kind}"
+        return holds(label, False, problem.replace("torch.", ""))
+    is_wrong = computed != exact
+    if bool(is_wrong.any()):
+        return pointed(torch, label, computed, exact, is_wrong, (inf, 0.0))
+    return Part(label, 0.0, 0.0)
+
+
+def holds(label: str, is_true: bool, problem: str = "") -> Part:
+    """A statement that is true or not; what is wrong with it if it is not."""
+    if is_true:
         return Part(label, 0.0, 0.0)
-    return pointed(torch, label, found, exact, bad, (inf, 0.0))
+    return Part(label, inf, 0.0, wrong=1, elements=1, first=problem)
 
 
-def holds(label: str, good: bool, told: str = "") -> Part:
-    """A statement that is true or not."""
-    return Part(label, 0.0, 0.0) if good else Part(label, inf, 0.0, 1, 1, told)
-
-
-def _real(torch: Any, given: Any) -> Any:
-    given = given.detach().to("cpu")
-    if given.is_complex():
-        given = torch.view_as_real(given.resolve_conj())
-    return given.double()
+def real_numbers(torch: Any, tensor: Any) -> Any:
+    """The numbers of a tensor on the CPU in float64; of complex ones both parts."""
+    tensor = tensor.detach().to("cpu")
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.double()
 
 
 def pointed(
-    torch: Any, label: str, found: Any, exact: Any, bad: Any, sizes: Tuple[float, float]
+    torch: Any, label: str, computed: Any, exact: Any, is_wrong: Any, sizes: Tuple[float, float]
 ) -> Part:
-    """The first element that is wrong, with how many are."""
-    place = [int(each) for each in torch.nonzero(bad)[0]] if bad.dim() else []
-    at = tuple(place)
-    told = f"first at {place}: {found[at].item():.6g}, not {exact[at].item():.6g}"
-    worst = sizes[0] if sizes[0] == sizes[0] else inf
-    return Part(label, worst, sizes[1], int(bad.sum()), bad.numel(), told)
+    """A comparison with wrong elements: how many there are, and the first one.
+
+    `sizes` are the worst error, as part of the error allowed, and the greatest error allowed.
+    """
+    worst, most_allowed = sizes
+    # A tensor of no axis has one element, and no place.
+    place = torch.nonzero(is_wrong)[0].tolist() if is_wrong.dim() else []
+    wrong_number = computed[tuple(place)].item()
+    right_number = exact[tuple(place)].item()
+    first = f"first at {place}: {wrong_number:.6g}, not {right_number:.6g}"
+    # The error of NaN is NaN.
+    if isnan(worst):
+        worst = inf
+    return Part(label, worst, most_allowed, int(is_wrong.sum()), is_wrong.numel(), first)
 
 
 def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
     """The outcome of all comparisons; the detail tells the worst, or the first that is wrong."""
-    bad = [part for part in parts if not part.worst <= 1]
-    numeric = [part for part in parts if part.allowed]
-    limit = 1.0 if numeric else None
-    unit = PART if numeric else None
-    if bad:
-        return Outcome(FAILED, _told(bad), _finite(bad[0].worst), limit, unit, hint)
+    wrong_parts = [part for part in parts if not part.is_right]
+    # Of exact comparisons there is no nearest to its limit.
+    numeric_parts = [part for part in parts if part.allowed]
+    limit = 1.0 if numeric_parts else None
+    unit = PART if numeric_parts else None
+    if wrong_parts:
+        worst = wrong_parts[0].worst
+        value = worst if worst < inf else None
+        return Outcome(FAILED, what_is_wrong(wrong_parts), value, limit, unit, hint)
     detail = f"{len(parts)} comparisons with {against}"
-    if not numeric:
+    if not numeric_parts:
         return Outcome(PASSED, detail)
-    worst = max(numeric, key=lambda part: part.worst)
-    return Outcome(
-        PASSED,
-        f"{detail}, worst {worst.label}, allowed {worst.allowed:.1e}",
-        worst.worst,
-        limit,
-        unit,
-    )
+    nearest = max(numeric_parts, key=lambda part: part.worst)
+    detail = f"{detail}, worst {nearest.label}, allowed {nearest.allowed:.1e}"
+    return Outcome(PASSED, detail, nearest.worst, limit, unit)
 
 
-def _told(bad: List[Part]) -> str:
-    part = bad[0]
-    labels = list(dict.fromkeys(each.label for each in bad[1:]))
-    more = f"; also wrong: {', '.join(labels[:4])}" if labels else ""
-    more += f" and {len(labels) - 4} more" if len(labels) > 4 else ""
-    if not part.of or (part.of == 1 and part.first):
-        return f"{part.label}: {part.first}{more}"
-    return f"{part.label}: {part.wrong} of {part.of} elements are wrong, {part.first}{more}"
+NAMED_LABELS = 4
+"""So many further comparisons that are wrong are named; the others are counted."""
 
 
-def _finite(worst: float) -> Optional[float]:
-    return worst if worst < inf else None
+def what_is_wrong(wrong_parts: List[Part]) -> str:
+    """The first wrong comparison in full, and the names of the others."""
+    part = wrong_parts[0]
+    labels = list(dict.fromkeys(other.label for other in wrong_parts[1:]))
+    others = ""
+    if labels:
+        others = f"; also wrong: {', '.join(labels[:NAMED_LABELS])}"
+    if len(labels) > NAMED_LABELS:
+        others += f" and {len(labels) - NAMED_LABELS} more"
+    is_statement = part.elements == 1 and part.first
+    if is_statement or not part.elements:
+        return f"{part.label}: {part.first}{others}"
+    count = f"{part.wrong} of {part.elements} elements are wrong"
+    return f"{part.label}: {count}, {part.first}{others}"

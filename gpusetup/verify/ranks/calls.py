@@ -38,87 +38,135 @@ class Message(NamedTuple):
     sends_first: bool
     """In a ring somebody must send while the next one receives, or all wait for ever."""
 
+    @property
+    def in_group(self) -> Dict[str, Any]:
+        """The arguments that every collective takes."""
+        return {"group": self.group, "async_op": self.is_async}
+
 
 Handles = List[Any]
 """What the calls returned: handles to wait for, and None or a number where one was not asked."""
 Call = Callable[[Message], Handles]
 
 
-def all_reduce(m: Message) -> Handles:
-    return [dist.all_reduce(m.in_place, m.reduction, m.group, m.is_async)]
+def all_reduce(message: Message) -> Handles:
+    """Reduce the numbers of all members; every member gets the result."""
+    handle = dist.all_reduce(message.in_place, message.reduction, **message.in_group)
+    return [handle]
 
 
-def reduce(m: Message) -> Handles:
-    return [dist.reduce(m.in_place, m.root, m.reduction, m.group, m.is_async)]
+def reduce(message: Message) -> Handles:
+    """Reduce the numbers of all members; the root alone gets the result."""
+    root, reduction = message.root, message.reduction
+    handle = dist.reduce(message.in_place, root, reduction, **message.in_group)
+    return [handle]
 
 
-def broadcast(m: Message) -> Handles:
-    return [dist.broadcast(m.in_place, m.root, m.group, m.is_async)]
+def broadcast(message: Message) -> Handles:
+    """Give the root's numbers to every member."""
+    handle = dist.broadcast(message.in_place, message.root, **message.in_group)
+    return [handle]
 
 
-def all_gather_lists(m: Message) -> Handles:
-    return [dist.all_gather(m.received_parts, m.sent, m.group, m.is_async)]
+def all_gather_lists(message: Message) -> Handles:
+    """Give every member's numbers to every member, in one tensor each."""
+    handle = dist.all_gather(message.received_parts, message.sent, **message.in_group)
+    return [handle]
 
 
-def all_gather_tensor(m: Message) -> Handles:
-    return [dist.all_gather_into_tensor(m.received, m.sent, m.group, m.is_async)]
+def all_gather_tensor(message: Message) -> Handles:
+    """Give every member's numbers to every member, in one tensor for all."""
+    handle = dist.all_gather_into_tensor(message.received, message.sent, **message.in_group)
+    return [handle]
 
 
-def gather(m: Message) -> Handles:
-    return [dist.gather(m.sent, m.received_parts, m.root, m.group, m.is_async)]
+def gather(message: Message) -> Handles:
+    """Give every member's numbers to the root."""
+    parts, root = message.received_parts, message.root
+    handle = dist.gather(message.sent, parts, root, **message.in_group)
+    return [handle]
 
 
-def scatter(m: Message) -> Handles:
-    return [dist.scatter(m.received, m.root_parts, m.root, m.group, m.is_async)]
+def scatter(message: Message) -> Handles:
+    """Give each member its part of the root's numbers."""
+    parts, root = message.root_parts, message.root
+    handle = dist.scatter(message.received, parts, root, **message.in_group)
+    return [handle]
 
 
-def reduce_scatter_lists(m: Message) -> Handles:
-    return [dist.reduce_scatter(m.received, m.sent_parts, m.reduction, m.group, m.is_async)]
+def reduce_scatter_lists(message: Message) -> Handles:
+    """Reduce, and give each member its part of the result; the parts are tensors of their own."""
+    parts, reduction = message.sent_parts, message.reduction
+    handle = dist.reduce_scatter(message.received, parts, reduction, **message.in_group)
+    return [handle]
 
 
-def reduce_scatter_tensor(m: Message) -> Handles:
-    return [dist.reduce_scatter_tensor(m.received, m.sent, m.reduction, m.group, m.is_async)]
+def reduce_scatter_tensor(message: Message) -> Handles:
+    """Reduce, and give each member its part of the result; the parts lie in one tensor."""
+    sent, reduction = message.sent, message.reduction
+    handle = dist.reduce_scatter_tensor(message.received, sent, reduction, **message.in_group)
+    return [handle]
 
 
-def all_to_all_even(m: Message) -> Handles:
-    """Without lengths: all parts are alike."""
-    return [dist.all_to_all_single(m.received, m.sent, None, None, m.group, m.is_async)]
+def all_to_all_even(message: Message) -> Handles:
+    """Give each member its part of every member's numbers; without lengths: all parts are alike."""
+    handle = dist.all_to_all_single(message.received, message.sent, **message.in_group)
+    return [handle]
 
 
-def all_to_all_uneven(m: Message) -> Handles:
-    sent_lengths = [len(part) for part in m.sent_parts]
-    received_lengths = [len(part) for part in m.received_parts or ()]
-    lengths = received_lengths, sent_lengths
-    return [dist.all_to_all_single(m.received, m.sent, *lengths, m.group, m.is_async)]
+def all_to_all_uneven(message: Message) -> Handles:
+    """Give each member its part of every member's numbers; each part has a length of its own."""
+    sent_lengths = [len(part) for part in message.sent_parts]
+    received_lengths = [len(part) for part in message.received_parts or ()]
+    handle = dist.all_to_all_single(
+        message.received, message.sent, received_lengths, sent_lengths, **message.in_group
+    )
+    return [handle]
 
 
-def all_to_all_lists(m: Message) -> Handles:
-    return [dist.all_to_all(m.received_parts, m.sent_parts, m.group, m.is_async)]
+def all_to_all_lists(message: Message) -> Handles:
+    """Give each member its part of every member's numbers, in one tensor each."""
+    handle = dist.all_to_all(message.received_parts, message.sent_parts, **message.in_group)
+    return [handle]
 
 
-def send_and_receive(m: Message) -> Handles:
+def send_and_receive(message: Message) -> Handles:
     """Two calls that return when they are done."""
-    if m.sends_first:
-        dist.send(m.sent, m.next_rank, m.group)
-        dist.recv(m.received, m.previous_rank, m.group)
+
+    def send() -> None:
+        dist.send(message.sent, message.next_rank, message.group)
+
+    def receive() -> None:
+        dist.recv(message.received, message.previous_rank, message.group)
+
+    if message.sends_first:
+        send()
+        receive()
     else:
-        dist.recv(m.received, m.previous_rank, m.group)
-        dist.send(m.sent, m.next_rank, m.group)
+        receive()
+        send()
     return []
 
 
-def send_and_receive_with_handles(m: Message) -> Handles:
-    if m.sends_first:
-        sending = dist.isend(m.sent, m.next_rank, m.group)
-        return [sending, dist.irecv(m.received, m.previous_rank, m.group)]
-    receiving = dist.irecv(m.received, m.previous_rank, m.group)
-    return [receiving, dist.isend(m.sent, m.next_rank, m.group)]
+def send_and_receive_with_handles(message: Message) -> Handles:
+    """Two calls that return at once."""
+
+    def send() -> Any:
+        return dist.isend(message.sent, message.next_rank, message.group)
+
+    def receive() -> Any:
+        return dist.irecv(message.received, message.previous_rank, message.group)
+
+    if message.sends_first:
+        return [send(), receive()]
+    return [receive(), send()]
 
 
-def send_and_receive_together(m: Message) -> Handles:
+def send_and_receive_together(message: Message) -> Handles:
     """Both in one batch."""
-    sending = dist.P2POp(dist.isend, m.sent, m.next_rank, m.group)
-    receiving = dist.P2POp(dist.irecv, m.received, m.previous_rank, m.group)
+    next_rank, previous_rank, group = message.next_rank, message.previous_rank, message.group
+    sending = dist.P2POp(dist.isend, message.sent, next_rank, group)
+    receiving = dist.P2POp(dist.irecv, message.received, previous_rank, group)
     return list(dist.batch_isend_irecv([sending, receiving]))
 
 
@@ -153,7 +201,9 @@ class Collective(NamedTuple):
     @property
     def writes_over_its_input(self) -> bool:
         """Whether the answer is written where the numbers were."""
-        return not self.has_parts and self.source in (Source.TOTAL, Source.ROOT)
+        # Where every rank's numbers arrive, or a part of them, the answer has another length.
+        has_same_length = self.source in (Source.TOTAL, Source.ROOT)
+        return has_same_length and not self.has_parts
 
     def pieces_after(self, me: int, root: int, world: int) -> List[Piece]:
         """What a member holds afterwards; nothing where the root alone gets an answer.
@@ -165,11 +215,12 @@ class Collective(NamedTuple):
         """
         if self.answers_root_only and me != root:
             return []
+        previous_member = (me - ring_step(root, world)) % world
         owners: Dict[Source, List[Optional[int]]] = {
             Source.TOTAL: [None],
             Source.ROOT: [root],
             Source.EVERY_MEMBER: list(range(world)),
-            Source.PREVIOUS: [(me - ring_step(root, world)) % world],
+            Source.PREVIOUS: [previous_member],
         }
         part = me if self.has_parts else 0
         return [Piece(owner, part) for owner in owners[self.source]]
@@ -181,7 +232,9 @@ def ring_step(root: int, world: int) -> int:
     >>> ring_step(0, 4), ring_step(2, 4), ring_step(0, 1)
     (1, 3, 1)
     """
-    return 1 + root % max(1, world - 1)
+    # From 1 up to all others; a rank alone would send to itself.
+    step_count = max(1, world - 1)
+    return 1 + root % step_count
 
 
 COLLECTIVES: Dict[str, Collective] = {

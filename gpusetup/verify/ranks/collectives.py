@@ -14,16 +14,19 @@ import torch.distributed as dist
 from ..values import asked
 from .calls import COLLECTIVES, Message, Source, ring_step
 from .draws import Draw, drawn
-from .group import Group, Members, Part, State, check, hold
+from .group import Group, Members, RankCall, State, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
 """How long the calls of one check may take; a quiet machine needs a tenth of it."""
 ROUNDS = {"standard": 2, "census": 6}
+"""Level -> how often every format meets every class of lengths; once at other levels."""
 LATE_SECONDS = 0.02
+"""How long a late rank keeps the others waiting."""
 UNEVEN_NCCL, UNEVEN_GLOO = ("uneven", "lists"), ("uneven",)
 """Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
 JUNK = 77
+"""What stands in a tensor before its answer arrives, and in the memory beside it."""
 MARGIN = 19
 """Elements before and behind a tensor that lies within another one."""
 
@@ -49,6 +52,7 @@ class Turn:
 
     @property
     def is_async(self) -> bool:
+        """Whether the call returns at once, with a handle to wait for."""
         return self.draw.mode.endswith(("async", "flight"))
 
     @property
@@ -64,17 +68,23 @@ class Turn:
     def _message(self) -> Message:
         """The tensors of the call, with the numbers in them, and its partners."""
         ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
-        sent = self._tensor(sum(map(len, numbers.sent))).copy_(torch.cat(numbers.sent))
+        sent_lengths = [len(part) for part in numbers.sent]
+        received_lengths = [len(part) for part in numbers.expected]
+        sent = self._tensor(sum(sent_lengths))
+        sent.copy_(torch.cat(numbers.sent))
         received = sent
         if not self.collective.writes_over_its_input:
-            received = self._tensor(sum(map(len, numbers.expected)))
+            received = self._tensor(sum(received_lengths))
         received_parts = None
-        if numbers.expected:
-            received_parts = list(received.split(list(map(len, numbers.expected))))
-        sent_parts = list(sent.split(list(map(len, numbers.sent))))
+        if received_lengths:
+            received_parts = list(received.split(received_lengths))
+        sent_parts = list(sent.split(sent_lengths))
         step = ring_step(self.root, self.world)
         next_rank = ranks[(me + step) % self.world]
-        reduction = self.draw.kind[1].replace("fraction", "sum").upper()
+        previous_rank = ranks[(me - step) % self.world]
+        # Fractions are summed; moved numbers ("bits") have no reduction.
+        _, reduction = self.draw.kind
+        reduction_name = reduction.replace("fraction", "sum").upper()
         return Message(
             group=self.members.handle,
             is_async=self.is_async,
@@ -85,20 +95,25 @@ class Turn:
             received_parts=received_parts,
             root_parts=sent_parts if me == self.root else None,
             root=ranks[self.root],
-            reduction=getattr(dist.ReduceOp, reduction, None),
+            reduction=getattr(dist.ReduceOp, reduction_name, None),
             next_rank=next_rank,
-            previous_rank=ranks[(me - step) % self.world],
+            previous_rank=previous_rank,
             # Those who send upwards send first, the others receive first.
             sends_first=ranks[me] <= next_rank,
         )
 
     def _tensor(self, size: int) -> Any:
         """A tensor in the layout of this call, full of what is wrong in an answer."""
-        first = MARGIN - self.chance.randrange(8) if self.draw.layout == "offset" else 0
-        dtype = getattr(torch, self.draw.kind[0])
-        whole = torch.full((size + 2 * first,), JUNK, dtype=dtype, device=self.device)
-        self.margins += [whole[:first], whole[first + size :]]
-        return whole[first : first + size]
+        margin = 0
+        # At eight different offsets, so that the tensor begins aligned and not.
+        if self.draw.layout == "offset":
+            margin = MARGIN - self.chance.randrange(8)
+        dtype_name, _ = self.draw.kind
+        dtype = getattr(torch, dtype_name)
+        memory = torch.full((size + 2 * margin,), JUNK, dtype=dtype, device=self.device)
+        end = margin + size
+        self.margins += [memory[:margin], memory[end:]]
+        return memory[margin:end]
 
     def _in_layout(self, sent: Any) -> Any:
         """The same memory as two columns, if the call is to be given a transposed tensor."""
@@ -110,16 +125,18 @@ class Turn:
     def wrong(self) -> str:
         """What is not as it must be; empty where all is."""
         message, numbers = self.message, self.numbers
-        problem = ""
         if numbers.expected:
-            problem = wrong(message.received, torch.cat(numbers.expected), numbers.limit)
-        if not problem and message.received is not message.sent:
-            has_changed = wrong(message.sent, torch.cat(numbers.sent))
-            problem = "its input changed" if has_changed else ""
+            expected = torch.cat(numbers.expected)
+            problem = wrong(message.received, expected, numbers.limit)
+            if problem:
+                return problem
+        is_separate = message.received is not message.sent
+        if is_separate and wrong(message.sent, torch.cat(numbers.sent)):
+            return "its input changed"
         for margin in self.margins:
-            if not problem and not torch.equal(margin, torch.full_like(margin, JUNK)):
-                problem = "it wrote outside its tensor"
-        return problem
+            if not torch.equal(margin, torch.full_like(margin, JUNK)):
+                return "it wrote outside its tensor"
+        return ""
 
 
 class Numbers(NamedTuple):
@@ -154,20 +171,26 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
 def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
     """What this rank sends and must receive, worked out from the numbers of all members."""
     me, kind, collective = turn.members.me, turn.draw.kind, turn.collective
-    longest = max(map(sum, lengths))
-    table = rows(kind, turn.world, longest, turn.chance.getrandbits(60))
-    parts = [row[: sum(each)].split(each) for row, each in zip(table, lengths)]
-    total: Sequence[Any] = ()
+    longest = max(sum(part_lengths) for part_lengths in lengths)
+    seed = turn.chance.getrandbits(60)
+    table = rows(kind, turn.world, longest, seed)
+    parts_of_members = []
+    for row, lengths_of_parts in zip(table, lengths):
+        numbers = row[: sum(lengths_of_parts)]
+        parts_of_members.append(numbers.split(lengths_of_parts))
+    total_parts: Sequence[Any] = ()
     limit = None
     if collective.source is Source.TOTAL:
-        sums, limits = reduced(table, kind[1])
-        total = sums.split(lengths[me])
-        limit = limits.split(lengths[me])[me if collective.has_parts else 0]
-    expected = [
-        total[piece.part] if piece.owner is None else parts[piece.owner][piece.part]
-        for piece in collective.pieces_after(me, turn.root, turn.world)
-    ]
-    return Numbers(list(parts[me]), expected, limit)
+        _, reduction = kind
+        total = reduced(table, reduction)
+        total_parts = total.numbers.split(lengths[me])
+        limits = total.limits.split(lengths[me])
+        limit = limits[me if collective.has_parts else 0]
+    expected = []
+    for piece in collective.pieces_after(me, turn.root, turn.world):
+        parts = total_parts if piece.owner is None else parts_of_members[piece.owner]
+        expected.append(parts[piece.part])
+    return Numbers(list(parts_of_members[me]), expected, limit)
 
 
 def performed(group: Group, op: str, draw: Draw) -> str:
@@ -176,8 +199,9 @@ def performed(group: Group, op: str, draw: Draw) -> str:
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]
     first = turns[0]
+    # In a ring of one, a rank would send to itself, which torch refuses.
     if first.collective.source is Source.PREVIOUS and first.world == 1:
-        return ""  # a rank sends nothing to itself
+        return ""
     late_member = (draw.root + draw.number) % first.world
     if "late" in draw.mode and first.members.me == late_member:
         time.sleep(LATE_SECONDS)
@@ -190,8 +214,13 @@ def performed(group: Group, op: str, draw: Draw) -> str:
     wait_for(handles)
     if op == "all_reduce" and draw.kind[1] in ROUNDED:
         # Each rank may round in its own order, but all must hold the same bits.
-        hold(first.members, draw.name, signature(first.message.received))
-    return next((problem for problem in (turn.wrong() for turn in turns) if problem), "")
+        bits = signature(first.message.received)
+        hold(first.members, draw.name, bits)
+    for turn in turns:
+        problem = turn.wrong()
+        if problem:
+            return problem
+    return ""
 
 
 def wait_for(handles: Sequence[Any]) -> None:
@@ -201,15 +230,22 @@ def wait_for(handles: Sequence[Any]) -> None:
             handle.wait()
 
 
-def planned(op: str, group: Group) -> List[Part]:
+def planned(op: str, group: Group) -> List[RankCall]:
     """The calls of a check, or those of them that `--only` names."""
-    calls = drawn(op, group.world, ROUNDS.get(asked().level, 1), asked().seed)
-    names = {name.partition("/")[2] for name in asked().only if name.startswith(op + "/")}
-    return [
-        (draw.name, partial(performed, group, op, draw))
-        for draw in calls
-        if (not names or draw.name in names) and (draw.size or group.backend == "gloo")
-    ]
+    rounds = ROUNDS.get(asked().level, 1)
+    names = set()
+    for name in asked().only:
+        check_name, slash, call_name = name.partition("/")
+        if check_name == op and slash:
+            names.add(call_name)
+    calls = []
+    for draw in drawn(op, group.world, rounds, asked().seed):
+        is_chosen = not names or draw.name in names
+        # Empty messages are sent by gloo alone.
+        takes_size = draw.size > 0 or group.backend == "gloo"
+        if is_chosen and takes_size:
+            calls.append(RankCall(draw.name, partial(performed, group, op, draw)))
+    return calls
 
 
 all_reduce = check("all_reduce", partial(planned, "all_reduce"), SECONDS)
@@ -223,25 +259,32 @@ all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
-def _barriers(group: Group) -> List[Part]:
-    return [
-        (f"{name} {mode} {turn}", partial(_waited, group, members, f"{name} {mode} {turn}", turn))
-        for turn, (name, members) in enumerate([*State.groups.items()] * 2)
-        for mode in ("async", "sync")[:: 1 if turn % 2 else -1]
-    ]
+def barriers(group: Group) -> List[RankCall]:
+    """Barriers of every group, with and without a handle, in which each member comes late once."""
+    calls = []
+    for turn, (name, members) in enumerate([*State.groups.items()] * 2):
+        modes = ("async", "sync") if turn % 2 else ("sync", "async")
+        late_rank = members.ranks[(turn + turn // 4) % len(members.ranks)]
+        for mode in modes:
+            place = f"{name} {mode} {turn}"
+            wait = partial(barrier_waits, group, members, place, late_rank)
+            calls.append(RankCall(place, wait))
+    return calls
 
 
-def _waited(group: Group, members: Members, place: str, turn: int) -> str:
+def barrier_waits(group: Group, members: Members, place: str, late_rank: int) -> str:
     """One member comes late and says through the store that it has; the others must see that."""
-    late = members.ranks[(turn + turn // 4) % len(members.ranks)]
-    if group.rank == late:
+    key = f"barrier/{place}/{late_rank}"
+    if group.rank == late_rank:
         time.sleep(LATE_SECONDS)
-        group.store.add(f"barrier/{place}/{late}", 1)
-    wait_for([dist.barrier(group=members.handle, async_op="async" in place)])
+        group.store.add(key, 1)
+    handle = dist.barrier(group=members.handle, async_op="async" in place)
+    wait_for([handle])
+    # On a GPU the barrier is a kernel: only the device waits for it.
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)
-    came = group.store.add(f"barrier/{place}/{late}", 0)
-    return "" if came else f"it did not wait for rank {late}"
+    has_come = group.store.add(key, 0)
+    return "" if has_come else f"it did not wait for rank {late_rank}"
 
 
-barrier = check("barrier", _barriers)
+barrier = check("barrier", barriers)

@@ -75,7 +75,11 @@ class Draw(NamedTuple):
     @property
     def name(self) -> str:
         """How `--only` names it."""
-        return "-".join([self.way, *self.kind, *map(str, self[2:])])
+        dtype, reduction = self.kind
+        # The order and the number of these words are what a user repeats a call with.
+        numbers_and_words = (self.size, self.group, self.root, self.mode, self.layout, self.number)
+        words = [str(word) for word in numbers_and_words]
+        return "-".join([self.way, dtype, reduction, *words])
 
 
 def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
@@ -84,24 +88,48 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     >>> len(drawn("broadcast", 2))
     310
     """
-    chance, collective = random.Random(f"{seed} {op}"), COLLECTIVES[op]
+    chance = random.Random(f"{seed} {op}")
+    collective = COLLECTIVES[op]
     kinds = kinds_of(collective, world)
     pairs = [(kind, sizes) for kind in kinds for sizes in SIZES] * rounds
     chance.shuffle(pairs)
     ways = tuple(collective.calls)
-    groups = GROUPS[:3] if world == 2 else GROUPS  # a half of two is one rank alone
-    in_turn = [shuffled_rounds(chance, axis, len(pairs)) for axis in (ways, groups, MODES, LAYOUTS)]
+    # A half of two ranks would be one rank alone.
+    groups = GROUPS[:3] if world == 2 else GROUPS
+    count = len(pairs)
+    ways_in_turn = shuffled_rounds(chance, ways, count)
+    groups_in_turn = shuffled_rounds(chance, groups, count)
+    modes_in_turn = shuffled_rounds(chance, MODES, count)
+    layouts_in_turn = shuffled_rounds(chance, LAYOUTS, count)
     calls = []
-    for number, ((kind, sizes), way, group, mode, layout) in enumerate(zip(pairs, *in_turn)):
-        size, root = chance.choice(sizes), chance.randrange(ROOTS)
-        calls.append(Draw(way, kind, size, group, root, mode, layout, number))
-    heavy_calls = []
-    last_sizes = [bytes_of_all // 4 // world for bytes_of_all in LARGEST]
-    for way in ways:
-        for sizes, mode in ((BIG, "async"), (last_sizes, "sync")):
-            size, root = chance.choice(sizes), chance.randrange(ROOTS)
-            heavy_calls.append(Draw(way, kinds[0], size, "world", root, mode))
+    for number, (kind, sizes) in enumerate(pairs):
+        call = Draw(
+            way=ways_in_turn[number],
+            kind=kind,
+            size=chance.choice(sizes),
+            group=groups_in_turn[number],
+            root=chance.randrange(ROOTS),
+            mode=modes_in_turn[number],
+            layout=layouts_in_turn[number],
+            number=number,
+        )
+        calls.append(call)
+    heavy_calls = heavy_calls_of(chance, collective, world)
+    # One heavy call comes early: a check that runs out of time has made it.
     return [*calls[:1], *heavy_calls[:1], *calls[1:], *heavy_calls[1:]]
+
+
+def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[Draw]:
+    """For each way to call, a message that travels in several pieces, and one of the largest."""
+    kind = kinds_of(collective, world)[0]
+    bytes_of_element = 4
+    largest_sizes = [byte_count // bytes_of_element // world for byte_count in LARGEST]
+    calls = []
+    for way in collective.calls:
+        for sizes, mode in ((BIG, "async"), (largest_sizes, "sync")):
+            size, root = chance.choice(sizes), chance.randrange(ROOTS)
+            calls.append(Draw(way, kind, size, "world", root, mode))
+    return calls
 
 
 def kinds_of(collective: Collective, world: int) -> List[Kind]:
@@ -112,8 +140,9 @@ def kinds_of(collective: Collective, world: int) -> List[Kind]:
     kinds = []
     for reduction, formats in FORMATS.items():
         for dtype in formats:
-            is_exact = reduction != "sum" or EXACT_TO[dtype] >= 3 * world
-            if is_exact:
+            # Each rank needs at least three different numbers whose sum is exact.
+            sum_is_exact = EXACT_TO[dtype] >= 3 * world
+            if reduction != "sum" or sum_is_exact:
                 kinds.append((dtype, reduction))
     return kinds
 

@@ -12,7 +12,7 @@ import json
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TextIO
 
 from ..values import CRASHED, FAILED, Blocked, Outcome, Report, Result
 from .launch import Rank
@@ -37,7 +37,7 @@ NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 """What comes of a line that is none of ours, or of a link that ends."""
 
 
-class Heard:
+class RankNews:
     """What rank 0 knows of one other rank."""
 
     host: Optional[str] = None
@@ -48,96 +48,109 @@ class Heard:
 
 
 def send(link: Optional[socket.socket], message: Message) -> None:
-    """Say it, where somebody is left to hear it."""
+    """Send a message, if the other side is still connected."""
+    if link is None:
+        return
+    line = json.dumps(message) + "\n"
     with contextlib.suppress(OSError):
-        if link is not None:
-            link.sendall((json.dumps(message) + "\n").encode())
+        link.sendall(line.encode())
 
 
 class Hub:
     """Rank 0's side."""
 
     def __init__(self, rank: Rank) -> None:
-        self.heard = {other: Heard() for other in range(1, rank.world)}
+        self.ranks = {number: RankNews() for number in range(1, rank.world)}
         self.job = rank.job
         self.news = threading.Condition()
-        self.server = _listening(rank)
+        self.server = listen(rank)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def doing(self, name: str) -> None:
         """Rank 0's own work is in its own report."""
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed: the report is out
+        """Hear each rank that connects, on a thread of its own, until the server is closed."""
+        with contextlib.suppress(OSError):
             while True:
                 link, _ = self.server.accept()
                 threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: socket.socket) -> None:
         """Hear a rank until it goes; a stranger (another job on this port) is sent away."""
-        known = None
-        with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as said:
-            for line in iter(lambda: said.readline(MOST_LETTERS), ""):
+        rank: Optional[RankNews] = None
+        with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as lines:
+            for line in iter(lambda: lines.readline(MOST_LETTERS), ""):
                 message = dict(json.loads(line))
-                if known is None:
-                    first = self.heard[message["rank"]]
-                    if message["job"] != self.job or first.link is not None:
+                if rank is None:
+                    claimed_rank = self.ranks[message["rank"]]
+                    if message["job"] != self.job or claimed_rank.link is not None:
                         break
-                    known, first.link = first, link
+                    rank = claimed_rank
+                    rank.link = link
                     send(link, {"job": self.job})
-                self._hear(known, message)
-        if known is None:
+                self._keep(rank, message)
+        if rank is None:
             link.close()
             return
         with self.news:
-            known.gone = True
+            rank.gone = True
             self.news.notify_all()
 
-    def _hear(self, known: Heard, message: Message) -> None:
+    def _keep(self, rank: RankNews, message: Message) -> None:
+        """Remember what a message says, and wake who waits for it."""
         with self.news:
-            for name in ("host", "doing", "report"):
-                setattr(known, name, message.get(name, getattr(known, name)))
+            rank.host = message.get("host", rank.host)
+            rank.doing = message.get("doing", rank.doing)
+            rank.report = message.get("report", rank.report)
             self.news.notify_all()
 
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has come there; then all go on. Who has not, in a sentence."""
-        self._wait(lambda known: known.doing == place, SILENCE_SECONDS)
-        every = sorted(self.heard.items())
-        late = [who(number, known) for number, known in every if known.doing != place]
-        self._tell({"late": late})
+        self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
+        late = []
+        for number, rank in sorted(self.ranks.items()):
+            if rank.doing != place:
+                late.append(who(number, rank))
+        self._tell_all({"late": late})
         return late
 
-    def others(self, report: Message) -> Dict[int, Heard]:
+    def others(self, report: Message) -> Dict[int, RankNews]:
         """What is known of the other ranks, once all have reported or fallen silent."""
-        del report  # rank 0's own is at hand
-        self._wait(lambda known: known.report is not None, REPORT_SECONDS)
-        return self.heard
+        del report  # rank 0 has its own report at hand
+        self._wait(lambda rank: rank.report is not None, REPORT_SECONDS)
+        return self.ranks
 
-    def _wait(self, there: Callable[[Heard], bool], seconds: float) -> None:
-        """Block until `there` is true for every rank that is still connected.
+    def _wait(self, has_come: Callable[[RankNews], bool], seconds: float) -> None:
+        """Block until `has_come` is true for every rank that is still connected.
 
         Each message restarts the timeout.
         """
         end = time.monotonic() + NEVER_HEARD_SECONDS
         with self.news:
             while True:
-                waited = [h for h in self.heard.values() if not (there(h) or h.gone)]
-                never = end - time.monotonic()
-                limit = seconds if any(h.host for h in waited) else max(0.0, never)
-                if not waited or not self.news.wait(timeout=limit):
+                pending = []
+                for rank in self.ranks.values():
+                    if not has_come(rank) and not rank.gone:
+                        pending.append(rank)
+                limit = seconds
+                # Of a rank that never said a word the start is waited for.
+                if not any(rank.host for rank in pending):
+                    limit = max(0.0, end - time.monotonic())
+                if not pending or not self.news.wait(timeout=limit):
                     return
 
-    def _tell(self, message: Message) -> None:
-        for known in self.heard.values():
-            send(known.link, message)
+    def _tell_all(self, message: Message) -> None:
+        for rank in self.ranks.values():
+            send(rank.link, message)
 
     def settle(self, code: int) -> int:
         """Tell every rank the exit code of the whole."""
-        self._tell({"exit": code})
+        self._tell_all({"exit": code})
         self.server.close()
-        for known in self.heard.values():
-            if known.link is not None:
-                known.link.close()
+        for rank in self.ranks.values():
+            if rank.link is not None:
+                rank.link.close()
         return code
 
 
@@ -145,36 +158,43 @@ class Spoke:
     """The side of every other rank."""
 
     def __init__(self, rank: Rank) -> None:
-        self.link, self.told = _connected(rank)
+        connection = connect(rank)
+        self.link, self.answers = connection.link, connection.answers
 
     def say(self, message: Message) -> None:
-        send(self.link, message)  # where rank 0 has gone, the exit code still says it
+        """Send a message to rank 0. If rank 0 has gone, the exit code still says it."""
+        send(self.link, message)
 
     def hear(self) -> Message:
-        """The next word of rank 0; nothing where it has gone."""
+        """The next message of rank 0; empty if it has gone."""
         with contextlib.suppress(OSError, ValueError):
-            return dict(json.loads(self.told.readline() or "{}"))
+            line = self.answers.readline()
+            return dict(json.loads(line or "{}"))
         return {}
 
     def doing(self, name: str) -> None:
+        """Say which check begins."""
         self.say({"doing": name})
 
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has come there; who has not, in a sentence."""
         self.doing(place)
-        return list(self.hear().get("late", ["rank 0 has gone"]))
+        message = self.hear()
+        return list(message.get("late", ["rank 0 has gone"]))
 
-    def others(self, report: Message) -> Dict[int, Heard]:
+    def others(self, report: Message) -> Dict[int, RankNews]:
+        """Send this rank's report; only rank 0 knows of the others."""
         self.say({"report": report})
         return {}
 
     def settle(self, code: int) -> int:
-        """Rank 0's exit code, which is everybody's; 1 where rank 0 went without a word."""
-        del code
-        said = int(self.hear().get("exit", 1))
-        self.told.close()
+        """Rank 0's exit code, which is everybody's; 1 if rank 0 went without a word."""
+        del code  # rank 0 decides
+        message = self.hear()
+        exit_code = int(message.get("exit", 1))
+        self.answers.close()
         self.link.close()
-        return said
+        return exit_code
 
 
 def places(port: int) -> range:
@@ -183,76 +203,101 @@ def places(port: int) -> range:
     >>> list(places(29500))[:2], list(places(65530))[:2]
     ([29501, 29502], [65514, 65515])
     """
-    first = port + 1 if port + PLACES < 1 << 16 else port - PLACES
+    first = port + 1
+    # 65535 is the greatest port: beside it, those below are taken.
+    if port + PLACES >= 1 << 16:
+        first = port - PLACES
     return range(first, first + PLACES)
 
 
-def _listening(rank: Rank) -> socket.socket:
+def listen(rank: Rank) -> socket.socket:
     """A server on the first port that is free; where all ranks are here, for this host alone."""
-    said: Optional[str] = "none is left"
-    here = rank.address in ("localhost", "127.0.0.1")
-    both = not here and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
+    all_ranks_here = rank.address in ("localhost", "127.0.0.1")
+    both_families = not all_ranks_here and socket.has_dualstack_ipv6()
+    reason: Optional[str] = "none is left"
     for port in places(rank.port):
         try:
             return socket.create_server(
-                ("127.0.0.1" if here else "", port),
-                family=family,
+                ("127.0.0.1" if all_ranks_here else "", port),
+                family=socket.AF_INET6 if both_families else socket.AF_INET,
                 backlog=rank.world,
-                dualstack_ipv6=both,
+                dualstack_ipv6=both_families,
             )
         except OSError as problem:
-            said = problem.strerror
+            reason = problem.strerror
     raise Blocked(
-        f"No port from {rank.port + 1} on can be listened on: {said}",
+        f"No port from {rank.port + 1} on can be listened on: {reason}",
         "other jobs may hold them: start the ranks with another --master-port",
     )
 
 
-def _connected(rank: Rank) -> Tuple[socket.socket, Any]:
-    """The link to rank 0 and what it says: at that of the ports which answers as this job's."""
-    until, said = time.monotonic() + CONNECT_SECONDS, "no time"
-    while time.monotonic() < until:
+class Connection(NamedTuple):
+    """A link to rank 0."""
+
+    link: socket.socket
+    answers: TextIO
+    """What rank 0 says, a line each."""
+
+
+def connect(rank: Rank) -> Connection:
+    """The link to rank 0, at that of the ports which answers as this job's. Raises Blocked."""
+    end = time.monotonic() + CONNECT_SECONDS
+    reason = "no time"
+    while time.monotonic() < end:
         for port in places(rank.port):
-            with contextlib.ExitStack() as closing:
-                try:
-                    link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
-                    told = link.makefile("r", encoding="utf-8")
-                    closing.callback(link.close)
-                    closing.callback(told.close)
-                    send(link, {"rank": rank.rank, "host": rank.host, "job": rank.job})
-                    if json.loads(told.readline(MOST_LETTERS) or "{}")["job"] == rank.job:
-                        link.settimeout(None)
-                        closing.pop_all()
-                        return link, told
-                except NO_MESSAGE as problem:
-                    said = getattr(problem, "strerror", None) or "another program answers there"
+            try:
+                connection = connect_to(rank, port)
+            except NO_MESSAGE as problem:
+                reason = getattr(problem, "strerror", None) or "another program answers there"
+                continue
+            if connection:
+                return connection
         time.sleep(0.2)
     raise Blocked(
         f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
-        f"{rank.address}:{rank.port + 1}: {said}",
+        f"{rank.address}:{rank.port + 1}: {reason}",
         "check that rank 0 runs and that the network allows this port",
     )
 
 
-def who(number: int, known: Heard) -> str:
+def connect_to(rank: Rank, port: int) -> Optional[Connection]:
+    """The link to rank 0 at a port; None if another job listens there."""
+    with contextlib.ExitStack() as closing:
+        link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
+        answers = link.makefile("r", encoding="utf-8")
+        closing.callback(link.close)
+        closing.callback(answers.close)
+        send(link, {"rank": rank.rank, "host": rank.host, "job": rank.job})
+        welcome = json.loads(answers.readline(MOST_LETTERS) or "{}")
+        if welcome["job"] != rank.job:
+            return None
+        # A check may take longer than the welcome.
+        link.settimeout(None)
+        closing.pop_all()
+        return Connection(link, answers)
+
+
+def who(number: int, rank: RankNews) -> str:
     """A rank, where it is, and in which check it was last.
 
-    >>> who(3, Heard())
+    >>> who(3, RankNews())
     'rank 3 was never heard of'
     """
-    where = f" on {known.host}" if known.host else ""
-    last = f"was last heard of in {known.doing}" if known.doing else "was never heard of"
-    return f"rank {number}{where} {last}"
+    host = f" on {rank.host}" if rank.host else ""
+    last = f"was last heard of in {rank.doing}" if rank.doing else "was never heard of"
+    return f"rank {number}{host} {last}"
 
 
-def as_message(report: Report) -> Dict[str, Any]:
+def as_message(report: Report) -> Message:
     """A rank's report for rank 0."""
-    rows = [(*each[:2], each.outcome._asdict(), *each[3:]) for each in report.results]
+    rows = []
+    for result in report.results:
+        outcome = result.outcome._asdict()
+        rows.append((result.name, result.device, outcome, result.seconds, result.means))
     return {"facts": report.facts, "results": rows}
 
 
-def merged(report: Report, others: Dict[int, Heard], rank: Rank) -> Report:
+def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
     """Rank 0's report with what the others found: their devices, and what went wrong there.
 
     What all ranks found together stands once; a rank without a report is a crash of its own.
@@ -260,16 +305,33 @@ def merged(report: Report, others: Dict[int, Heard], rank: Rank) -> Report:
     devices: List[Dict[str, Any]] = []
     results: List[Result] = []
     for number in range(rank.world):
-        said = others[number].report if number else as_message(report)
-        if said is None:
-            told = Outcome(CRASHED, who(number, others[number]), hint="look at its own output")
-            results.append(Result("rank", f"rank {number}", told))
-            continue
-        rows = said["facts"]["devices"]
-        devices += [{**row, "device": f"rank {number} {row['device']}"} for row in rows]
-        for name, device, found, *rest in said["results"]:
-            shared, outcome = device == f"{rank.world} ranks", Outcome(**found)
-            if not shared or outcome.status in (FAILED, CRASHED) or not number:
-                place = device if shared and not number else f"rank {number} {device}"
-                results.append(Result(name, place, outcome, *rest))
-    return report._replace(facts={**report.facts, "devices": devices}, results=tuple(results))
+        message = as_message(report)
+        if number:
+            other_report = others[number].report
+            if other_report is None:
+                detail = who(number, others[number])
+                crash = Outcome(CRASHED, detail, hint="look at its own output")
+                results.append(Result("rank", f"rank {number}", crash))
+                continue
+            message = other_report
+        for row in message["facts"]["devices"]:
+            devices.append({**row, "device": f"rank {number} {row['device']}"})
+        for row in message["results"]:
+            result = result_of_rank(number, row, rank.world)
+            if result is not None:
+                results.append(result)
+    facts = {**report.facts, "devices": devices}
+    return report._replace(facts=facts, results=tuple(results))
+
+
+def result_of_rank(number: int, row: Sequence[Any], world: int) -> Optional[Result]:
+    """One result as the report of all ranks shows it; None if rank 0's says the same."""
+    name, device, outcome_fields, seconds, means = row
+    outcome = Outcome(**outcome_fields)
+    is_of_all_ranks = device == f"{world} ranks"
+    if is_of_all_ranks and number == 0:
+        return Result(name, device, outcome, seconds, means)
+    went_wrong = outcome.status in (FAILED, CRASHED)
+    if is_of_all_ranks and not went_wrong:
+        return None
+    return Result(name, f"rank {number} {device}", outcome, seconds, means)

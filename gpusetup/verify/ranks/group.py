@@ -73,6 +73,7 @@ class State:
     place = ""
     """The call in which this rank stands."""
     held: Dict[str, Any] = {}
+    """What all members of a group must hold alike, by the group and the call."""
 
 
 def hint_of(problem: str) -> str:
@@ -81,7 +82,10 @@ def hint_of(problem: str) -> str:
     >>> hint_of("NCCL WARN Error while creating shared memory segment").split(":")[0]
     '/dev/shm is too small or full'
     """
-    return next((hint for words, hint in HINTS if words in problem), NETWORK)
+    for words, hint in HINTS:
+        if words in problem:
+            return hint
+    return NETWORK
 
 
 def begin(place: str) -> None:
@@ -92,50 +96,70 @@ def begin(place: str) -> None:
 
 def enter(group: Group) -> None:
     """From now on this process is in that group; every rank makes all sub-groups."""
-    every = list(range(group.world))
+    all_ranks = list(range(group.world))
     half = group.world // 2
-    parts = {
-        "again": (every, []),
-        "halves": (every[:half], every[half:]),
-        "stripes": (every[::2], every[1::2]),
+    ranks_by_name = {
+        "again": (all_ranks, []),
+        "halves": (all_ranks[:half], all_ranks[half:]),
+        "stripes": (all_ranks[::2], all_ranks[1::2]),
     }
     State.group, State.ended = group, ""
-    State.groups = {"world": Members(None, tuple(every), group.rank)}
-    limit = timedelta(seconds=COLLECTIVE_SECONDS)  # else it waits half an hour
-    for name, lists in parts.items():
-        for ranks in filter(None, lists):
+    State.groups = {"world": Members(None, tuple(all_ranks), group.rank)}
+    # Without a limit a collective that hangs waits for half an hour.
+    limit = timedelta(seconds=COLLECTIVE_SECONDS)
+    for name, rank_lists in ranks_by_name.items():
+        for ranks in filter(None, rank_lists):
+            # All ranks make every group, also those to which they do not belong.
             handle = dist.new_group(ranks, timeout=limit)
             if group.rank in ranks:
-                State.groups[name] = Members(handle, tuple(ranks), ranks.index(group.rank))
+                my_place = ranks.index(group.rank)
+                State.groups[name] = Members(handle, tuple(ranks), my_place)
 
 
 def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
-    """Do a check with the others, while the ranks are in step; it fails on all where on one."""
+    """Do a check with the other ranks, while all are in step. It fails on all if it fails on one.
+
+    The ranks meet before the check and after it, and each tells the others what it found.
+    """
     group = State.group
-    if group is None or State.ended:
-        since = f"the ranks are out of step since {State.ended}"
-        return Outcome(SKIPPED, since if group else "this rank's process ended in an earlier check")
-    late = missing(group, f"{name}/come", COLLECTIVE_SECONDS)
-    if late:
+    if group is None:
+        return Outcome(SKIPPED, "this rank's process ended in an earlier check")
+    if State.ended:
+        return Outcome(SKIPPED, f"the ranks are out of step since {State.ended}")
+    late_ranks = missing(group, f"{name}/come", COLLECTIVE_SECONDS)
+    if late_ranks:
         State.ended = name
-        told = f"{named(late)} did not reach {name} within {COLLECTIVE_SECONDS:g} s"
-        return Outcome(FAILED, told)
-    lost = ""
+        late = named(late_ranks)
+        return Outcome(FAILED, f"{late} did not reach {name} within {COLLECTIVE_SECONDS:g} s")
+    has_left = False
+    # Whatever the backend raises is this rank's answer.
     try:
-        own = work(group)
-    except Exception as problem:  # whatever the backend raises is this rank's answer
-        lost = first_line(problem)
-        told = f"rank {group.rank}: {State.place} ended by {lost}"
-        own = Outcome(FAILED, told, hint=hint_of(lost))
-    said = own.detail if own.status == FAILED else ""
-    group.store.set(f"{name}/said/{group.rank}", json.dumps([said, bool(lost)]))
-    late = missing(group, f"{name}/went", 5.0 if lost else COLLECTIVE_SECONDS + 5.0)
-    wrong = [f"{named(late)} hangs in {name}"] if late else []
-    for rank in sorted(set(range(group.world)) - set(late)):
-        said, left = json.loads(group.store.get(f"{name}/said/{rank}").decode())
-        wrong += [said] if said else []
-        State.ended = name if left or late else State.ended
-    return own._replace(status=FAILED, detail="; ".join(wrong)) if wrong else own
+        outcome = work(group)
+    except Exception as problem:
+        has_left = True
+        error = first_line(problem)
+        detail = f"rank {group.rank}: {State.place} ended by {error}"
+        outcome = Outcome(FAILED, detail, hint=hint_of(error))
+    failure = outcome.detail if outcome.status == FAILED else ""
+    group.store.set(f"{name}/said/{group.rank}", json.dumps([failure, has_left]))
+    # The others may hang in a collective that this rank has left: it does not wait for them long.
+    patience = 5.0 if has_left else COLLECTIVE_SECONDS + 5.0
+    late_ranks = missing(group, f"{name}/went", patience)
+    failures = []
+    if late_ranks:
+        failures.append(f"{named(late_ranks)} hangs in {name}")
+    for rank in range(group.world):
+        if rank in late_ranks:
+            continue
+        message = group.store.get(f"{name}/said/{rank}").decode()
+        failure, rank_has_left = json.loads(message)
+        if failure:
+            failures.append(failure)
+        if rank_has_left or late_ranks:
+            State.ended = name
+    if failures:
+        return outcome._replace(status=FAILED, detail="; ".join(failures))
+    return outcome
 
 
 def missing(group: Group, place: str, seconds: float) -> List[int]:
@@ -144,38 +168,50 @@ def missing(group: Group, place: str, seconds: float) -> List[int]:
     Asked by adding nothing: the store of every torch can, `check` came later.
     """
     group.store.add(f"{place}/{group.rank}", 1)
-    until = time.monotonic() + seconds
-    waited = list(range(group.world))
-    while waited and time.monotonic() < until:
-        waited = [other for other in waited if not group.store.add(f"{place}/{other}", 0)]
-        if waited:
+    end = time.monotonic() + seconds
+    late_ranks = list(range(group.world))
+    while late_ranks and time.monotonic() < end:
+        late_ranks = [rank for rank in late_ranks if not group.store.add(f"{place}/{rank}", 0)]
+        if late_ranks:
             time.sleep(0.01)
-    return waited
+    return late_ranks
 
 
 def shared(group: Group, name: str, value: str) -> List[str]:
     """What each rank says under a name; this one says the value."""
     group.store.set(f"{name}/{group.rank}", value)
-    return [group.store.get(f"{name}/{rank}").decode() for rank in range(group.world)]
+    values = []
+    for rank in range(group.world):
+        message = group.store.get(f"{name}/{rank}")
+        values.append(message.decode())
+    return values
 
 
-def goes_on(group: Group, place: str, until: float) -> bool:
+def goes_on(group: Group, place: str, end: float) -> bool:
     """Whether rank 0 still has time; all ranks get the same answer."""
     if group.rank == 0:
-        group.store.set(place, "on" if time.monotonic() < until else "enough")
+        has_time = time.monotonic() < end
+        group.store.set(place, "on" if has_time else "enough")
     return bool(group.store.get(place) == b"on")
 
 
-def named(numbers: List[int]) -> str:
-    """
+def named(ranks: List[int]) -> str:
+    """Ranks in words.
+
     >>> named([1]), named([1, 3])
     ('rank 1', 'ranks 1, 3')
     """
-    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers))
+    noun = "rank" if len(ranks) == 1 else "ranks"
+    numbers = ", ".join(str(rank) for rank in ranks)
+    return f"{noun} {numbers}"
 
 
-Part = Tuple[str, Callable[[], str]]
-"""What is tried, and what says what is wrong with it."""
+class RankCall(NamedTuple):
+    """One call of a check, which all ranks make together."""
+
+    name: str
+    run: Callable[[], str]
+    """Makes the call; what is wrong with its answer, empty if nothing is."""
 
 
 def hold(members: Members, name: str, bits: Any) -> None:
@@ -184,46 +220,77 @@ def hold(members: Members, name: str, bits: Any) -> None:
 
 
 def check(
-    name: str, parts: Callable[[Group], Sequence[Part]], seconds: float = 1e9
+    name: str, calls_of: Callable[[Group], Sequence[RankCall]], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
-    """A check of several parts, for which there are so many seconds."""
-    return lambda device: together(
-        name, lambda group: each_part(group, name, parts(group), seconds)
-    )
+    """The function of a check: it makes the calls of a group, as long as there is time."""
+
+    def make_calls(group: Group) -> Outcome:
+        return each_part(group, name, calls_of(group), seconds)
+
+    def run(_: str) -> Outcome:
+        return together(name, make_calls)
+
+    return run
 
 
-def each_part(group: Group, name: str, every: Sequence[Part], seconds: float = 1e9) -> Outcome:
-    """Do the parts of a check in their order, with the others; what each says is wrong."""
-    made, until = 0, time.monotonic() + seconds
-    wrong: List[str] = []
-    lacking: List[str] = []
+def each_part(group: Group, name: str, calls: Sequence[RankCall], seconds: float = 1e9) -> Outcome:
+    """Make the calls of a check in their order, with the others; each tells what is wrong."""
+    end = time.monotonic() + seconds
+    made = 0
+    problems: List[str] = []
+    not_offered: List[str] = []
     State.held = {}
-    while made < len(every) and (made % BLOCK or goes_on(group, f"{name}/{made}", until)):
-        part, run = every[made]
+    for number, (call_name, run) in enumerate(calls):
+        # Now and then the ranks agree on whether there is time for more.
+        if number % BLOCK == 0 and not goes_on(group, f"{name}/{number}", end):
+            break
         made += 1
-        begin(f"{name}/{part}")
+        begin(f"{name}/{call_name}")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of forms that torch advises against
-                said = run()
-            wrong += [f"{State.place}: {said}"] if said else []
-        except REFUSING as problem:
-            told = first_line(problem)
-            # An answer that was nothing is a fault.
-            if "'NoneType' object" in told or not any(words in told for words in REFUSALS):
+                # torch advises against some of the forms.
+                warnings.simplefilter("ignore")
+                problem = run()
+            if problem:
+                problems.append(f"{State.place}: {problem}")
+        except REFUSING as refusal:
+            error = first_line(refusal)
+            if not is_refusal(error):
                 raise
-            lacking.append(f"{part} ({told})")
+            not_offered.append(f"{call_name} ({error})")
+    problems += unlike_bits(group, name)
+    if problems:
+        detail = f"{problems[0]} ({len(problems)} of {made} are wrong)"
+        return Outcome(FAILED, f"rank {group.rank}: {detail}")
+    left_out = ""
+    if not_offered:
+        left_out = f"; not offered: {not_offered[0]} and {len(not_offered) - 1} more"
+    if made < len(calls):
+        detail = f"{made} of {len(calls)} calls in {seconds:g} s, all of them exact{left_out}"
+        return Outcome(SKIPPED, detail, hint="a quieter machine makes all of them")
+    # A check that could make no call at all has shown nothing.
+    exact_calls = made - len(not_offered)
+    status = PASSED if exact_calls else SKIPPED
+    return Outcome(status, f"{exact_calls} calls exact on {group.world} ranks{left_out}")
+
+
+def is_refusal(error: str) -> bool:
+    """Whether an error says that torch does not offer a call."""
+    # An answer that was nothing is a fault.
+    if "'NoneType' object" in error:
+        return False
+    return any(words in error for words in REFUSALS)
+
+
+def unlike_bits(group: Group, name: str) -> List[str]:
+    """Where this rank does not hold the bits that the first rank of a group holds."""
     group.store.set(f"{name}/held/{group.rank}", json.dumps(State.held))
-    for first in {members.ranks[0] for members in State.groups.values()}:
-        theirs = json.loads(group.store.get(f"{name}/held/{first}").decode())
-        unlike = [each for each in theirs if theirs[each] != State.held.get(each, theirs[each])]
-        wrong += [f"{each}: not the bits that rank {first} holds" for each in unlike]
-    if wrong:
-        told = f"{wrong[0]} ({len(wrong)} of {made} are wrong)"
-        return Outcome(FAILED, f"rank {group.rank}: {told}")
-    less = f"; not offered: {lacking[0]} and {len(lacking) - 1} more" if lacking else ""
-    if made < len(every):
-        told = f"{made} of {len(every)} calls in {seconds:g} s, all of them exact{less}"
-        return Outcome(SKIPPED, told, hint="a quieter machine makes all of them")
-    status = PASSED if len(lacking) < made else SKIPPED
-    return Outcome(status, f"{made - len(lacking)} calls exact on {group.world} ranks{less}")
+    problems = []
+    first_ranks = {members.ranks[0] for members in State.groups.values()}
+    for first_rank in first_ranks:
+        message = group.store.get(f"{name}/held/{first_rank}").decode()
+        for place, bits in json.loads(message).items():
+            # This rank does not belong to every group of that one.
+            if place in State.held and State.held[place] != bits:
+                problems.append(f"{place}: not the bits that rank {first_rank} holds")
+    return problems

@@ -37,7 +37,18 @@ class Rank(NamedTuple):
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
         """What `torch.distributed` reads, also where srun did not set it."""
-        return tuple(zip(TORCHRUN, map(str, self)))
+        values = (self.rank, self.world, self.local, self.address, self.port)
+        return tuple(zip(TORCHRUN, map(str, values)))
+
+
+class Launch(NamedTuple):
+    """What the program that started the ranks set for all of them."""
+
+    names: Tuple[str, str, str]
+    """The variables of the rank, of the number of ranks, and of the place on the host."""
+    address: str
+    port: int
+    job: str
 
 
 def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
@@ -54,33 +65,60 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     (1, 2, 'n3', 20014, 'n4')
     """
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
-    given = {name: value for name, value in environ.items() if value}
-    if all(name in given for name in TORCHRUN):
-        names: Tuple[str, ...] = TORCHRUN
-        address, port = given["MASTER_ADDR"], _number(given, "MASTER_PORT")
-        run, again = (given.get(f"TORCHELASTIC_{n}", "") for n in ("RUN_ID", "RESTART_COUNT"))
-        # Without --rdzv-id every run has the same name; no two have the same place to meet.
-        job = f"{run}.{again}"
-    elif all(name in given for name in SRUN):
-        names = (*SRUN, "SLURM_LOCALID")
-        nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_JOB_NODELIST") or host
-        address, port = first_host(nodes), port_of(environ)
-        job = f"{given.get('SLURM_JOB_ID', '0')}.{given.get('SLURM_STEP_ID', '0')}"
+    # A variable that is set to nothing counts as not set.
+    variables = {name: value for name, value in environ.items() if value}
+    if all(name in variables for name in TORCHRUN):
+        launch = by_torchrun(variables)
+    elif all(name in variables for name in SRUN):
+        launch = by_srun(variables, host)
     else:
         return None
-    rank, world = (_number(given, name) for name in names[:2])
+    rank_name, world_name, local_name = launch.names
+    rank, world = number_in(variables, rank_name), number_in(variables, world_name)
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
-    local = _number(given, names[2], 0)
-    found = Rank(rank, world, local, address, port, host, f"{job}@{address}:{port}")
-    return found if world > 1 else None
+    local = number_in(variables, local_name, 0)
+    # One rank alone is an ordinary run.
+    if world <= 1:
+        return None
+    job = f"{launch.job}@{launch.address}:{launch.port}"
+    return Rank(rank, world, local, launch.address, launch.port, host, job)
+
+
+def by_torchrun(variables: Mapping[str, str]) -> Launch:
+    """What torchrun set."""
+    run_id = variables.get("TORCHELASTIC_RUN_ID", "")
+    restarts = variables.get("TORCHELASTIC_RESTART_COUNT", "")
+    return Launch(
+        names=("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        address=variables["MASTER_ADDR"],
+        port=number_in(variables, "MASTER_PORT"),
+        # Without --rdzv-id every run has the same name; no two have the same place to meet.
+        job=f"{run_id}.{restarts}",
+    )
+
+
+def by_srun(variables: Mapping[str, str], host: str) -> Launch:
+    """What srun set; the meeting place follows from the job, because srun names none."""
+    nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST") or host
+    job_id = variables.get("SLURM_JOB_ID", "0")
+    step_id = variables.get("SLURM_STEP_ID", "0")
+    return Launch(
+        names=("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+        address=first_host(nodes),
+        port=port_of(variables),
+        job=f"{job_id}.{step_id}",
+    )
 
 
 def port_of(environ: Mapping[str, str]) -> int:
     """A port that all ranks of a Slurm job step work out alike (two are used)."""
-    step = environ.get("SLURM_STEP_ID", "")
-    steps = int(step) if step.isdigit() else 0
-    return FIRST_PORT + 2 * ((_number(environ, "SLURM_JOB_ID", 0) + 101 * steps) % (PORTS // 2))
+    step_id = environ.get("SLURM_STEP_ID", "")
+    step = int(step_id) if step_id.isdigit() else 0
+    job = number_in(environ, "SLURM_JOB_ID", 0)
+    # A prime apart, so that the steps of one job and the jobs after it rarely share a port.
+    pair = (job + 101 * step) % (PORTS // 2)
+    return FIRST_PORT + 2 * pair
 
 
 def first_host(nodes: str) -> str:
@@ -89,11 +127,14 @@ def first_host(nodes: str) -> str:
     >>> first_host("gpu[007-009,12],login"), first_host("n1"), first_host("a-b[1-2]c")
     ('gpu007', 'n1', 'a-b1c')
     """
-    found = re.match(r"([^\[,]*)(?:\[(\w+)[^\]]*\])?([^,\[]*)", nodes.strip())
-    return "".join(part or "" for part in found.groups()) if found else nodes
+    match = re.match(r"([^\[,]*)(?:\[(\w+)[^\]]*\])?([^,\[]*)", nodes.strip())
+    if match is None:
+        return nodes
+    before_brackets, first_number, after_brackets = match.groups("")
+    return f"{before_brackets}{first_number}{after_brackets}"
 
 
-def device_of(rank: Rank, wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
+def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     """The one device that a rank proves; where Slurm shows each task one GPU, that one.
 
     >>> rank = Rank(5, 8, 1, "n1", 20000, "n2", "")
@@ -102,15 +143,23 @@ def device_of(rank: Rank, wanted: str, seen: Tuple[str, ...]) -> Tuple[str, ...]
     >>> device_of(rank, "cpu", ())
     ('cpu',)
     """
-    if wanted in ("auto", "cuda"):
-        return (seen[rank.local % len(seen)],) if seen else ()
-    return () if wanted == "none" else (wanted,)
+    if wanted_device == "none":
+        return ()
+    if wanted_device not in ("auto", "cuda"):
+        return (wanted_device,)
+    if not seen:
+        return ()
+    return (seen[rank.local % len(seen)],)
 
 
-def _number(environ: Mapping[str, str], name: str, usual: Optional[int] = None) -> int:
+def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
+    """The number that a variable is set to; WrongQuestion if it is none, or has no default."""
+    value = environ.get(name)
+    if not value and default is not None:
+        return default
     try:
-        return int(environ.get(name) or (environ[name] if usual is None else usual))
+        return int(environ[name])
     except (KeyError, ValueError):
         raise WrongQuestion(
-            f"{name}={environ.get(name)!r} is no number", "start it with torchrun or srun"
+            f"{name}={value!r} is no number", "start it with torchrun or srun"
         ) from None

@@ -44,37 +44,40 @@ def meet(device: str) -> Outcome:
         return Outcome(SKIPPED, "this torch was built without torch.distributed")
     on_gpu = device.startswith("cuda")
     if on_gpu and not dist.is_nccl_available():
-        built = (
-            "Windows, Jetson" if torch.version.cuda or torch.version.hip else "a CPU build of torch"
-        )
-        return Outcome(SKIPPED, f"this torch is built without NCCL ({built})", hint=NO_NCCL)
+        is_gpu_build = torch.version.cuda or torch.version.hip
+        build = "Windows, Jetson" if is_gpu_build else "a CPU build of torch"
+        return Outcome(SKIPPED, f"this torch is built without NCCL ({build})", hint=NO_NCCL)
     if on_gpu:
         torch.cuda.set_device(device)
+    # The kind of an error differs between backends and releases.
     try:
-        return _met(device)
-    except Exception as problem:  # its kind differs between backends and releases
-        said = first_line(problem)
-        return Outcome(
-            FAILED, f"the ranks cannot connect to each other: {said}", hint=hint_of(said)
-        )
+        return form_group(device)
+    except Exception as problem:
+        error = first_line(problem)
+        detail = f"the ranks cannot connect to each other: {error}"
+        return Outcome(FAILED, detail, hint=hint_of(error))
 
 
 def load() -> None:
+    """Load the modules of torch that the checks among ranks use."""
     for name in LATER:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
 
-def _met(device: str) -> Outcome:
-    patient = timedelta(seconds=MEET_SECONDS)
-    store, rank, world = next(iter(dist.rendezvous("env://", timeout=patient)))
-    store.set_timeout(patient)
+def form_group(device: str) -> Outcome:
+    """Wait for all ranks, start the process group, and send the first messages."""
+    meeting_timeout = timedelta(seconds=MEET_SECONDS)
+    store, rank, world = next(iter(dist.rendezvous("env://", timeout=meeting_timeout)))
+    store.set_timeout(meeting_timeout)
     load()
-    group = Group(store, rank, world, device, "nccl" if device.startswith("cuda") else "gloo")
-    late = missing(group, "here", MEET_SECONDS)
-    if late:
-        said = f"the ranks do not meet: {named(late)} did not connect within {MEET_SECONDS:g} s"
-        return Outcome(FAILED, said, hint=NETWORK)
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    group = Group(store, rank, world, device, backend)
+    late_ranks = missing(group, "here", MEET_SECONDS)
+    if late_ranks:
+        late = f"{named(late_ranks)} did not connect within {MEET_SECONDS:g} s"
+        return Outcome(FAILED, f"the ranks do not meet: {late}", hint=NETWORK)
+    # From here on nobody waits longer than for one collective.
     store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
     dist.init_process_group(
         group.backend,
@@ -84,30 +87,35 @@ def _met(device: str) -> Outcome:
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),
     )
     enter(group)
-    return together("meet", _first_words)
+    return together("meet", exchange_first_words)
 
 
-def _first_words(group: Group) -> Outcome:
+def exchange_first_words(group: Group) -> Outcome:
     """All were asked the same, no other rank has this GPU, and a first message arrives."""
-    theirs = shared(group, "asked", repr((asked().seed, asked().level, asked().only)))
-    if len(set(theirs)) > 1:
-        said = "the ranks were started with different options"
-        return Outcome(FAILED, said, hint="give every rank the same options")
+    options = (asked().seed, asked().level, asked().only)
+    options_of_ranks = shared(group, "asked", repr(options))
+    if len(set(options_of_ranks)) > 1:
+        detail = "the ranks were started with different options"
+        return Outcome(FAILED, detail, hint="give every rank the same options")
     detail = f"{group.world} ranks by {group.backend}"
     if group.backend == "nccl":
-        gpus = shared(group, "gpu", _gpu(group.device))
-        same = [rank for rank, gpu in enumerate(gpus) if gpu == gpus[group.rank]]
-        if len(same) > 1:
-            said = f"{named(same)} use the same GPU {gpus[group.rank]}"
+        gpus = shared(group, "gpu", gpu_identity(group.device))
+        my_gpu = gpus[group.rank]
+        ranks_on_my_gpu = [rank for rank, gpu in enumerate(gpus) if gpu == my_gpu]
+        if len(ranks_on_my_gpu) > 1:
+            problem = f"{named(ranks_on_my_gpu)} use the same GPU {my_gpu}"
             hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
-            return Outcome(FAILED, said, hint=hint)
+            return Outcome(FAILED, problem, hint=hint)
         detail += ", each on its own GPU"
     # Sets the connections up, and loads what a first call loads.
     dist.all_reduce(torch.ones(1, device=group.device))
     return Outcome(PASSED, detail)
 
 
-def _gpu(device: str) -> str:
-    """What tells this GPU from all others."""
-    place = (os.uname().nodename, os.environ.get("CUDA_VISIBLE_DEVICES", ""), device)
-    return gpu_uuid(torch, device) or " ".join(place)
+def gpu_identity(device: str) -> str:
+    """What tells this GPU from all others: its UUID or, without one, the host and the device."""
+    uuid = gpu_uuid(torch, device)
+    if uuid:
+        return uuid
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return f"{os.uname().nodename} {visible} {device}"

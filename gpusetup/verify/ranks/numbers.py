@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, NamedTuple, Tuple
 
 import torch
 
@@ -11,66 +11,121 @@ from .draws import EXACT_TO, Kind
 PERIOD = 1021
 """A row repeats after so many numbers; a prime: parts in the wrong place do not look right."""
 ROUNDED = ("fraction", "avg")
+"""Reductions whose result depends on the order in which the ranks are added up."""
+UNSIGNED = ("uint8", "bool")
 
 
 def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
-    """A row for each rank.
+    """A row of numbers for each rank; the same on every rank.
 
     >>> rows(("uint8", "min"), 2, 3000, seed=1).shape
     torch.Size([2, 3000])
     """
-    name, how = kind
-    dtype, top, shape = getattr(torch, name), EXACT_TO[name], (world, max(1, min(length, PERIOD)))
-    made = torch.Generator().manual_seed(seed)
-    if how == "bits":  # infinities, numbers that are none, denormals
-        size = torch.empty(0, dtype=dtype).element_size()
-        found = torch.randint(0, 1 + min(top * top, 255), (*shape, size), generator=made)
-        found = found.to(torch.uint8).view(dtype)[..., 0]
-    elif how in ROUNDED:
-        found = torch.randn(shape, generator=made)
+    dtype_name, reduction = kind
+    period = max(1, min(length, PERIOD))
+    shape = (world, period)
+    generator = torch.Generator().manual_seed(seed)
+    if reduction == "bits":
+        numbers = rows_of_bits(dtype_name, shape, generator)
+    elif reduction in ROUNDED:
+        numbers = torch.randn(shape, generator=generator)
     else:
-        least, most = (1, top // world) if how == "sum" else (0, top)
-        found = torch.randint(least, most + 1, shape, generator=made)
-        if name not in ("uint8", "bool"):
-            found *= 2 * torch.randint(0, 2, shape, generator=made) - 1
-        if dtype.is_complex:
-            found = torch.complex(found.double(), found.flip(1).double())
-    return found.to(dtype).repeat(1, length // PERIOD + 1)[:, :length]
+        numbers = rows_of_whole_numbers(kind, shape, generator)
+    repeats = length // PERIOD + 1
+    repeated = numbers.to(getattr(torch, dtype_name)).repeat(1, repeats)
+    return repeated[:, :length]
 
 
-def reduced(given: Any, how: str) -> Tuple[Any, Any]:
-    """What all rows make together, and how far each number may be off: fractions by the roundoff
-    of any order, others not at all."""
-    wide = given.to(torch.complex128 if given.is_complex() else torch.float64)
-    if how in ROUNDED:
+def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any:
+    """Rows of any bits: infinities, NaN and denormals are among the numbers."""
+    dtype = getattr(torch, dtype_name)
+    byte_count = torch.empty(0, dtype=dtype).element_size()
+    greatest = EXACT_TO[dtype_name]
+    # A bool has one bit; every other format has all values of a byte.
+    byte_values = 1 + min(greatest * greatest, 255)
+    drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
+    return drawn.to(torch.uint8).view(dtype)[..., 0]
+
+
+def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) -> Any:
+    """Rows of whole numbers that are exact in their format, and so is their sum."""
+    dtype_name, reduction = kind
+    world, _ = shape
+    least, greatest = 0, EXACT_TO[dtype_name]
+    if reduction == "sum":
+        least, greatest = 1, greatest // world
+    numbers = torch.randint(least, greatest + 1, shape, generator=generator)
+    if dtype_name not in UNSIGNED:
+        signs = 2 * torch.randint(0, 2, shape, generator=generator) - 1
+        numbers *= signs
+    if getattr(torch, dtype_name).is_complex:
+        imaginary = numbers.flip(1).double()
+        numbers = torch.complex(numbers.double(), imaginary)
+    return numbers
+
+
+class Reduced(NamedTuple):
+    """What all rows make together."""
+
+    numbers: Any
+    limits: Any
+    """How far each number of an answer may be off."""
+
+
+def reduced(numbers: Any, reduction: str) -> Reduced:
+    """The exact reduction of all rows: fractions may be off by the roundoff of any order, other
+    numbers not at all."""
+    wide = numbers.to(torch.complex128 if numbers.is_complex() else torch.float64)
+    count = len(wide)
+    if reduction in ROUNDED:
         # As many roundings as terms, the double of half a unit each; 1/n may be rounded too.
-        unit, share = len(wide) * torch.finfo(given.dtype).eps, len(wide) if how == "avg" else 1
-        return wide.sum(0) / share, unit * wide.abs().sum(0) / share
-    found = getattr(wide, {"min": "amin", "max": "amax"}.get(how, how))(0)
-    return found, torch.zeros(len(found))
+        unit = count * torch.finfo(numbers.dtype).eps
+        divisor = count if reduction == "avg" else 1
+        limits = unit * wide.abs().sum(0) / divisor
+        return Reduced(wide.sum(0) / divisor, limits)
+    if reduction == "min":
+        exact = wide.amin(0)
+    elif reduction == "max":
+        exact = wide.amax(0)
+    else:
+        exact = getattr(wide, reduction)(0)
+    return Reduced(exact, torch.zeros(len(exact)))
 
 
 def raw(values: Any) -> Any:
     """The bytes of a tensor, a row for each element."""
-    flat = values.detach().contiguous().reshape(-1, 1)
-    return (torch.view_as_real(flat)[:, 0] if flat.is_complex() else flat).view(torch.uint8)
+    column = values.detach().contiguous().reshape(-1, 1)
+    if column.is_complex():
+        column = torch.view_as_real(column)[:, 0]
+    return column.view(torch.uint8)
 
 
 def signature(values: Any) -> int:
     """A number that tells the bits of a tensor from others."""
-    found = raw(values).reshape(-1).to(torch.int64)
-    return int((found * (torch.arange(len(found), device=found.device) % 8191 + 1)).sum())
+    all_bytes = raw(values).reshape(-1).to(torch.int64)
+    places = torch.arange(len(all_bytes), device=all_bytes.device)
+    # Each byte counts by its place, so that numbers which change places change the sum. 8191 is a
+    # prime, so that this holds for moves by whole rows too.
+    weights = places % 8191 + 1
+    return int((all_bytes * weights).sum())
 
 
-def wrong(found: Any, exact: Any, limit: Any = None) -> str:
-    """What of a flat tensor is not as it must be, by its bits where no limit is given."""
-    exact = exact.to(found.device)
+def wrong(received: Any, exact: Any, limit: Any = None) -> str:
+    """What of a flat tensor is not as it must be; empty where all is.
+
+    Without a limit every bit counts.
+    """
+    exact = exact.to(received.device)
     if limit is None:
-        bad = (raw(found) != raw(exact)).any(1)
+        is_wrong = (raw(received) != raw(exact)).any(1)
     else:
-        bad = ~((found.to(exact.dtype) - exact).abs() <= limit.to(found.device))
-    at = bad.nonzero().reshape(-1).tolist()
-    if not at:
+        error = (received.to(exact.dtype) - exact).abs()
+        # NaN is beyond every limit.
+        is_wrong = ~(error <= limit.to(received.device))
+    wrong_places = is_wrong.nonzero().reshape(-1).tolist()
+    if not wrong_places:
         return ""
-    told = f"{found[at[0]].item()}, must be {exact[at[0]].item()}"
-    return f"{len(at)} of {len(found)} elements are wrong, the first at {at[0]}: {told}"
+    first = wrong_places[0]
+    numbers = f"{received[first].item()}, must be {exact[first].item()}"
+    count = f"{len(wrong_places)} of {len(received)} elements are wrong"
+    return f"{count}, the first at {first}: {numbers}"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple
 
 import torch
 from torch import nn
 
 from ..values import asked
-from .group import Group, Members, Part, State, check, hold
+from .group import Group, Members, RankCall, State, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
@@ -23,7 +23,7 @@ ROWS, WIDTH, OUT = 8, 24, 8
 
 
 class Form(NamedTuple):
-    """A way to share a training."""
+    """A way to share a training among ranks."""
 
     share: Callable[..., Any]
     """What makes the model on these ranks of a net, the group, its members and the options."""
@@ -38,32 +38,45 @@ class Form(NamedTuple):
     whole: bool = False
     """Whether a rank is given the rows of all."""
 
+    @property
+    def is_ddp(self) -> bool:
+        """Whether each rank holds the whole model, and gradients are exchanged by DDP."""
+        return self.share is ddp
+
 
 def net(form: Form, world: int, seed: int) -> Any:
+    """Two layers with a function between them; the same for a seed."""
     torch.manual_seed(seed)
     hidden = form.hidden * world if form.whole else form.hidden
-    between = (nn.Tanh(), nn.LayerNorm(hidden)) if not form.whole else (nn.GELU(),)
-    made = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
-    return made.to(getattr(torch, form.kind))
+    between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
+    # A norm would need the whole width, of which a rank has one part.
+    if form.whole:
+        between = [nn.GELU()]
+    model = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
+    return model.to(getattr(torch, form.kind))
 
 
 # --- ways to share --------------------------------------------------------------------------------
 
 
 def ddp(model: Any, group: Group, members: Members, **options: Any) -> Any:
+    """Each rank has the whole model; their gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
-    ids = [group.device] if group.device.startswith("cuda") else None
-    return DistributedDataParallel(model, ids, process_group=members.handle, **options)
+    device_ids = [group.device] if group.device.startswith("cuda") else None
+    return DistributedDataParallel(model, device_ids, process_group=members.handle, **options)
 
 
 def mesh_of(group: Group) -> Any:
+    """All ranks in a row, as the newer ways to share a model ask for them."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh(group.device.partition(":")[0], (group.world,))
+    kind = group.device.partition(":")[0]
+    return init_device_mesh(kind, (group.world,))
 
 
 def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> Any:
+    """Each rank has a part of every parameter (FSDP2); `narrow` computes in bfloat16."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     mesh, policy = mesh_of(group), MixedPrecisionPolicy()
@@ -103,86 +116,116 @@ FORMS: Dict[str, Dict[str, Form]] = {
 """Check -> the ways that it tries."""
 
 
-def _forms(name: str, group: Group) -> List[Part]:
-    return [(form, partial(_trained, group, row, form)) for form, row in FORMS[name].items()]
+def forms_of(name: str, group: Group) -> List[RankCall]:
+    """The trainings of a check."""
+    calls = []
+    for form_name, form in FORMS[name].items():
+        calls.append(RankCall(form_name, partial(trained, group, form, form_name)))
+    return calls
 
 
-ddp_step = check("ddp_step", partial(_forms, "ddp_step"))
-fsdp_step = check("fsdp_step", partial(_forms, "fsdp_step"))
-tp_step = check("tp_step", partial(_forms, "tp_step"))
+ddp_step = check("ddp_step", partial(forms_of, "ddp_step"))
+fsdp_step = check("fsdp_step", partial(forms_of, "fsdp_step"))
+tp_step = check("tp_step", partial(forms_of, "tp_step"))
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _trained(group: Group, form: Form, name: str) -> str:
-    """Steps on the ranks and on one process; where they part.
+class Examples(NamedTuple):
+    """What a model is trained with in one step."""
 
-    Each rank of DDP starts with parameters of its own: those of the first one count.
-    """
+    inputs: Any
+    targets: Any
+
+
+def trained(group: Group, form: Form, name: str) -> str:
+    """Train on the ranks and on one process; where the two part, or nothing."""
     members = State.groups[form.group]
-    ranks, own = members.ranks, form.share is ddp
-    seeds = (group.rank if own else ranks[0], ranks[0])
-    model, alone = (net(form, group.world, seed).to(group.device) for seed in seeds)
-    ours = form.share(model, group, members, **form.options)
-    both = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (ours, alone)]
-    bits = [_bits(model.state_dict())]  # of parameters at the start and of exchanged gradients
-    for step in range(3 * form.turns):
-        last = (step + 1) % form.turns == 0
-        rows = [_rows(group, form, 1000 * step + rank) for rank in ranks]
-        given = tuple(map(torch.cat, zip(*rows))) if form.whole else rows[members.me]
-        if not own and form.turns > 1:
-            ours.set_requires_gradient_sync(last)
-        with contextlib.nullcontext() if last or not own else ours.no_sync():
-            _loss(ours, given).backward()
-        for each in rows:
-            (_loss(alone, each) / len(ranks)).backward()
-        if not last:
+    ranks = members.ranks
+    # Each rank of DDP starts with parameters of its own: those of the first one count.
+    seed = group.rank if form.is_ddp else ranks[0]
+    model = net(form, group.world, seed).to(group.device)
+    alone = net(form, group.world, ranks[0]).to(group.device)
+    shared_model = form.share(model, group, members, **form.options)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (shared_model, alone)]
+    # Of the parameters at the start, and of the exchanged gradients of each step.
+    signatures = [signature_of_all(model.state_dict())]
+    for turn in range(3 * form.turns):
+        exchanges = (turn + 1) % form.turns == 0
+        examples = [examples_of(group, form, 1000 * turn + rank) for rank in ranks]
+        my_examples = joined(examples) if form.whole else examples[members.me]
+        if not form.is_ddp and form.turns > 1:
+            shared_model.set_requires_gradient_sync(exchanges)
+        waits_with_exchange = form.is_ddp and not exchanges
+        with shared_model.no_sync() if waits_with_exchange else contextlib.nullcontext():
+            loss_of(shared_model, my_examples).backward()
+        for examples_of_rank in examples:
+            share_of_loss = loss_of(alone, examples_of_rank) / len(ranks)
+            share_of_loss.backward()
+        if not exchanges:
             continue
-        found = gradients(model)
-        said = apart(found, gradients(alone), form.limit)
-        if said:
-            return f"the gradient of {said} in step {step + 1}"
-        bits.append(_bits(found))
-        for each, optimizer in zip((ours, alone), both):
-            nn.utils.clip_grad_norm_(each.parameters(), 0.5)
+        problem = apart(gradients(model), gradients(alone), form.limit)
+        if problem:
+            return f"the gradient of {problem} in step {turn + 1}"
+        signatures.append(signature_of_all(gradients(model)))
+        for trained_model, optimizer in zip((shared_model, alone), optimizers):
+            nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
-    if own:
-        hold(members, name, bits)
+    # All ranks of DDP must hold the same bits, whatever the order of their sums.
+    if form.is_ddp:
+        hold(members, name, signatures)
     return apart(model.state_dict(), alone.state_dict(), form.limit)
 
 
-def _rows(group: Group, form: Form, salt: int) -> Tuple[Any, Any]:
+def examples_of(group: Group, form: Form, salt: int) -> Examples:
     """Inputs and targets of one rank."""
-    maker = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
-    numbers = torch.randn(ROWS, WIDTH + OUT, generator=maker, dtype=torch.float64)
-    inputs, targets = numbers.to(group.device, getattr(torch, form.kind)).split((WIDTH, OUT), 1)
-    return inputs, targets
+    generator = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
+    numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
+    numbers = numbers.to(group.device, getattr(torch, form.kind))
+    inputs, targets = numbers.split((WIDTH, OUT), 1)
+    return Examples(inputs, targets)
 
 
-def _loss(model: Any, given: Tuple[Any, Any]) -> Any:
-    return nn.functional.mse_loss(model(given[0]), given[1])
+def joined(examples: List[Examples]) -> Examples:
+    """The inputs and targets of all ranks, one after the other."""
+    inputs = torch.cat([part.inputs for part in examples])
+    targets = torch.cat([part.targets for part in examples])
+    return Examples(inputs, targets)
+
+
+def loss_of(model: Any, examples: Examples) -> Any:
+    """How far the model is from the targets."""
+    outputs = model(examples.inputs)
+    return nn.functional.mse_loss(outputs, examples.targets)
 
 
 def whole(value: Any) -> Any:
+    """A parameter or a gradient with the parts of all ranks."""
     value = value.detach()
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
 def gradients(model: Any) -> Dict[str, Any]:
+    """The gradient of each parameter, by name."""
     return {name: value.grad for name, value in model.named_parameters()}
 
 
-def _bits(found: Dict[str, Any]) -> int:
-    return sum(signature(whole(value)) for value in found.values())
+def signature_of_all(values: Dict[str, Any]) -> int:
+    """A number that tells the bits of several tensors from others."""
+    return sum(signature(whole(value)) for value in values.values())
 
 
-def apart(found: Dict[str, Any], exact: Dict[str, Any], limit: float) -> str:
-    """What differs by more than rounding."""
-    for name, value in exact.items():
-        error = (whole(found[name]) - value).double().abs().max().item()
-        error /= max(1.0, float(value.abs().max().item()))
+def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
+    """What differs by more than rounding; empty if nothing does."""
+    for name, exact in exact_values.items():
+        difference = (whole(values[name]) - exact).double()
+        greatest_difference = difference.abs().max().item()
+        # Of small numbers the difference itself counts, of great ones its share.
+        size = max(1.0, float(exact.abs().max().item()))
+        error = greatest_difference / size
+        # NaN is beyond every limit.
         if not error <= limit:
             return f"{name} is off by {error:.2g} (limit {limit:g})"
     return ""

@@ -6,7 +6,19 @@ import random
 from fractions import Fraction
 from math import inf, isfinite, isnan, prod
 from operator import sub, truediv
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 import torch
 
@@ -21,7 +33,9 @@ SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 HALVES = ("float16", "bfloat16")
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
 """Kernels may take what is smaller for zero (float16: the least number that it has at all)."""
+LARGEST_FLOAT16 = 65_504
 Number = Union[int, float]
+Element = TypeVar("Element")
 Question = Callable[[str], Iterator[Part]]
 """A device -> its comparisons; nothing is computed before the first one is asked for."""
 
@@ -37,13 +51,13 @@ class Limit(NamedTuple):
         return self.relative * abs(exact) + self.absolute
 
 
-def roundoff(name: str) -> float:
+def roundoff(dtype_name: str) -> float:
     """Half the distance from 1 to the next number of a format.
 
     >>> roundoff("float32") == 2.0 ** -24
     True
     """
-    return 2.0 ** -SIGNIFICANT_BITS[name]
+    return 2.0 ** -SIGNIFICANT_BITS[dtype_name]
 
 
 def rounded(whole: int, bits: int) -> int:
@@ -59,11 +73,12 @@ def rounded(whole: int, bits: int) -> int:
     return round(Fraction(whole, unit)) * unit
 
 
-def as_stored(value: Number, name: str) -> float:
+def as_stored(value: Number, dtype_name: str) -> float:
     """A number as its format holds it: float16 ends at 65,504, and what is beyond is infinite."""
-    if name == "float16" and abs(value) > 65_504:
-        return inf if value > 0 else -inf
-    return float(value)
+    is_too_large = dtype_name == "float16" and abs(value) > LARGEST_FLOAT16
+    if not is_too_large:
+        return float(value)
+    return inf if value > 0 else -inf
 
 
 def dice(salt: str) -> random.Random:
@@ -79,10 +94,17 @@ def formats_on(device: str) -> Tuple[str, ...]:
     return names[:3]
 
 
-def tensor_of(values: Sequence[Number], name: str, device: str, *shape: int) -> Any:
+def dtype_of(dtype_name: str) -> Any:
+    """Torch's object for a format: `torch.float32` for `float32`."""
+    return getattr(torch, dtype_name)
+
+
+def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: int) -> Any:
     """A tensor with these numbers, in this format and shape (by default: one row)."""
-    made = torch.tensor(list(values), dtype=getattr(torch, name))
-    return made.reshape(shape or (len(values),)).to(device)
+    tensor = torch.tensor(list(values), dtype=dtype_of(dtype_name))
+    if not shape:
+        shape = (len(values),)
+    return tensor.reshape(shape).to(device)
 
 
 def flat_list(computed: Any) -> List[Any]:
@@ -92,9 +114,57 @@ def flat_list(computed: Any) -> List[Any]:
         # A view copies nothing, and a flat list is read ten times as fast as a nested one.
         return list(computed.view(-1).tolist())
     values = computed.tolist()
+    # Each turn takes one level of the nested lists away.
     for _ in range(computed.dim() - 1):
-        values = [value for row in values for value in row]
+        values = joined(values)
     return list(values)
+
+
+# --- lists of numbers -----------------------------------------------------------------------------
+
+
+def joined(rows: Iterable[Iterable[Element]]) -> List[Element]:
+    """The elements of all rows, one row after the other.
+
+    >>> joined([[1, 2], [3]])
+    [1, 2, 3]
+    """
+    elements: List[Element] = []
+    for row in rows:
+        elements.extend(row)
+    return elements
+
+
+def repeated(values: Sequence[Number], length: int) -> List[Number]:
+    """So many numbers, the same ones again and again.
+
+    >>> repeated([1, 2], 5)
+    [1, 2, 1, 2, 1]
+    """
+    periods = length // len(values) + 1
+    longer = list(values) * periods
+    return longer[:length]
+
+
+def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
+    """Whole numbers that rise by 1, and begin again after a period.
+
+    >>> sawtooth(5, period=3, start=1)
+    [1.0, 2.0, 3.0, 1.0, 2.0]
+    """
+    values: List[float] = []
+    for position in range(length):
+        step = position % period
+        values.append(float(start + step))
+    return values
+
+
+def products_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
+    """Each number of one list times its neighbour in the other one."""
+    return list(map(float.__mul__, first, second))
+
+
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 def exactly(label: str, computed: Any, expected: Sequence[Number]) -> Part:
@@ -119,21 +189,15 @@ def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: 
     Equal periods are compared as wholes, so that only the first one is compared by numbers.
     """
     values = flat_list(computed)
-    first = values[: len(period)]
-    if len(first) == len(period) and values == repeated(first, len(values)):
-        return near(label, computed.reshape(-1)[: len(period)], period, limit)
-    return near(label, computed, repeated(period, len(values)), limit)
-
-
-def repeated(values: Sequence[Number], length: int) -> List[Number]:
-    """So many numbers, the same ones again and again.
-
-    >>> repeated([1, 2], 5)
-    [1, 2, 1, 2, 1]
-    """
-    periods = length // len(values) + 1
-    longer = list(values) * periods
-    return longer[:length]
+    period_length = len(period)
+    first_period = values[:period_length]
+    is_complete = len(first_period) == period_length
+    if is_complete and values == repeated(first_period, len(values)):
+        first_elements = computed.reshape(-1)[:period_length]
+        return near(label, first_elements, period, limit)
+    # Something differs from period to period: compare each element to name it.
+    expected = repeated(period, len(values))
+    return near(label, computed, expected, limit)
 
 
 class Row(NamedTuple):
@@ -151,6 +215,7 @@ def near_one_by_one(row: Row, expected: Sequence[Number], limit: Limit) -> Part:
     wrong_positions: List[int] = []
     for position, (value, exact) in enumerate(zip(row.values, expected)):
         if value == exact:
+            # Also where the limit is 0, or both are infinite.
             continue
         allowed = limit.of(exact)
         share = share_of_limit(value, exact, allowed)
@@ -161,7 +226,7 @@ def near_one_by_one(row: Row, expected: Sequence[Number], limit: Limit) -> Part:
     if not wrong_positions:
         return Part(row.label, worst_share, most_allowed)
     first = wrong_positions[0]
-    index = place_of(first, row.shape)
+    index = index_of(first, row.shape)
     message = f"first at {index}: {row.values[first]:.6g}, not {expected[first]:.6g}"
     wrong_count = len(wrong_positions)
     return Part(row.label, worst_share, most_allowed, wrong_count, len(row.values), message)
@@ -189,10 +254,11 @@ def near_at_once(
         return Part(label, 0.0, 0.0)
     if not limit.absolute:
         return None
-    errors = list(map(abs, map(sub, values, expected)))
+    differences = map(sub, values, expected)
+    errors = list(map(abs, differences))
     if not isfinite(sum(errors)):
         return None
-    allowed = [limit.relative * abs(exact) + limit.absolute for exact in expected]
+    allowed = list(map(limit.of, expected))
     worst_share = max(map(truediv, errors, allowed))
     if worst_share > 1.0:
         return None
@@ -210,23 +276,29 @@ def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
     error = abs(value - exact)
     if isnan(error) or error == inf:
         return inf
-    if error <= allowed:
-        return error / allowed if allowed else 0.0
-    return max(error / allowed, 2.0) if allowed else inf
+    if not allowed:
+        # Only the exact number is right, and a share of nothing is no number.
+        return inf if error else 0.0
+    share = error / allowed
+    if error > allowed:
+        # The quotient may be rounded down to 1, which would pass.
+        return max(share, 2.0)
+    return share
 
 
-def place_of(number: int, shape: Tuple[int, ...]) -> List[int]:
-    """The place of an element, counted along each axis.
+def index_of(position: int, shape: Tuple[int, ...]) -> List[int]:
+    """The index along each axis of an element, from its position in memory.
 
-    >>> place_of(7, (3, 4))
+    >>> index_of(7, (3, 4))
     [1, 3]
     """
-    position: List[int] = []
+    index: List[int] = []
+    rest = position
     for axis in range(len(shape)):
-        step = prod(shape[axis + 1 :])
-        position.append(number // step)
-        number %= step
-    return position
+        stride = prod(shape[axis + 1 :])
+        index.append(rest // stride)
+        rest %= stride
+    return index
 
 
 def ask_all(device: str, questions: Sequence[Question], against: str) -> Outcome:

@@ -12,10 +12,31 @@ from typing import Any, Iterator, List, NamedTuple, Sequence
 
 import torch
 
-from ...database.layers import BACKENDS, attended
 from ...judging.tolerance import Part
-from .answers import HALVES, Limit, formats_on, near, roundoff, tensor_of
-from .masks import HEADS, SCALE, Numbers, Shape, inputs_of, mask_of, numbers_of, weights_of
+from .answers import (
+    HALVES,
+    Limit,
+    formats_on,
+    joined,
+    near,
+    products_of_pairs,
+    roundoff,
+    sawtooth,
+    tensor_of,
+)
+from .masks import (
+    HEADS,
+    SCALE,
+    Numbers,
+    Shape,
+    backends_for,
+    computed_by_torch,
+    dtype_name_of,
+    heads_of,
+    inputs_of,
+    value_factors,
+    weights_of,
+)
 
 SHAPES = (
     Shape(7, 17, 8),
@@ -43,107 +64,119 @@ def upstream_of(query: int) -> float:
     return float(query % 3 - 1)
 
 
+def upstream_factors(shape: Shape) -> List[float]:
+    """What that number is multiplied by in each column: 1 or 2."""
+    return sawtooth(shape.width, period=2, start=1)
+
+
 def gradients_of_attention(device: str) -> Iterator[Part]:
     """Catches a backward pass that leaves out keys, masks, heads of a group, or the scale."""
     for number, shape in enumerate(SHAPES):
-        heads = [numbers_of(shape, head) for head in range(HEADS)]
-        head_gradients = [gradients_of_head(shape, head) for head in heads]
-        for name in formats_on(device):
-            leaves = [tensor.requires_grad_() for tensor in inputs_of(shape, heads, name, device)]
-            for backend in (None, BACKENDS[number % len(BACKENDS)]):
-                queries, keys, values = leaves
-                outputs = attended(
-                    queries,
-                    keys,
-                    values,
-                    mask=mask_of(shape, heads[0], name, device),
-                    causal=shape.mask == "causal",
-                    grouped=shape.groups > 1,
-                    backend=backend,
-                    scale=SCALE,
-                )
-                arriving = arriving_at(shape, name, device)
+        heads = heads_of(shape)
+        exact = [gradients_of_head(shape, head) for head in heads.heads]
+        for dtype_name in formats_on(device):
+            leaves = inputs_of(heads, dtype_name, device)
+            for leaf in leaves:
+                leaf.requires_grad_()
+            arriving = arriving_at(shape, dtype_name, device)
+            label = f"attention {tuple(shape)} of {dtype_name}"
+            for backend in backends_for(number):
+                outputs = computed_by_torch(heads, leaves, backend)
                 gradients = torch.autograd.grad(outputs, leaves, arriving)
-                label = f"attention {tuple(shape)} of {name}"
-                yield from judged_gradients(label, gradients, shape, head_gradients)
+                yield from judged_gradients(label, gradients, shape, exact)
 
 
 def live_queries(shape: Shape) -> List[int]:
     """Queries that may see a key. What arrives at the others is zero: torch's releases differ."""
+    queries = range(shape.queries)
     if shape.mask in ("flags", "numbers"):
-        return [query for query in range(shape.queries) if query % 3 != 2]
-    return list(range(shape.queries))
+        return [query for query in queries if query % 3 != 2]
+    return list(queries)
 
 
-def arriving_at(shape: Shape, name: str, device: str) -> Any:
-    live = set(live_queries(shape))
-    values: List[float] = []
-    for _ in range(HEADS * shape.groups):
-        for query in range(shape.queries):
-            height = upstream_of(query) if query in live else 0.0
-            values += [height * (1 + column % 2) for column in range(shape.width)]
-    return tensor_of(values, name, device, 1, HEADS * shape.groups, shape.queries, shape.width)
+def arriving_at(shape: Shape, dtype_name: str, device: str) -> Any:
+    """What arrives at each element of the answer, the same for all heads."""
+    live = live_queries(shape)
+    factors = upstream_factors(shape)
+    rows: List[List[float]] = []
+    for query in range(shape.queries):
+        height = upstream_of(query) if query in live else 0.0
+        rows.append([height * factor for factor in factors])
+    heads = HEADS * shape.groups
+    values = joined(rows) * heads
+    return tensor_of(values, dtype_name, device, 1, heads, shape.queries, shape.width)
+
+
+def column_sum(shape: Shape) -> float:
+    """The factors of a value's columns, times those of what arrives, added up."""
+    products = products_of_pairs(value_factors(shape), upstream_factors(shape))
+    return sum(products)
 
 
 def gradients_of_head(shape: Shape, head: Numbers) -> HeadGradients:
-    # The element of a value in column c is the value times 1 + c % 3, what arrives times 1 + c % 2.
-    column_sum = sum((1 + column % 3) * (1 + column % 2) for column in range(shape.width))
-    by_query = [0.0] * shape.queries
-    by_key = [0.0] * shape.keys
-    by_value = [0.0] * shape.keys
+    """What arrives at the numbers of one head, query by query."""
+    query_gradient = [0.0] * shape.queries
+    key_gradient = [0.0] * shape.keys
+    value_gradient = [0.0] * shape.keys
     for query in live_queries(shape):
         weights = weights_of(head, query)
         if weights is None:
             continue
         height = upstream_of(query)
-        pulls = [height * column_sum * value for value in head.values]
-        mean = fsum(map(float.__mul__, weights, pulls))
+        # What arrives at each weight.
+        pulls = [height * column_sum(shape) * value for value in head.values]
+        mean = fsum(products_of_pairs(weights, pulls))
         for key, (weight, pull) in enumerate(zip(weights, pulls)):
             by_score = weight * (pull - mean)
-            by_query[query] += by_score * SCALE * head.keys[key]
-            by_key[key] += by_score * SCALE * head.queries[query]
-            by_value[key] += weight * height
-    return HeadGradients(by_query, by_key, by_value)
+            query_gradient[query] += by_score * SCALE * head.keys[key]
+            key_gradient[key] += by_score * SCALE * head.queries[query]
+            value_gradient[key] += weight * height
+    return HeadGradients(query_gradient, key_gradient, value_gradient)
 
 
 def judged_gradients(
     label: str, gradients: Sequence[Any], shape: Shape, heads: Sequence[HeadGradients]
 ) -> Iterator[Part]:
     """Each gradient beside that of Python; dead queries of the masks have none."""
-    name = str(gradients[0].dtype).replace("torch.", "")
+    dtype_name = dtype_name_of(gradients[0])
     queries: List[float] = []
     keys: List[float] = []
     values: List[float] = []
     for head in heads:
-        # Each head of a group adds the same to its keys and values.
         queries += head.queries * shape.groups
+        # Each head of a group adds the same to its keys and values.
         keys += [shape.groups * value for value in head.keys]
         for value in head.values:
-            values += [shape.groups * value * (1 + column % 2) for column in range(shape.width)]
-    by_query = gradients[0][..., 0]
-    by_key = gradients[1][..., 0]
-    live = torch.isfinite(by_query)
-    by_query = torch.where(live, by_query, torch.zeros_like(by_query))
-    limit = score_limit(name, shape, queries)
-    yield near(f"gradient of queries, {label}", by_query, queries, limit)
-    limit = score_limit(name, shape, keys)
-    yield near(f"gradient of keys, {label}", by_key, keys, limit)
-    limit = Limit(16 * unit_of(name, shape), 16 * unit_of(name, shape))
+            values += [shape.groups * value * factor for factor in upstream_factors(shape)]
+
+    # All but the first column of queries and keys are zero, and so is what they are multiplied by.
+    computed = gradients[0][..., 0]
+    computed = torch.where(torch.isfinite(computed), computed, torch.zeros_like(computed))
+    limit = score_limit(dtype_name, shape, queries)
+    yield near(f"gradient of queries, {label}", computed, queries, limit)
+    computed = gradients[1][..., 0]
+    limit = score_limit(dtype_name, shape, keys)
+    yield near(f"gradient of keys, {label}", computed, keys, limit)
+    unit = unit_of(dtype_name, shape)
+    limit = Limit(16 * unit, 16 * unit)
     yield near(f"gradient of values, {label}", gradients[2], values, limit)
 
 
-def unit_of(name: str, shape: Shape) -> float:
+def unit_of(dtype_name: str, shape: Shape) -> float:
     """The relative error of a weight: halves round it once, others sum up the keys."""
-    if name in HALVES:
-        return 2 * roundoff(name)
-    return (4 + shape.keys / 32) * roundoff(name)
+    unit = roundoff(dtype_name)
+    if dtype_name in HALVES:
+        return 2 * unit
+    return (4 + shape.keys / 32) * unit
 
 
-def score_limit(name: str, shape: Shape, exact: Sequence[float]) -> Limit:
+def score_limit(dtype_name: str, shape: Shape, exact: Sequence[float]) -> Limit:
     """The gradient of a score is a difference of numbers as large as the largest gradient.
 
     Pulls reach 16 * 2 * width; halves round the answers from which their mean is taken.
     """
-    column_sum = 2.25 * shape.width
+    unit = unit_of(dtype_name, shape)
+    # The mean of `column_sum` for a column.
+    pull = 16 * 2.25 * shape.width
     largest = max(map(abs, exact), default=0.0)
-    return Limit(16 * unit_of(name, shape), unit_of(name, shape) * (16 * column_sum + largest))
+    return Limit(16 * unit, unit * (pull + largest))

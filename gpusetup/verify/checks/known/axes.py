@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from itertools import product
-from math import fsum, inf, nan
+from math import fsum, inf, nan, prod
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
@@ -16,14 +16,16 @@ from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import (
     Limit,
-    Number,
     ask_all,
     dice,
+    dtype_of,
     exactly,
     formats_on,
+    joined,
     near,
     offered,
     roundoff,
+    sawtooth,
     tensor_of,
 )
 
@@ -47,62 +49,80 @@ def axes(device: str) -> Outcome:
     return ask_all(device, questions, "the lines of Python's lists")
 
 
-def numbers_of(shape: Sequence[int]) -> List[float]:
+def numbers_of(shape: Shape) -> List[float]:
     """Small whole numbers without a pattern."""
-    chance = dice(f"axes {tuple(shape)}")
-    count = 1
-    for length in shape:
-        count *= length
-    return [float(chance.randint(-3, 3)) for _ in range(count)]
+    chance = dice(f"axes {shape}")
+    return [float(chance.randint(-3, 3)) for _ in range(prod(shape))]
+
+
+def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
+    """Where the lines along an axis lie in memory, in the order in which a reduction keeps them."""
+    strides = [shape[1] * shape[2], shape[2], 1]
+    length = shape[axis]
+    stride = strides.pop(axis)
+    first_length, second_length = other_lengths(shape, axis)
+    for first, second in product(range(first_length), range(second_length)):
+        start = first * strides[0] + second * strides[1]
+        yield slice(start, start + length * stride, stride)
+
+
+def other_lengths(shape: Shape, axis: int) -> List[int]:
+    """The lengths of the two other axes."""
+    lengths = list(shape)
+    del lengths[axis]
+    return lengths
 
 
 def lines_along(values: Sequence[float], shape: Shape, axis: int) -> Lines:
-    """The lines of a tensor along an axis, in the order in which a reduction keeps them."""
-    strides = (shape[1] * shape[2], shape[2], 1)
-    others = [range(length) for position, length in enumerate(shape) if position != axis]
-    other_strides = [stride for position, stride in enumerate(strides) if position != axis]
-    lines: Lines = []
-    for first, second in product(*others):
-        start = first * other_strides[0] + second * other_strides[1]
-        stop = start + shape[axis] * strides[axis]
-        lines.append(list(values[start : stop : strides[axis]]))
-    return lines
+    """The lines of a tensor along an axis."""
+    return [list(values[positions]) for positions in slices_along(shape, axis)]
 
 
 def put_back(lines: Lines, shape: Shape, axis: int) -> List[float]:
     """The elements of a tensor in their order, from its lines along an axis."""
-    strides = (shape[1] * shape[2], shape[2], 1)
-    others = [range(length) for position, length in enumerate(shape) if position != axis]
-    other_strides = [stride for position, stride in enumerate(strides) if position != axis]
-    values = [0.0] * (shape[0] * shape[1] * shape[2])
-    for line, (first, second) in zip(lines, product(*others)):
-        start = first * other_strides[0] + second * other_strides[1]
-        stop = start + shape[axis] * strides[axis]
-        values[start : stop : strides[axis]] = line
+    values = [0.0] * prod(shape)
+    for line, positions in zip(lines, slices_along(shape, axis)):
+        values[positions] = line
     return values
 
 
-def first_of_highest(line: Sequence[float]) -> float:
-    return float(line.index(max(line)))
+# --- reductions -----------------------------------------------------------------------------------
 
 
-REDUCTIONS: Dict[str, Tuple[Callable[[Any, int], Any], Callable[[List[float]], float]]] = {
-    "sum": (lambda x, axis: x.sum(axis), sum),
-    "amax": (lambda x, axis: x.amax(axis), max),
-    "amin": (lambda x, axis: x.amin(axis), min),
-    "max": (lambda x, axis: x.max(axis)[0], max),
-    "min": (lambda x, axis: x.min(axis)[0], min),
-    "median": (lambda x, axis: x.median(axis)[0], lambda line: sorted(line)[(len(line) - 1) // 2]),
-    "any": (lambda x, axis: (x == 3).any(axis), lambda line: float(3.0 in line)),
-    "all": (lambda x, axis: (x < 3).all(axis), lambda line: float(3.0 not in line)),
-    "count_nonzero": (
-        lambda x, axis: x.count_nonzero(axis),
-        lambda line: float(len(line) - line.count(0.0)),
+class Reduction(NamedTuple):
+    """What torch and Python make of each line along an axis."""
+
+    run: Callable[[Any, int], Any]
+    """(tensor, axis) -> a number for each line."""
+    exact: Callable[[List[float]], float]
+
+
+def lower_median(line: List[float]) -> float:
+    """The middle number, of two the lower one."""
+    middle = (len(line) - 1) // 2
+    return sorted(line)[middle]
+
+
+def count_of_others_than_zero(line: List[float]) -> float:
+    return float(len(line) - line.count(0.0))
+
+
+REDUCTIONS: Dict[str, Reduction] = {
+    "sum": Reduction(lambda x, axis: x.sum(axis), sum),
+    "amax": Reduction(lambda x, axis: x.amax(axis), max),
+    "amin": Reduction(lambda x, axis: x.amin(axis), min),
+    "max": Reduction(lambda x, axis: x.max(axis)[0], max),
+    "min": Reduction(lambda x, axis: x.min(axis)[0], min),
+    "median": Reduction(lambda x, axis: x.median(axis)[0], lower_median),
+    "any": Reduction(lambda x, axis: (x == 3).any(axis), lambda line: float(3.0 in line)),
+    "all": Reduction(lambda x, axis: (x < 3).all(axis), lambda line: float(3.0 not in line)),
+    "count_nonzero": Reduction(lambda x, axis: x.count_nonzero(axis), count_of_others_than_zero),
+    "last of cumsum": Reduction(lambda x, axis: x.cumsum(axis).select(axis, -1), sum),
+    "last of sort": Reduction(lambda x, axis: x.sort(axis)[0].select(axis, -1), max),
+    "second of topk": Reduction(
+        lambda x, axis: x.topk(2, axis)[0].select(axis, 1), lambda line: sorted(line)[-2]
     ),
-    "last of cumsum": (lambda x, axis: x.cumsum(axis).select(axis, -1), sum),
-    "last of sort": (lambda x, axis: x.sort(axis)[0].select(axis, -1), max),
-    "second of topk": (lambda x, axis: x.topk(2, axis)[0].select(axis, 1), lambda x: sorted(x)[-2]),
-    "kthvalue": (lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
+    "kthvalue": Reduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
 }
 
 
@@ -110,13 +130,14 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
     """Catches a reduction that is right along the last axis alone, or for rows side by side."""
     for shape in SHAPES:
         values = numbers_of(shape)
-        plain = tensor_of(values, "float32", device, *shape)
         for axis in range(3):
+            exact: Dict[str, List[float]] = {}
             lines = lines_along(values, shape, axis)
-            exact = {method: [row[1](line) for line in lines] for method, row in REDUCTIONS.items()}
-            for name in (*formats_on(device), "int64", "int32"):
-                inputs = plain.to(getattr(torch, name))
-                label = f"along axis {axis} of {shape} {name}"
+            for method, reduction in REDUCTIONS.items():
+                exact[method] = list(map(reduction.exact, lines))
+            for dtype_name in (*formats_on(device), "int64", "int32"):
+                inputs = tensor_of(values, dtype_name, device, *shape)
+                label = f"along axis {axis} of {shape} {dtype_name}"
                 yield from reductions_of(inputs, axis, exact, label)
 
 
@@ -125,95 +146,153 @@ def reductions_of(
 ) -> Iterator[Part]:
     """Each reduction of one tensor, and of the same with another axis moving fastest in memory."""
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
-    for method, (run, _) in REDUCTIONS.items():
-        computed = offered(functools.partial(run, inputs, axis))
+    for method, reduction in REDUCTIONS.items():
+        computed = offered(functools.partial(reduction.run, inputs, axis))
         if computed is None:
             continue
         yield exactly(f"{method} {label}", computed, exact[method])
-        yield exactly(f"{method} {label}, turned", run(turned, axis), exact[method])
+        computed = reduction.run(turned, axis)
+        yield exactly(f"{method} {label}, turned", computed, exact[method])
+    # Of equal ones each index is right, so the numbers there are compared.
     index = inputs.argmax(axis, keepdim=True)
-    yield exactly(f"argmax {label}", inputs.gather(axis, index), exact["max"])
+    computed = inputs.gather(axis, index)
+    yield exactly(f"argmax {label}", computed, exact["max"])
 
 
 def sums_over_several_axes(device: str) -> Iterator[Part]:
     """Catches a sum over two axes that leaves out one, as a bias of images needs it."""
     for shape in SHAPES:
+        # Zeros and ones, whose long sums float16 holds too.
         values = [value % 2 for value in numbers_of(shape)]
-        plain = tensor_of(values, "float32", device, *shape)
         for axis in range(3):
-            others = [position for position in range(3) if position != axis]
+            other_axes = [0, 1, 2]
+            other_axes.remove(axis)
             totals = sums_of_planes(values, shape, axis)
-            for name in formats_on(device):
-                inputs = plain.to(getattr(torch, name))
-                label = f"sum over axes {others} of {shape} {name}"
+            for dtype_name in formats_on(device):
+                inputs = tensor_of(values, dtype_name, device, *shape)
+                computed = inputs.sum(other_axes)
+                label = f"sum over axes {other_axes} of {shape} {dtype_name}"
                 # Threads may round their parts of a 16-bit sum.
-                limit = Limit(2 * roundoff(name))
-                yield near(label, inputs.sum(others), totals, limit)
+                limit = Limit(2 * roundoff(dtype_name))
+                yield near(label, computed, totals, limit)
 
 
 def sums_of_planes(values: Sequence[float], shape: Shape, axis: int) -> List[float]:
     """For each index along an axis, the sum of all elements that have it."""
-    strides = (shape[1] * shape[2], shape[2], 1)
-    totals = [0.0] * shape[axis]
-    for position, value in enumerate(values):
-        totals[position // strides[axis] % shape[axis]] += value
-    return totals
+    lines = lines_along(values, shape, axis)
+    return list(map(sum, zip(*lines)))
+
+
+def moments_along_axes(device: str) -> Iterator[Part]:
+    """Catches a variance or deviation along an axis that divides by another count."""
+    for dtype_name in ("float32", "float64"):
+        for shape in SHAPES:
+            values = numbers_of(shape)
+            inputs = tensor_of(values, dtype_name, device, *shape)
+            limit = Limit(32 * roundoff(dtype_name), 32 * roundoff(dtype_name))
+            for axis in range(3):
+                lines = lines_along(values, shape, axis)
+                means = list(map(mean_of, lines))
+                variances = list(map(variance_of, lines))
+                deviations = [variance**0.5 for variance in variances]
+                label = f"along axis {axis} of {shape} {dtype_name}"
+                computed = inputs.mean(axis)
+                yield near(f"mean {label}", computed, means, limit)
+                computed = inputs.var(axis)
+                yield near(f"var {label}", computed, variances, limit)
+                computed = inputs.std(axis)
+                yield near(f"std {label}", computed, deviations, limit)
+
+
+def mean_of(line: List[float]) -> float:
+    return sum(line) / len(line)
+
+
+def variance_of(line: List[float]) -> float:
+    """The unbiased one, which is torch's default."""
+    mean = mean_of(line)
+    squares = [(value - mean) ** 2 for value in line]
+    return fsum(squares) / (len(line) - 1)
+
+
+# --- picks and scatters ---------------------------------------------------------------------------
 
 
 def picks_along_axes(device: str) -> Iterator[Part]:
     """Catches an index_select, gather or negative index that reads along another axis."""
-    for name in ("float32", "float16", "int64"):
+    for dtype_name in ("float32", "float16", "int64"):
         for shape in SHAPES:
-            values = numbers_of(shape)
-            inputs = tensor_of(values, "float32", device, *shape).to(getattr(torch, name))
+            inputs = tensor_of(numbers_of(shape), dtype_name, device, *shape)
             for axis in range(3):
-                length = shape[axis]
-                order = [(5 * position + 1) % length for position in range(length)]
-                picked_lines = []
-                for line in lines_along(values, shape, axis):
-                    picked_lines.append([line[index] for index in order])
-                exact = put_back(picked_lines, shape, axis)
-                index = tensor_of(order, "int64", device)
-                label = f"along axis {axis} of {shape} {name}"
-                computed = inputs.index_select(axis, index)
-                yield exactly(f"index_select {label}", computed, exact)
-                computed = inputs.index_select(axis, index.int())
-                yield exactly(f"index_select by int32 {label}", computed, exact)
-                spread_shape = [length if position == axis else 1 for position in range(3)]
-                spread = index.view(spread_shape).expand(shape)
-                yield exactly(f"gather {label}", inputs.gather(axis, spread), exact)
-                negative: List[Any] = [slice(None)] * 3
-                negative[axis] = index - length
-                yield exactly(f"x[..., -i] {label}", inputs[tuple(negative)], exact)
+                label = f"along axis {axis} of {shape} {dtype_name}"
+                yield from picks_along_axis(inputs, shape, axis, label)
+
+
+def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterator[Part]:
+    """Each way to take the elements of every line in another order."""
+    length = shape[axis]
+    order = [(5 * position + 1) % length for position in range(length)]
+    picked_lines: Lines = []
+    for line in lines_along(numbers_of(shape), shape, axis):
+        picked_lines.append([line[position] for position in order])
+    exact = put_back(picked_lines, shape, axis)
+
+    index = tensor_of(order, "int64", str(inputs.device))
+    computed = inputs.index_select(axis, index)
+    yield exactly(f"index_select {label}", computed, exact)
+    computed = inputs.index_select(axis, index.int())
+    yield exactly(f"index_select by int32 {label}", computed, exact)
+    computed = inputs.gather(axis, for_all_lines(index, shape, axis))
+    yield exactly(f"gather {label}", computed, exact)
+    # The same places, counted from the end.
+    subscripts: List[Any] = [slice(None)] * 3
+    subscripts[axis] = index - length
+    computed = inputs[tuple(subscripts)]
+    yield exactly(f"x[..., -i] {label}", computed, exact)
+
+
+def for_all_lines(index: Any, shape: Shape, axis: int) -> Any:
+    """The places of one line, for all lines along an axis."""
+    line_shape = [1, 1, 1]
+    line_shape[axis] = len(index)
+    return index.view(line_shape).expand(shape)
 
 
 def scatters_along_axes(device: str) -> Iterator[Part]:
     """Catches a scatter, index_add or index_put that writes along another axis, also in place."""
     for shape in SHAPES:
         values = numbers_of(shape)
-        plain = tensor_of(values, "float32", device, *shape)
         for axis in range(3):
             scattered = Scattered(shape, axis, lines_along(values, shape, axis))
-            exact = scattered.sums()
-            mirrored = scattered.mirrored()
-            for name in (*formats_on(device), "int64"):
-                inputs = plain.to(getattr(torch, name))
-                label = f"along axis {axis} of {shape} {name}"
-                index = tensor_of(scattered.targets(), "int64", device)
-                spread = scattered.spread(index)
-                computed = torch.zeros_like(inputs).index_add_(axis, index, inputs)
-                yield exactly(f"index_add_ {label}", computed, exact)
-                computed = torch.zeros_like(inputs).scatter_add_(axis, spread, inputs)
-                yield exactly(f"scatter_add_ {label}", computed, exact)
-                lengths = enumerate(shape)
-                grid = [torch.arange(n, device=device) if a != axis else index for a, n in lengths]
-                indices = torch.meshgrid(*grid, indexing="ij")
-                computed = torch.zeros_like(inputs).index_put_(indices, inputs, accumulate=True)
-                yield exactly(f"index_put_ by three indices {label}", computed, exact)
-                from_end = torch.arange(shape[axis] - 1, -1, -1, device=device)
-                places = scattered.spread(from_end)
-                computed = torch.zeros_like(inputs).scatter_(axis, places, inputs)
-                yield exactly(f"scatter_ {label}", computed, mirrored)
+            for dtype_name in (*formats_on(device), "int64"):
+                inputs = tensor_of(values, dtype_name, device, *shape)
+                label = f"along axis {axis} of {shape} {dtype_name}"
+                yield from scatters_along_axis(inputs, scattered, label)
+
+
+def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterator[Part]:
+    """Each way to add the elements of every line at places along it."""
+    shape, axis, _ = scattered
+    exact = scattered.sums()
+    index = tensor_of(scattered.targets(), "int64", str(inputs.device))
+    zeros = torch.zeros_like(inputs)
+    computed = zeros.clone().index_add_(axis, index, inputs)
+    yield exactly(f"index_add_ {label}", computed, exact)
+    places = for_all_lines(index, shape, axis)
+    computed = zeros.clone().scatter_add_(axis, places, inputs)
+    yield exactly(f"scatter_add_ {label}", computed, exact)
+
+    # An index for each axis: of the two others every one.
+    indices = [torch.arange(length, device=inputs.device) for length in shape]
+    indices[axis] = index
+    grid = torch.meshgrid(*indices, indexing="ij")
+    computed = zeros.clone().index_put_(grid, inputs, accumulate=True)
+    yield exactly(f"index_put_ by three indices {label}", computed, exact)
+
+    from_end = torch.arange(shape[axis] - 1, -1, -1, device=inputs.device)
+    places = for_all_lines(from_end, shape, axis)
+    computed = zeros.clone().scatter_(axis, places, inputs)
+    yield exactly(f"scatter_ {label}", computed, scattered.mirrored())
 
 
 class Scattered(NamedTuple):
@@ -227,137 +306,160 @@ class Scattered(NamedTuple):
         """The target index of each element of a line; most indexes occur twice, to be added."""
         length = self.shape[self.axis]
         # Up to 40 sources of 3 make sums that are exact in every format.
-        place_count = max((length + 1) // 2, length // 40 + 1)
-        return [(3 * position) % place_count for position in range(length)]
+        target_count = max((length + 1) // 2, length // 40 + 1)
+        return [3 * position % target_count for position in range(length)]
 
     def sums(self) -> List[float]:
         """What all places hold afterwards."""
-        summed: Lines = []
+        targets = self.targets()
+        summed_lines: Lines = []
         for line in self.lines:
-            total = [0.0] * len(line)
-            for value, place in zip(line, self.targets()):
-                total[place] += value
-            summed.append(total)
-        return put_back(summed, self.shape, self.axis)
+            sums = [0.0] * len(line)
+            for value, target in zip(line, targets):
+                sums[target] += value
+            summed_lines.append(sums)
+        return put_back(summed_lines, self.shape, self.axis)
 
     def mirrored(self) -> List[float]:
         """The tensor with each line turned around."""
-        turned = [line[::-1] for line in self.lines]
-        return put_back(turned, self.shape, self.axis)
-
-    def spread(self, index: Any) -> Any:
-        """The places of one line for all lines."""
-        view = [1, 1, 1]
-        view[self.axis] = len(index)
-        return index.view(view).expand(self.shape)
+        turned_lines = [line[::-1] for line in self.lines]
+        return put_back(turned_lines, self.shape, self.axis)
 
 
-def moments_along_axes(device: str) -> Iterator[Part]:
-    """Catches a variance or deviation along an axis that divides by another count."""
-    for name in ("float32", "float64"):
-        for shape in SHAPES:
-            values = numbers_of(shape)
-            inputs = tensor_of(values, name, device, *shape)
-            limit = Limit(32 * roundoff(name), 32 * roundoff(name))
-            for axis in range(3):
-                variances: List[float] = []
-                means: List[float] = []
-                for line in lines_along(values, shape, axis):
-                    mean = sum(line) / len(line)
-                    squares = fsum((value - mean) ** 2 for value in line)
-                    means.append(mean)
-                    variances.append(squares / (len(line) - 1))
-                label = f"along axis {axis} of {shape} {name}"
-                yield near(f"mean {label}", inputs.mean(axis), means, limit)
-                yield near(f"var {label}", inputs.var(axis), variances, limit)
-                deviations = [variance**0.5 for variance in variances]
-                yield near(f"std {label}", inputs.std(axis), deviations, limit)
+# --- no element, and tensors that are counted out -------------------------------------------------
 
 
 def tensors_without_elements(device: str) -> Iterator[Part]:
     """Catches a kernel that makes numbers of nothing: the last batch of a day may be empty."""
-    for name in formats_on(device):
-        empty = torch.zeros(0, 5, dtype=getattr(torch, name), device=device)
-        wide = torch.ones(5, 3, dtype=empty.dtype, device=device)
-        label = f"of no {name} numbers"
-        answers: Sequence[Tuple[str, Any, Sequence[Number]]] = (
-            ("sum", empty.sum(), [0.0]),
-            ("sum of columns", empty.sum(0), [0.0] * 5),
-            ("product", empty.prod(), [1.0]),
-            ("mean", empty.mean(), [nan]),
-            ("product of matrices", empty @ wide, []),
-            ("inner length 0", empty.t() @ empty, [0.0] * 25),
-            ("joined", torch.cat([empty, wide.t()]), [1.0] * 15),
-            ("softmax", empty.softmax(1), []),
-            ("logsumexp", empty.logsumexp(0), [-inf] * 5),
-            ("picked", wide[torch.zeros(0, dtype=torch.int64, device=device)], []),
-        )
-        for method, computed, exact in answers:
-            yield exactly(f"{method} {label}", computed, exact)
+    for dtype_name in formats_on(device):
+        empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
+        yield from reductions_of_nothing(empty, f"of no {dtype_name} numbers")
+        yield from products_with_nothing(empty, f"of no {dtype_name} numbers")
+
+
+def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
+    """A sum of nothing is 0, a product 1, a mean NaN; what keeps the other axis has 5 of them."""
+    computed = empty.sum()
+    yield exactly(f"sum {label}", computed, [0.0])
+    computed = empty.sum(0)
+    yield exactly(f"sum of columns {label}", computed, [0.0] * 5)
+    computed = empty.prod()
+    yield exactly(f"product {label}", computed, [1.0])
+    computed = empty.mean()
+    yield exactly(f"mean {label}", computed, [nan])
+    computed = empty.softmax(1)
+    yield exactly(f"softmax {label}", computed, [])
+    computed = empty.logsumexp(0)
+    yield exactly(f"logsumexp {label}", computed, [-inf] * 5)
+
+
+def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
+    """No rows, an inner length of 0, and nothing that is joined or picked."""
+    ones = empty.new_ones(5, 3)
+    computed = empty @ ones
+    yield exactly(f"product of matrices {label}", computed, [])
+    computed = empty.t() @ empty
+    yield exactly(f"inner length 0 {label}", computed, [0.0] * 25)
+    computed = torch.cat([empty, ones.t()])
+    yield exactly(f"joined {label}", computed, [1.0] * 15)
+    no_index = torch.zeros(0, dtype=torch.int64, device=empty.device)
+    computed = ones[no_index]
+    yield exactly(f"picked {label}", computed, [])
 
 
 def counted_rows(device: str) -> Iterator[Part]:
     """Catches an arange, linspace, fill or identity that loses its end."""
     for length in (1, 17, 1025, 70_001):
-        whole = list(range(length))
-        for name in ("float32", "int64", "int32", "float64"):
-            dtype = getattr(torch, name)
-            label = f"of {length} {name} numbers"
-            computed = torch.arange(length, dtype=dtype, device=device)
-            yield exactly(f"arange {label}", computed, whole)
-            computed = torch.arange(3, 3 + 2 * length, 2, dtype=dtype, device=device)
-            yield exactly(f"arange by twos {label}", computed, range(3, 3 + 2 * length, 2))
-            computed = torch.full((length,), 7, dtype=dtype, device=device)
-            yield exactly(f"full {label}", computed, [7] * length)
-            computed = torch.zeros(length, dtype=dtype, device=device)
-            yield exactly(f"zeros {label}", computed, [0] * length)
+        for dtype_name in ("float32", "int64", "int32", "float64"):
+            yield from counted_row(length, dtype_name, device)
         # Ends that are 2 to the 20 times the steps apart: each number is exact.
-        computed = torch.linspace(0, length - 1, length, dtype=torch.float64, device=device)
+        last = length - 1
+        computed = torch.linspace(0, last, length, dtype=torch.float64, device=device)
         limit = Limit(4 * roundoff("float64"))
-        yield near(f"linspace of {length} numbers", computed, whole, limit)
+        yield near(f"linspace of {length} numbers", computed, range(length), limit)
     for size in (1, 33, 130):
-        exact = [float(row == column) for row, column in product(range(size), repeat=2)]
-        computed = torch.eye(size, device=device)
-        yield exactly(f"eye of {size}", computed, exact)
-        line = torch.arange(size, device=device)
-        exact = [row * same for row, same in zip(sorted(list(range(size)) * size), exact)]
-        yield exactly(f"diag of {size}", torch.diag(line), exact)
-        flags = torch.nn.functional.one_hot(line, size)
-        exact = [float(row == column) for row, column in product(range(size), repeat=2)]
-        yield exactly(f"one_hot of {size}", flags, exact)
+        yield from diagonals(size, device)
+
+
+def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """Numbers by ones and by twos, and the same one again and again."""
+    dtype = dtype_of(dtype_name)
+    label = f"of {length} {dtype_name} numbers"
+    computed = torch.arange(length, dtype=dtype, device=device)
+    yield exactly(f"arange {label}", computed, range(length))
+    end = 3 + 2 * length
+    computed = torch.arange(3, end, 2, dtype=dtype, device=device)
+    yield exactly(f"arange by twos {label}", computed, range(3, end, 2))
+    computed = torch.full((length,), 7, dtype=dtype, device=device)
+    yield exactly(f"full {label}", computed, [7] * length)
+    computed = torch.zeros(length, dtype=dtype, device=device)
+    yield exactly(f"zeros {label}", computed, [0] * length)
+
+
+def diagonals(size: int, device: str) -> Iterator[Part]:
+    """Square matrices that are zero beside their diagonal."""
+    identity: List[float] = []
+    rising_diagonal: List[float] = []
+    for row, column in product(range(size), repeat=2):
+        is_on_diagonal = row == column
+        identity.append(1.0 if is_on_diagonal else 0.0)
+        rising_diagonal.append(float(row) if is_on_diagonal else 0.0)
+
+    computed = torch.eye(size, device=device)
+    yield exactly(f"eye of {size}", computed, identity)
+    line = torch.arange(size, device=device)
+    computed = torch.diag(line)
+    yield exactly(f"diag of {size}", computed, rising_diagonal)
+    computed = torch.nn.functional.one_hot(line, size)
+    yield exactly(f"one_hot of {size}", computed, identity)
 
 
 def rows_in_parts(device: str) -> Iterator[Part]:
     """Catches a chunk, window, tile or repetition that starts at another place."""
-    for name in ("float32", "bfloat16", "int64"):
-        if name not in (*formats_on(device), "int64"):
+    for dtype_name in ("float32", "bfloat16", "int64"):
+        if dtype_name not in (*formats_on(device), "int64"):
             continue
         for length in (17, 1025):
-            values = [float(position % 127) for position in range(length)]
-            inputs = tensor_of(values, "float32", device).to(getattr(torch, name))
-            label = f"of {length} {name} numbers"
-            size = -(-length // 4)
-            for number, part in enumerate(inputs.chunk(4)):
-                exact = values[number * size : (number + 1) * size]
-                yield exactly(f"chunk {number} {label}", part, exact)
-            windows = inputs.unfold(0, 5, 3)
-            exact = []
-            for start in range(0, length - 4, 3):
-                exact += values[start : start + 5]
-            yield exactly(f"windows {label}", windows.contiguous(), exact)
-            yield exactly(f"repeat {label}", inputs.repeat(2, 3), values * 6)
-            counts = [position % 3 for position in range(length)]
-            exact = []
-            for value, count in zip(values, counts):
-                exact += [value] * count
-            computed = inputs.repeat_interleave(tensor_of(counts, "int64", device))
-            yield exactly(f"repeat_interleave by counts {label}", computed, exact)
-            yield exactly(f"diff {label}", inputs.diff(), differences(values))
-            outer = torch.outer(inputs[:5], inputs[:9])
-            exact = [first * second for first in values[:5] for second in values[:9]]
-            yield exactly(f"outer {label}", outer, exact)
+            values = sawtooth(length, period=127)
+            inputs = tensor_of(values, dtype_name, device)
+            label = f"of {length} {dtype_name} numbers"
+            yield from parts_of_row(inputs, values, label)
+            yield from repeated_row(inputs, values, label)
 
 
-def differences(values: Sequence[float]) -> List[float]:
-    """Each number less the one before it."""
-    return list(map(float.__sub__, values[1:], values))
+def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
+    """Four chunks, and windows of five numbers of which each begins three later."""
+    # The last chunk is the shortest.
+    chunk_length = -(-len(values) // 4)
+    for number, chunk in enumerate(inputs.chunk(4)):
+        start = number * chunk_length
+        exact = values[start : start + chunk_length]
+        yield exactly(f"chunk {number} {label}", chunk, exact)
+
+    windows: Lines = []
+    for start in range(0, len(values) - 4, 3):
+        windows.append(values[start : start + 5])
+    computed = inputs.unfold(0, 5, 3).contiguous()
+    yield exactly(f"windows {label}", computed, joined(windows))
+
+
+def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
+    """A row repeated as a whole and number by number, its differences and products."""
+    computed = inputs.repeat(2, 3)
+    yield exactly(f"repeat {label}", computed, values * 6)
+
+    counts = [position % 3 for position in range(len(values))]
+    exact: List[float] = []
+    for value, count in zip(values, counts):
+        exact += [value] * count
+    count_tensor = tensor_of(counts, "int64", str(inputs.device))
+    computed = inputs.repeat_interleave(count_tensor)
+    yield exactly(f"repeat_interleave by counts {label}", computed, exact)
+
+    # Each number less the one before it.
+    exact = list(map(float.__sub__, values[1:], values))
+    computed = inputs.diff()
+    yield exactly(f"diff {label}", computed, exact)
+    exact = [first * second for first, second in product(values[:5], values[:9])]
+    computed = torch.outer(inputs[:5], inputs[:9])
+    yield exactly(f"outer {label}", computed, exact)

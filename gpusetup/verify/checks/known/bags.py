@@ -7,7 +7,7 @@ from typing import Any, Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import Limit, dice, exactly, formats_on, near, roundoff, tensor_of
+from .answers import Limit, dice, exactly, formats_on, joined, near, roundoff, tensor_of
 
 
 class Bags(NamedTuple):
@@ -16,8 +16,12 @@ class Bags(NamedTuple):
     table: List[List[float]]
     members: List[List[int]]
 
-    def flat_members(self) -> List[int]:
-        return [row for bag in self.members for row in bag]
+    @property
+    def width(self) -> int:
+        return len(self.table[0])
+
+    def rows_of(self, bag: List[int]) -> List[List[float]]:
+        return [self.table[row] for row in bag]
 
     def starts(self) -> List[int]:
         """Where each bag begins among all members."""
@@ -32,17 +36,46 @@ class Bags(NamedTuple):
         """The sum of the rows of each bag; an empty bag gives zeros."""
         sums: List[float] = []
         for bag in self.members:
-            for column in range(len(self.table[0])):
-                sums.append(sum(self.table[row][column] for row in bag))
+            total = [0.0] * self.width
+            for row in self.rows_of(bag):
+                total = sums_of_pairs(total, row)
+            sums += total
         return sums
+
+    def means(self) -> List[float]:
+        """The mean of the rows of each bag; an empty bag gives zeros."""
+        sums = self.sums()
+        means: List[float] = []
+        for number, bag in enumerate(self.members):
+            start = number * self.width
+            divisor = max(1, len(bag))
+            for total in sums[start : start + self.width]:
+                means.append(total / divisor)
+        return means
+
+    def largest(self) -> List[float]:
+        """The largest number of each column of each bag; an empty bag gives zeros."""
+        largest: List[float] = []
+        for bag in self.members:
+            if bag:
+                columns = zip(*self.rows_of(bag))
+                largest += map(max, columns)
+            else:
+                largest += [0.0] * self.width
+        return largest
 
     def gradient(self, upstream: List[List[float]]) -> List[float]:
         """What arrives at each row of the table, of a sum: as often as the row lies in a bag."""
-        rows = [[0.0] * len(row) for row in self.table]
+        rows = [[0.0] * self.width for _ in self.table]
         for bag, arriving in zip(self.members, upstream):
             for row in bag:
-                rows[row] = list(map(float.__add__, rows[row], arriving))
-        return [value for row in rows for value in row]
+                rows[row] = sums_of_pairs(rows[row], arriving)
+        return joined(rows)
+
+
+def sums_of_pairs(first: List[float], second: List[float]) -> List[float]:
+    """Each number of one list plus its neighbour in the other one."""
+    return list(map(float.__add__, first, second))
 
 
 def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
@@ -50,54 +83,66 @@ def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
     chance = dice(f"bags {row_count} {width} {bag_count}")
     table: List[List[float]] = []
     for row in range(row_count):
-        table.append([float((7 * row + column) % 9 - 4) for column in range(width)])
+        # From -4 to 4.
+        values = [float((7 * row + column) % 9 - 4) for column in range(width)]
+        table.append(values)
     members: List[List[int]] = []
     for _ in range(bag_count):
-        members.append([chance.randrange(row_count) for _ in range(chance.randrange(6))])
+        size = chance.randrange(6)
+        members.append([chance.randrange(row_count) for _ in range(size)])
     members[0] = []
-    members[-1] = [row_count - 1, 0, row_count - 1]
+    last_row = row_count - 1
+    members[-1] = [last_row, 0, last_row]
     return Bags(table, members)
+
+
+class Tensors(NamedTuple):
+    """Bags on a device, as torch's `embedding_bag` takes them."""
+
+    table: Any
+    members: Any
+    starts: Any
+
+    def looked_up(self, mode: str, weights: Any = None) -> Any:
+        """What torch makes of each bag."""
+        return torch.nn.functional.embedding_bag(
+            self.members, self.table, self.starts, mode=mode, per_sample_weights=weights
+        )
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
     """Catches a bag that loses its last row, counts an empty one, or divides by another count."""
     for row_count, width, bag_count in ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9)):
         bags = bags_of(row_count, width, bag_count)
-        flat_table = [value for row in bags.table for value in row]
-        sums = bags.sums()
-        means: List[float] = []
-        largest: List[float] = []
-        for number, bag in enumerate(bags.members):
-            line = sums[number * width : (number + 1) * width]
-            means += [value / max(1, len(bag)) for value in line]
-            columns = list(zip(*(bags.table[row] for row in bag)))
-            largest += [max(column) for column in columns] or [0.0] * width
-        upstream = [[float(number % 3)] * width for number in range(bag_count)]
-        for name in formats_on(device):
-            leaf = tensor_of(flat_table, name, device, row_count, width).requires_grad_()
-            indices = tensor_of(bags.flat_members(), "int64", device)
+        for dtype_name in formats_on(device):
+            table = tensor_of(joined(bags.table), dtype_name, device, row_count, width)
+            members = tensor_of(joined(bags.members), "int64", device)
             starts = tensor_of(bags.starts(), "int64", device)
-            label = f"of {bag_count} bags from {row_count} x {width} {name}"
-            lookup = torch.nn.functional.embedding_bag
-            computed = lookup(indices, leaf, starts, mode="sum")
-            yield exactly(f"embedding_bag {label}", computed, sums)
-            arriving = tensor_of([value for row in upstream for value in row], name, device)
-            gradient = torch.autograd.grad(computed, leaf, arriving.reshape(bag_count, width))[0]
-            if name != "bfloat16":  # its whole numbers end at 256
-                exact = bags.gradient(upstream)
-                yield exactly(f"gradient of embedding_bag {label}", gradient, exact)
-            computed = lookup(indices, leaf, starts, mode="mean")
-            limit = Limit(4 * roundoff(name))
-            yield near(f"embedding_bag by means {label}", computed, means, limit)
-            computed = lookup(indices, leaf, starts, mode="max")
-            yield exactly(f"embedding_bag by the largest {label}", computed, largest)
-            doubled = torch.full((len(indices),), 2.0, dtype=leaf.dtype, device=device)
-            computed = weighed_bags(leaf, indices, starts, doubled)
-            twice = [2 * value for value in sums]
-            yield exactly(f"weighed embedding_bag {label}", computed, twice)
+            tensors = Tensors(table.requires_grad_(), members, starts)
+            label = f"of {bag_count} bags from {row_count} x {width} {dtype_name}"
+            yield from sums_and_gradients(bags, tensors, label)
+
+            computed = tensors.looked_up("mean")
+            limit = Limit(4 * roundoff(dtype_name))
+            yield near(f"embedding_bag by means {label}", computed, bags.means(), limit)
+            computed = tensors.looked_up("max")
+            yield exactly(f"embedding_bag by the largest {label}", computed, bags.largest())
+            twos = table.new_full((len(members),), 2.0)
+            computed = tensors.looked_up("sum", weights=twos)
+            doubled = [2 * value for value in bags.sums()]
+            yield exactly(f"weighed embedding_bag {label}", computed, doubled)
 
 
-def weighed_bags(table: Any, indices: Any, starts: Any, weights: Any) -> Any:
-    """Sums of rows, each with a weight."""
-    lookup = torch.nn.functional.embedding_bag
-    return lookup(indices, table, starts, mode="sum", per_sample_weights=weights)
+def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
+    """The sums of the bags, and what arrives at the table from behind."""
+    computed = tensors.looked_up("sum")
+    yield exactly(f"embedding_bag {label}", computed, bags.sums())
+    upstream: List[List[float]] = []
+    for number in range(len(bags.members)):
+        upstream.append([float(number % 3)] * bags.width)
+    arriving = computed.new_tensor(upstream)
+    (gradient,) = torch.autograd.grad(computed, tensors.table, arriving)
+    # The whole numbers of bfloat16 end at 256.
+    if gradient.dtype != torch.bfloat16:
+        exact = bags.gradient(upstream)
+        yield exactly(f"gradient of embedding_bag {label}", gradient, exact)

@@ -5,6 +5,7 @@ Every sum stays below 256, so it is exact in every format, and Python's integers
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from math import nan
 from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 
@@ -12,16 +13,25 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import ask_all, dice, exactly, formats_on, tensor_of
+from .answers import ask_all, dice, exactly, formats_on, joined, tensor_of
 
 Matrix = List[List[int]]
 ONES = 24
 """Numbers other than zero in a row of the left factor: 24 products of up to 2 * 4 are below 256."""
-SHAPES: Tuple[Tuple[int, int, int], ...] = (
-    *((1, 1, 1), (5, 33, 3), (17, 65, 9), (129, 17, 2), (3, 513, 5), (1030, 31, 1), (2, 64, 130)),
-    *((33, 128, 33), (1, 255, 65)),
-)
+Shape = Tuple[int, int, int]
 """Rows, inner length and columns."""
+SHAPES: Tuple[Shape, ...] = (
+    (1, 1, 1),
+    (5, 33, 3),
+    (17, 65, 9),
+    (129, 17, 2),
+    (3, 513, 5),
+    (1030, 31, 1),
+    (2, 64, 130),
+    (33, 128, 33),
+    (1, 255, 65),
+)
+BATCHED_SHAPES = SHAPES[1:4]
 BATCHES = (1, 2, 7, 17, 33, 130)
 
 
@@ -32,10 +42,6 @@ class Product(NamedTuple):
     second: Matrix
     exact: Matrix
 
-    @property
-    def shape(self) -> Tuple[int, int, int]:
-        return (len(self.first), len(self.second), len(self.second[0]))
-
 
 def batches(device: str) -> Outcome:
     """Products in batches and with vectors are exact, also if an operand is spread or scaled."""
@@ -43,7 +49,8 @@ def batches(device: str) -> Outcome:
     return ask_all(device, questions, "products of integers in Python")
 
 
-def product_of(shape: Tuple[int, int, int], salt: int = 0) -> Product:
+def product_of(shape: Shape, salt: int = 0) -> Product:
+    """Random factors, of which the last inner number counts in every row and column."""
     rows, inner, columns = shape
     chance = dice(f"product {shape} {salt}")
     first: Matrix = []
@@ -51,101 +58,146 @@ def product_of(shape: Tuple[int, int, int], salt: int = 0) -> Product:
         row = [0] * inner
         for position in chance.choices(range(inner), k=ONES):
             row[position] = chance.choice((-2, -1, 1, 2))
-        # The last number counts in every row.
         row[-1] = 2
         first.append(row)
+
     second: Matrix = []
     for _ in range(inner):
-        second.append([chance.randint(-4, 4) for _ in range(columns)])
+        line = [chance.randint(-4, 4) for _ in range(columns)]
+        second.append(line)
     second[-1] = [4] * columns
     return Product(first, second, multiplied(first, second))
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    """Row by column; the zeros of a row are skipped."""
-    exact: Matrix = []
+    """Row by column; the zeros of a row are skipped, because most of its numbers are zero."""
+    product: Matrix = []
     for row in first:
         sums = [0] * len(second[0])
         for factor, line in zip(row, second):
-            if factor:
-                sums = [total + factor * value for total, value in zip(sums, line)]
-        exact.append(sums)
-    return exact
+            if not factor:
+                continue
+            for column, value in enumerate(line):
+                sums[column] += factor * value
+        product.append(sums)
+    return product
 
 
-def flat(rows: Matrix) -> List[int]:
-    return [value for row in rows for value in row]
+class Factors(NamedTuple):
+    """Both factors of a product as tensors on a device."""
+
+    first: Any
+    second: Any
 
 
-def on(device: str, name: str, matrix: Matrix) -> Any:
-    height, width = len(matrix), len(matrix[0])
-    return tensor_of(flat(matrix), name, device, height, width)
+def factors_of(product: Product, dtype_name: str, device: str) -> Factors:
+    first = matrix_tensor(product.first, dtype_name, device)
+    second = matrix_tensor(product.second, dtype_name, device)
+    return Factors(first, second)
+
+
+def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
+    height = len(matrix)
+    width = len(matrix[0])
+    return tensor_of(joined(matrix), dtype_name, device, height, width)
 
 
 def single_products(device: str) -> Iterator[Part]:
     """Catches a product that loses a tail of rows, columns or the inner length."""
     for shape in SHAPES:
         product = product_of(shape)
-        exact = flat(product.exact)
-        first_column = [row[0] for row in product.exact]
-        for name in formats_on(device):
-            first, second = on(device, name, product.first), on(device, name, product.second)
-            label = f"of {shape} {name}"
-            yield exactly(f"mm {label}", first @ second, exact)
-            turned_left, turned_right = first.t().contiguous().t(), second.t().contiguous().t()
-            yield exactly(f"mm of columns {label}", turned_left @ turned_right, exact)
-            computed = torch.mv(first, second[:, 0])
-            yield exactly(f"matrix by vector {label}", computed, first_column)
-            vector = second[:, 0].contiguous()
-            computed = torch.addmv(zeros(first), first, vector)
-            yield exactly(f"addmv {label}", computed, first_column)
-            linear = torch.nn.functional.linear(first[None], second.t())
-            yield exactly(f"linear {label}", linear, exact)
+        for dtype_name in formats_on(device):
+            factors = factors_of(product, dtype_name, device)
+            label = f"of {shape} {dtype_name}"
+            yield from products_of_matrices(factors, joined(product.exact), label)
+            exact = [row[0] for row in product.exact]
+            yield from products_with_vector(factors, exact, label)
+            computed = torch.nn.functional.linear(factors.first[None], factors.second.t())
+            yield exactly(f"linear {label}", computed, joined(product.exact))
 
 
-def zeros(first: Any) -> Any:
-    """A zero for each row."""
-    return first.new_zeros(first.shape[0])
+def products_of_matrices(factors: Factors, exact: List[int], label: str) -> Iterator[Part]:
+    """The product of two matrices that lie row by row in memory, and column by column."""
+    computed = factors.first @ factors.second
+    yield exactly(f"mm {label}", computed, exact)
+    first_by_columns = factors.first.t().contiguous().t()
+    second_by_columns = factors.second.t().contiguous().t()
+    computed = first_by_columns @ second_by_columns
+    yield exactly(f"mm of columns {label}", computed, exact)
+
+
+def products_with_vector(factors: Factors, exact: List[int], label: str) -> Iterator[Part]:
+    """The first factor times the first column of the second one."""
+    column = factors.second[:, 0]
+    computed = torch.mv(factors.first, column)
+    yield exactly(f"matrix by vector {label}", computed, exact)
+    # A zero for each row, and a column that lies side by side in memory.
+    zeros = factors.first.new_zeros(len(factors.first))
+    computed = torch.addmv(zeros, factors.first, column.contiguous())
+    yield exactly(f"addmv {label}", computed, exact)
 
 
 def spread_operands(device: str) -> Iterator[Part]:
     """Catches a batch of which one operand is the same tensor for all, with no stride."""
-    for shape in SHAPES[1:4]:
+    for shape in BATCHED_SHAPES:
         product = product_of(shape)
-        for name in formats_on(device):
-            first, second = on(device, name, product.first), on(device, name, product.second)
+        for dtype_name in formats_on(device):
+            factors = factors_of(product, dtype_name, device)
             for count in (3, 17):
-                exact = flat(product.exact) * count
-                many_left, many_right = first.expand(count, -1, -1), second.expand(count, -1, -1)
-                label = f"of {count} x {shape} {name}"
-                yield exactly(
-                    f"bmm, left one spread {label}", many_left @ many_right.clone(), exact
-                )
-                computed = torch.bmm(many_left.clone(), many_right)
-                yield exactly(f"bmm, right one spread {label}", computed, exact)
-                yield exactly(f"bmm, both spread {label}", many_left @ many_right, exact)
-                yield exactly(f"matmul of a batch {label}", many_left.clone() @ second, exact)
+                exact = joined(product.exact) * count
+                label = f"of {count} x {shape} {dtype_name}"
+                yield from products_of_spread(factors, count, exact, label)
+
+
+def products_of_spread(
+    factors: Factors, count: int, exact: List[int], label: str
+) -> Iterator[Part]:
+    """The same product so many times; a clone has a stride of its own."""
+    many_left = factors.first.expand(count, -1, -1)
+    many_right = factors.second.expand(count, -1, -1)
+    computed = many_left @ many_right.clone()
+    yield exactly(f"bmm, left one spread {label}", computed, exact)
+    computed = torch.bmm(many_left.clone(), many_right)
+    yield exactly(f"bmm, right one spread {label}", computed, exact)
+    computed = many_left @ many_right
+    yield exactly(f"bmm, both spread {label}", computed, exact)
+    computed = many_left.clone() @ factors.second
+    yield exactly(f"matmul of a batch {label}", computed, exact)
 
 
 def batched_products(device: str) -> Iterator[Part]:
     """Catches a batch whose last matrices are not computed, or are those of other places."""
     for number, count in enumerate(BATCHES):
-        shape = SHAPES[1:4][number % 3]
-        products = [product_of(shape, salt) for salt in range(min(count, 5))]
-        in_order = [products[position % len(products)] for position in range(count)]
-        exact = [value for product in in_order for value in flat(product.exact)]
-        for name in formats_on(device):
-            first = torch.stack([on(device, name, product.first) for product in in_order])
-            second = torch.stack([on(device, name, product.second) for product in in_order])
-            label = f"of {count} x {shape} {name}"
-            computed = torch.bmm(first, second)
-            yield exactly(f"bmm {label}", computed, exact)
-            by_columns = second.transpose(1, 2).contiguous().transpose(1, 2)
-            computed = torch.bmm(first, by_columns)
-            yield exactly(f"bmm by columns {label}", computed, exact)
-            empty = torch.full((count, shape[0], shape[2]), nan, dtype=first.dtype, device=device)
-            computed = torch.baddbmm(empty, first, second, beta=0)
-            yield exactly(f"baddbmm without its first argument {label}", computed, exact)
+        shape = BATCHED_SHAPES[number % len(BATCHED_SHAPES)]
+        # Five different products at most, again and again.
+        different_products = [product_of(shape, salt) for salt in range(min(count, 5))]
+        products = list(islice(cycle(different_products), count))
+        for dtype_name in formats_on(device):
+            label = f"of {count} x {shape} {dtype_name}"
+            yield from products_of_batch(products, dtype_name, device, label)
+
+
+def products_of_batch(
+    products: List[Product], dtype_name: str, device: str, label: str
+) -> Iterator[Part]:
+    """All products at once."""
+    exact: List[int] = []
+    all_factors: List[Factors] = []
+    for product in products:
+        exact += joined(product.exact)
+        all_factors.append(factors_of(product, dtype_name, device))
+    first = torch.stack([factors.first for factors in all_factors])
+    second = torch.stack([factors.second for factors in all_factors])
+
+    computed = torch.bmm(first, second)
+    yield exactly(f"bmm {label}", computed, exact)
+    by_columns = second.transpose(1, 2).contiguous().transpose(1, 2)
+    computed = torch.bmm(first, by_columns)
+    yield exactly(f"bmm by columns {label}", computed, exact)
+    # With beta 0 not even NaN may count.
+    added = torch.full_like(computed, nan)
+    computed = torch.baddbmm(added, first, second, beta=0)
+    yield exactly(f"baddbmm without its first argument {label}", computed, exact)
 
 
 class Scaling(NamedTuple):
@@ -155,32 +207,44 @@ class Scaling(NamedTuple):
     alpha: int
 
 
+SCALINGS = (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1))
+
+
 def scaled_sums(device: str) -> Iterator[Part]:
     """Catches a bias that is not added, kept from another call, or counted although beta is 0."""
     for shape in SHAPES:
         product = product_of(shape)
-        bias = [column % 5 - 2 for column in range(shape[2])]
-        biases = (bias, [value + 1 for value in bias])
-        for name in formats_on(device):
-            first, second = on(device, name, product.first), on(device, name, product.second)
-            # Two calls one after the other: the second one has another bias.
-            for bias in biases:
-                added = tensor_of(bias, name, device)
-                for scaling in (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1)):
-                    inputs = added if scaling.beta else torch.full_like(added, nan)
-                    computed = torch.addmm(
-                        inputs, first, second, beta=scaling.beta, alpha=scaling.alpha
-                    )
+        # Two calls one after the other: the second one has another bias.
+        first_bias = [column % 5 - 2 for column in range(shape[2])]
+        second_bias = [value + 1 for value in first_bias]
+        for dtype_name in formats_on(device):
+            factors = factors_of(product, dtype_name, device)
+            label = f"of {shape} {dtype_name}"
+            for bias in (first_bias, second_bias):
+                bias_tensor = tensor_of(bias, dtype_name, device)
+                for scaling in SCALINGS:
                     exact = with_bias(product.exact, bias, scaling)
-                    yield exactly(f"addmm {tuple(scaling)} of {shape} {name}", computed, exact)
-                computed = torch.nn.functional.linear(first, second.t(), added)
+                    computed = scaled_sum(factors, bias_tensor, scaling)
+                    yield exactly(f"addmm {tuple(scaling)} {label}", computed, exact)
                 exact = with_bias(product.exact, bias, Scaling(1, 1))
-                yield exactly(f"linear with a bias of {shape} {name}", computed, exact)
+                weight = factors.second.t()
+                computed = torch.nn.functional.linear(factors.first, weight, bias_tensor)
+                yield exactly(f"linear with a bias {label}", computed, exact)
+
+
+def scaled_sum(factors: Factors, bias: Any, scaling: Scaling) -> Any:
+    """What torch makes of a product and a bias. With beta 0 the bias is NaN, and must not count."""
+    if not scaling.beta:
+        bias = torch.full_like(bias, nan)
+    return torch.addmm(bias, *factors, beta=scaling.beta, alpha=scaling.alpha)
 
 
 def with_bias(product: Matrix, bias: Sequence[int], scaling: Scaling) -> List[int]:
-    rows = []
+    """The same in Python, row by row."""
+    sums: List[int] = []
     for row in product:
-        for value, more in zip(row, bias):
-            rows.append(scaling.alpha * value + scaling.beta * more)
-    return rows
+        for value, added in zip(row, bias):
+            scaled_value = scaling.alpha * value
+            scaled_bias = scaling.beta * added
+            sums.append(scaled_value + scaled_bias)
+    return sums

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import cmath
 from math import pi, sqrt
-from typing import Any, Iterator, List, Sequence
+from typing import Any, Iterator, List, NamedTuple, Sequence
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import Limit, ask_all, dice, exactly, near, roundoff, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    dice,
+    dtype_of,
+    exactly,
+    joined,
+    near,
+    roundoff,
+    tensor_of,
+)
 
 LENGTHS = (1, 17, 1025, 70_001)
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
@@ -35,61 +45,99 @@ def complex_numbers(device: str) -> Outcome:
 
 
 def whole_numbers(length: int, salt: str) -> List[complex]:
+    """Random numbers whose parts are integers from -5 to 5."""
     chance = dice(f"complex {length} {salt}")
-    return [complex(chance.randint(-5, 5), chance.randint(-5, 5)) for _ in range(length)]
+    numbers: List[complex] = []
+    for _ in range(length):
+        real = chance.randint(-5, 5)
+        imaginary = chance.randint(-5, 5)
+        numbers.append(complex(real, imaginary))
+    return numbers
 
 
-def on_device(values: Sequence[complex], name: str, device: str) -> Any:
-    """A complex tensor whose parts have the format `name`."""
-    return torch.tensor(list(values), dtype=getattr(torch, COMPLEX[name])).to(device)
+def on_device(values: Sequence[complex], dtype_name: str, device: str) -> Any:
+    """A complex tensor whose parts have the format `dtype_name`."""
+    complex_dtype = dtype_of(COMPLEX[dtype_name])
+    return torch.tensor(list(values), dtype=complex_dtype).to(device)
 
 
 def parts_of(values: Sequence[complex]) -> List[float]:
     """Real and imaginary part of each number, one after the other."""
-    return [part for value in values for part in (value.real, value.imag)]
+    parts: List[float] = []
+    for value in values:
+        parts += (value.real, value.imag)
+    return parts
 
 
 def in_parts(computed: Any) -> Any:
+    """The same for a tensor, also for one that is conjugated only when it is read."""
     return torch.view_as_real(computed.resolve_conj())
 
 
 def complex_products(device: str) -> Iterator[Part]:
     """Catches a complex product that loses a sign or the last number, and a lost conjugate."""
-    for name in COMPLEX:
+    for dtype_name in COMPLEX:
         for length in LENGTHS:
-            first, second = whole_numbers(length, "first"), whole_numbers(length, "second")
-            x, y = on_device(first, name, device), on_device(second, name, device)
-            label = f"of {length} complex {name} numbers"
-            exact = [a * b for a, b in zip(first, second)]
-            yield exactly(f"product {label}", in_parts(x * y), parts_of(exact))
-            exact = [a * b.conjugate() for a, b in zip(first, second)]
-            computed = in_parts(x * y.conj())
-            yield exactly(f"product with conjugates {label}", computed, parts_of(exact))
-            exact = [a + b for a, b in zip(first, second)]
-            yield exactly(f"sum {label}", in_parts(x + y), parts_of(exact))
-            yield exactly(f"total {label}", in_parts(x.sum()), parts_of([sum(first)]))
-            limit = Limit(8 * roundoff(name))
-            yield near(f"size {label}", x.abs(), [abs(a) for a in first], limit)
-            yield exactly(f"imaginary part {label}", x.imag, [a.imag for a in first])
-            yield near(f"angle {label}", x.angle(), [cmath.phase(a) for a in first], limit)
+            yield from products_of_length(length, dtype_name, device)
+
+
+def products_of_length(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """Products, sums, sizes and angles of so many complex numbers."""
+    first = whole_numbers(length, "first")
+    second = whole_numbers(length, "second")
+    x = on_device(first, dtype_name, device)
+    y = on_device(second, dtype_name, device)
+    label = f"of {length} complex {dtype_name} numbers"
+
+    exact = list(map(complex.__mul__, first, second))
+    computed = in_parts(x * y)
+    yield exactly(f"product {label}", computed, parts_of(exact))
+    conjugates = [value.conjugate() for value in second]
+    exact = list(map(complex.__mul__, first, conjugates))
+    computed = in_parts(x * y.conj())
+    yield exactly(f"product with conjugates {label}", computed, parts_of(exact))
+
+    exact = list(map(complex.__add__, first, second))
+    computed = in_parts(x + y)
+    yield exactly(f"sum {label}", computed, parts_of(exact))
+    total = sum(first)
+    computed = in_parts(x.sum())
+    yield exactly(f"total {label}", computed, parts_of([total]))
+
+    # Roots and arcs are rounded; parts are not.
+    limit = Limit(8 * roundoff(dtype_name))
+    sizes = list(map(abs, first))
+    yield near(f"size {label}", x.abs(), sizes, limit)
+    imaginary_parts = [value.imag for value in first]
+    yield exactly(f"imaginary part {label}", x.imag, imaginary_parts)
+    angles = list(map(cmath.phase, first))
+    yield near(f"angle {label}", x.angle(), angles, limit)
 
 
 def complex_matrices(device: str) -> Iterator[Part]:
     """Catches a product of complex matrices that drops the imaginary parts of one."""
-    for name in COMPLEX:
+    for dtype_name in COMPLEX:
         for rows, inner, columns in ((3, 5, 2), (9, 33, 17)):
-            first = whole_numbers(rows * inner, "left matrix")
-            second = whole_numbers(inner * columns, "right matrix")
-            x = on_device(first, name, device).reshape(rows, inner)
-            y = on_device(second, name, device).reshape(inner, columns)
+            left = whole_numbers(rows * inner, "left matrix")
+            right = whole_numbers(inner * columns, "right matrix")
+            x = on_device(left, dtype_name, device).reshape(rows, inner)
+            y = on_device(right, dtype_name, device).reshape(inner, columns)
+            computed = in_parts(x @ y)
+
             exact: List[complex] = []
-            for row in range(rows):
+            for start in range(0, rows * inner, inner):
+                row = left[start : start + inner]
                 for column in range(columns):
-                    along_row = first[row * inner : (row + 1) * inner]
-                    along_column = second[column::columns]
-                    exact.append(sum(a * b for a, b in zip(along_row, along_column)))
-            label = f"complex product {rows} x {inner} x {columns} of {name}"
-            yield exactly(label, in_parts(x @ y), parts_of(exact))
+                    products = map(complex.__mul__, row, right[column::columns])
+                    exact.append(sum(products))
+            label = f"complex product {rows} x {inner} x {columns} of {dtype_name}"
+            yield exactly(label, computed, parts_of(exact))
+
+
+POSITIONS = (0.0, 1.0, 2.0, 63.0, 511.0, 4097.0)
+"""Of tokens in a text."""
+RATES = (1.0, 0.5, 0.125, 2.0**-7)
+"""By how much a pair of numbers turns from one token to the next."""
 
 
 def rotated_pairs(device: str) -> Iterator[Part]:
@@ -97,30 +145,39 @@ def rotated_pairs(device: str) -> Iterator[Part]:
 
     The angles reach 4,097 radians, whose sine a coarse reduction of the angle would spoil.
     """
-    for name in COMPLEX:
-        positions = [0.0, 1.0, 2.0, 63.0, 511.0, 4097.0]
-        rates = [1.0, 0.5, 0.125, 2.0**-7]
-        angles = [position * rate for position in positions for rate in rates]
-        turned = [cmath.exp(1j * angle) * (3 - 2j) for angle in angles]
-        angle_tensor = torch.outer(
-            tensor_of(positions, name, device), tensor_of(rates, name, device)
-        )
-        rotation = torch.polar(torch.ones_like(angle_tensor), angle_tensor)
-        pair = on_device([3 - 2j], name, device)
-        limit = Limit(absolute=32 * roundoff(name))
-        computed = in_parts(rotation * pair)
-        yield near(f"rotated pairs of {name}", computed, parts_of(turned), limit)
-        sine, cosine = angle_tensor.sin(), angle_tensor.cos()
-        halves = torch.stack([3 * cosine + 2 * sine, 3 * sine - 2 * cosine], -1)
-        yield near(f"rotated halves of {name}", halves, parts_of(turned), limit)
+    pair = 3 - 2j
+    rotated: List[complex] = []
+    for position in POSITIONS:
+        for rate in RATES:
+            rotation = cmath.exp(1j * (position * rate))
+            rotated.append(rotation * pair)
+    exact = parts_of(rotated)
+
+    for dtype_name in COMPLEX:
+        positions = tensor_of(POSITIONS, dtype_name, device)
+        rates = tensor_of(RATES, dtype_name, device)
+        angles = torch.outer(positions, rates)
+        limit = Limit(absolute=32 * roundoff(dtype_name))
+
+        # As one complex product.
+        rotations = torch.polar(torch.ones_like(angles), angles)
+        computed = in_parts(rotations * on_device([pair], dtype_name, device))
+        yield near(f"rotated pairs of {dtype_name}", computed, exact, limit)
+
+        # As sums of sines and cosines, the way of most models.
+        sine = angles.sin()
+        cosine = angles.cos()
+        computed = torch.stack([3 * cosine + 2 * sine, 3 * sine - 2 * cosine], -1)
+        yield near(f"rotated halves of {dtype_name}", computed, exact, limit)
 
 
 # --- Fourier transforms ---------------------------------------------------------------------------
 
 
-def fourier_limit(name: str, length: int) -> Limit:
+def fourier_limit(dtype_name: str, length: int) -> Limit:
     """The errors of a transform grow with the logarithm of its length; primes take detours."""
-    return Limit(absolute=64 * sqrt(length) * roundoff(name))
+    growth = sqrt(length)
+    return Limit(absolute=64 * growth * roundoff(dtype_name))
 
 
 def transforms_of_impulses(device: str) -> Iterator[Part]:
@@ -128,52 +185,89 @@ def transforms_of_impulses(device: str) -> Iterator[Part]:
 
     Two impulses: 1 at one position, and 2 at the last one.
     """
-    for name in COMPLEX:
+    for dtype_name in COMPLEX:
         for length in SIGNALS:
-            position = length // 3
-            signal = [0.0] * length
-            signal[position], signal[-1] = 1.0, 2.0
-            spectrum: List[complex] = []
-            for k in range(length):
-                # Whole turns are taken away first: the angle stays small and exact.
-                first_angle = k * position % length / length
-                last_angle = k * (length - 1) % length / length
-                first_wave = cmath.exp(-2j * pi * first_angle)
-                last_wave = cmath.exp(-2j * pi * last_angle)
-                spectrum.append(first_wave + 2 * last_wave)
-            inputs = tensor_of(signal, name, device)
-            label = f"of {length} {name} numbers"
-            limit = fourier_limit(name, length)
-            computed = torch.fft.fft(inputs)
-            yield near(f"fft {label}", in_parts(computed), parts_of(spectrum), limit)
-            half = spectrum[: length // 2 + 1]
-            computed = torch.fft.rfft(inputs)
-            yield near(f"rfft {label}", in_parts(computed), parts_of(half), limit)
-            pair = torch.stack([torch.zeros_like(inputs), inputs], 1)
-            computed = torch.fft.rfft(pair, dim=0)[:, 1]
-            yield near(f"rfft of columns {label}", in_parts(computed), parts_of(half), limit)
-            scale = sqrt(length)
-            computed = torch.fft.fft(inputs, norm="ortho") * scale
-            yield near(f"orthonormal fft {label}", in_parts(computed), parts_of(spectrum), limit)
+            yield from transforms_of(impulses(length), dtype_name, device)
+
+
+class Signal(NamedTuple):
+    """Real numbers, and their Fourier transform."""
+
+    values: List[float]
+    spectrum: List[complex]
+
+
+def impulses(length: int) -> Signal:
+    """1 at a third of the length, 2 at the end, zeros elsewhere."""
+    position = length // 3
+    last = length - 1
+    values = [0.0] * length
+    values[position] = 1.0
+    values[last] = 2.0
+    spectrum: List[complex] = []
+    for frequency in range(length):
+        first_wave = wave(frequency, position, length)
+        last_wave = wave(frequency, last, length)
+        spectrum.append(first_wave + 2 * last_wave)
+    return Signal(values, spectrum)
+
+
+def wave(frequency: int, position: int, length: int) -> complex:
+    """What an impulse of 1 at a position adds to one number of the spectrum."""
+    # Whole turns are taken away first: the angle stays small and exact.
+    turns = frequency * position % length / length
+    return cmath.exp(-2j * pi * turns)
+
+
+def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part]:
+    """The forward transforms of one signal."""
+    length = len(signal.values)
+    inputs = tensor_of(signal.values, dtype_name, device)
+    label = f"of {length} {dtype_name} numbers"
+    limit = fourier_limit(dtype_name, length)
+    exact = parts_of(signal.spectrum)
+    # The upper half of a real signal's spectrum repeats the lower one.
+    lower_half = parts_of(signal.spectrum[: length // 2 + 1])
+
+    computed = in_parts(torch.fft.fft(inputs))
+    yield near(f"fft {label}", computed, exact, limit)
+    computed = in_parts(torch.fft.rfft(inputs))
+    yield near(f"rfft {label}", computed, lower_half, limit)
+    pair = torch.stack([torch.zeros_like(inputs), inputs], 1)
+    computed = in_parts(torch.fft.rfft(pair, dim=0)[:, 1])
+    yield near(f"rfft of columns {label}", computed, lower_half, limit)
+    # This norm divides by the root of the length.
+    computed = in_parts(torch.fft.fft(inputs, norm="ortho") * sqrt(length))
+    yield near(f"orthonormal fft {label}", computed, exact, limit)
 
 
 def transforms_and_back(device: str) -> Iterator[Part]:
     """Catches an inverse transform that does not bring the signal back, in one or two axes."""
-    for name in COMPLEX:
+    for dtype_name in COMPLEX:
         for length in SIGNALS:
-            chance = dice(f"signal {length}")
-            signal = [float(chance.randint(-3, 3)) for _ in range(3 * length)]
-            inputs = tensor_of(signal, name, device, 3, length)
-            label = f"of 3 x {length} {name} numbers"
-            limit = fourier_limit(name, length)
+            rows = whole_signals(length)
+            signal = joined(rows)
+            inputs = tensor_of(signal, dtype_name, device, len(rows), length)
+            label = f"of {len(rows)} x {length} {dtype_name} numbers"
+            limit = fourier_limit(dtype_name, length)
+
             computed = torch.fft.irfft(torch.fft.rfft(inputs), length)
             yield near(f"rfft and back {label}", computed, signal, limit)
             computed = torch.fft.ifft2(torch.fft.fft2(inputs)).real
             yield near(f"fft2 and back {label}", computed, signal, limit)
-            shifted = torch.fft.fftshift(inputs, 1)
+
+            # The second half comes first; of an odd length the first half is the longer one.
             middle = length - length // 2
-            exact: List[float] = []
-            for row in range(3):
-                line = signal[row * length : (row + 1) * length]
-                exact += line[middle:] + line[:middle]
-            yield exactly(f"fftshift {label}", shifted, exact)
+            shifted = joined(row[middle:] + row[:middle] for row in rows)
+            computed = torch.fft.fftshift(inputs, 1)
+            yield exactly(f"fftshift {label}", computed, shifted)
+
+
+def whole_signals(length: int) -> List[List[float]]:
+    """Three rows of whole numbers from -3 to 3."""
+    chance = dice(f"signal {length}")
+    rows: List[List[float]] = []
+    for _ in range(3):
+        row = [float(chance.randint(-3, 3)) for _ in range(length)]
+        rows.append(row)
+    return rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from itertools import product
 from math import prod
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -36,7 +36,8 @@ class Layer(NamedTuple):
     def output_length(self, length: int) -> int:
         """How many places the kernel has along an axis of the image."""
         reach = self.dilation * (self.kernel - 1) + 1
-        return (length + 2 * self.padding - reach) // self.stride + 1
+        padded_length = length + 2 * self.padding
+        return (padded_length - reach) // self.stride + 1
 
     @property
     def input_shape(self) -> Shape:
@@ -44,12 +45,25 @@ class Layer(NamedTuple):
 
     @property
     def weight_shape(self) -> Shape:
-        return (self.filters, self.channels // self.groups, self.kernel, self.kernel)
+        """A filter sees the channels of its group only."""
+        group_channels = self.channels // self.groups
+        return (self.filters, group_channels, self.kernel, self.kernel)
 
     @property
     def output_shape(self) -> Shape:
-        height, width = self.output_length(self.height), self.output_length(self.width)
+        height = self.output_length(self.height)
+        width = self.output_length(self.width)
         return (self.images, self.filters, height, width)
+
+    @property
+    def is_invertible_in_size(self) -> bool:
+        """Whether the transposed convolution gives images of this height again.
+
+        With a stride several heights have the same output; torch then takes the least of them.
+        """
+        if self.stride == 1:
+            return True
+        return self.output_length(self.height) * self.stride <= self.height
 
 
 LAYERS = (
@@ -81,39 +95,63 @@ def images(device: str) -> Outcome:
 def numbers_of(shape: Shape, salt: str) -> List[int]:
     """Small whole numbers, the last one never zero."""
     chance = dice(f"image {shape} {salt}")
-    numbers = [chance.choice((-1, 0, 0, 1, 2)) for _ in range(count_of(shape))]
+    numbers: List[int] = []
+    for _ in range(prod(shape)):
+        # As many zeros as other numbers keep the sums small.
+        number = chance.choice((-1, 0, 0, 1, 2))
+        numbers.append(number)
+    # Whoever leaves out the last element is wrong.
     numbers[-1] = 2
     return numbers
 
 
-def count_of(shape: Shape) -> int:
-    return prod(shape)
+class Pixel(NamedTuple):
+    """The index of an element of images, or of a weight: there an image is a filter."""
+
+    image: int
+    channel: int
+    row: int
+    column: int
+
+    def position_in(self, shape: Shape) -> int:
+        """Where this element lies in memory, counted in elements."""
+        _, channels, height, width = shape
+        planes_before = self.image * channels + self.channel
+        lines_before = planes_before * height + self.row
+        return lines_before * width + self.column
 
 
-def place_in(shape: Shape, image: int, channel: int, row: int, column: int) -> int:
-    """The flat place of an element."""
-    plane = image * shape[1] + channel
-    line = plane * shape[2] + row
-    return line * shape[3] + column
+def pixels_of(shape: Shape) -> Iterator[Pixel]:
+    """Every element, in the order of memory."""
+    for index in product(*map(range, shape)):
+        yield Pixel(*index)
 
 
 def contributions_of(layer: Layer) -> Iterator[Contribution]:
     """Every product of a pixel and a weight, with the output that it is part of."""
-    filters_each = layer.filters // layer.groups
-    channels_each = layer.channels // layer.groups
-    _, _, height, width = layer.output_shape
-    outputs = product(range(layer.images), range(layer.filters), range(height), range(width))
-    for output, (image, kernel, row, column) in enumerate(outputs):
-        first_channel = kernel // filters_each * channels_each
-        taps = product(range(channels_each), range(layer.kernel), range(layer.kernel))
-        for channel, down, across in taps:
-            y = row * layer.stride - layer.padding + down * layer.dilation
-            x = column * layer.stride - layer.padding + across * layer.dilation
+    group_filters = layer.filters // layer.groups
+    group_channels = layer.channels // layer.groups
+    for output_position, output in enumerate(pixels_of(layer.output_shape)):
+        kernel = output.channel
+        group = kernel // group_filters
+        top = output.row * layer.stride - layer.padding
+        first_column = output.column * layer.stride - layer.padding
+        one_filter = (1, group_channels, layer.kernel, layer.kernel)
+        for tap in pixels_of(one_filter):
+            row = top + tap.row * layer.dilation
+            column = first_column + tap.column * layer.dilation
             # Outside of the image there are zeros.
-            if 0 <= y < layer.height and 0 <= x < layer.width:
-                source = place_in(layer.input_shape, image, first_channel + channel, y, x)
-                weight = place_in(layer.weight_shape, kernel, channel, down, across)
-                yield Contribution(output, source, weight)
+            is_inside = 0 <= row < layer.height and 0 <= column < layer.width
+            if not is_inside:
+                continue
+            channel = group * group_channels + tap.channel
+            pixel = Pixel(output.image, channel, row, column)
+            weight = tap._replace(image=kernel)
+            yield Contribution(
+                output_position,
+                pixel.position_in(layer.input_shape),
+                weight.position_in(layer.weight_shape),
+            )
 
 
 class Convolved(NamedTuple):
@@ -132,67 +170,88 @@ class Convolved(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def convolved(layer: Layer) -> Convolved:
     """Worked out once for all formats."""
-    inputs, weight = numbers_of(layer.input_shape, "in"), numbers_of(layer.weight_shape, "weight")
+    inputs = numbers_of(layer.input_shape, "in")
+    weight = numbers_of(layer.weight_shape, "weight")
     upstream = numbers_of(layer.output_shape, "upstream")
+    # From -2 to 2.
     bias = [kernel % 5 - 2 for kernel in range(layer.filters)]
-    pixels = layer.output_shape[2] * layer.output_shape[3]
-    output = [bias[position // pixels % layer.filters] for position in range(len(upstream))]
-    input_gradient, weight_gradient = [0] * len(inputs), [0] * len(weight)
-    for item in contributions_of(layer):
-        output[item.output] += inputs[item.input] * weight[item.weight]
-        input_gradient[item.input] += upstream[item.output] * weight[item.weight]
-        weight_gradient[item.weight] += upstream[item.output] * inputs[item.input]
+
+    # Each output starts at its filter's bias, whose gradient is the sum of what arrives there.
+    output: List[int] = []
     bias_gradient = [0] * layer.filters
-    for position, number in enumerate(upstream):
-        bias_gradient[position // pixels % layer.filters] += number
+    for pixel, arriving in zip(pixels_of(layer.output_shape), upstream):
+        output.append(bias[pixel.channel])
+        bias_gradient[pixel.channel] += arriving
+
+    input_gradient = [0] * len(inputs)
+    weight_gradient = [0] * len(weight)
+    for item in contributions_of(layer):
+        pixel_value = inputs[item.input]
+        weight_value = weight[item.weight]
+        arriving = upstream[item.output]
+        output[item.output] += pixel_value * weight_value
+        input_gradient[item.input] += arriving * weight_value
+        weight_gradient[item.weight] += arriving * pixel_value
     gradients = (input_gradient, weight_gradient, bias_gradient)
     return Convolved(inputs, weight, bias, upstream, output, *gradients)
 
 
-def limit_for(name: str, device: str) -> Limit:
+def limit_for(dtype_name: str, device: str) -> Limit:
     """How far a whole number may be off.
 
     A GPU's library may compute by transforms whose fractions are rounded (Winograd). They are off
     by far less than an eighth; a lost pixel or weight is off by 1 at least.
     """
-    absolute = 1 / 8 if kind(device) == "cuda" else 64 * roundoff(name)
-    return Limit(2 * roundoff(name), absolute)
+    unit = roundoff(dtype_name)
+    if kind(device) == "cuda":
+        return Limit(2 * unit, 1 / 8)
+    return Limit(2 * unit, 64 * unit)
+
+
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
+"""Each channel's pixels side by side in memory, or each pixel's channels."""
 
 
 def convolutions(device: str) -> Iterator[Part]:
     """Catches lost filters, taps, images or borders, in both layouts and in the backward pass."""
     for layer in LAYERS:
-        exact = convolved(layer)
-        options = (layer.stride, layer.padding, layer.dilation, layer.groups)
-        for name in formats_on(device):
-            limit = limit_for(name, device)
-            for number, layout in enumerate((torch.contiguous_format, torch.channels_last)):
-                inputs = tensor_of(exact.input, name, device, *layer.input_shape)
-                weight = tensor_of(exact.weight, name, device, *layer.weight_shape)
-                leaves = [inputs.contiguous(memory_format=layout).requires_grad_()]
-                leaves.append(weight.contiguous(memory_format=layout).requires_grad_())
-                leaves.append(tensor_of(exact.bias, name, device).requires_grad_())
-                computed = torch.nn.functional.conv2d(*leaves, *options)
-                upstream = tensor_of(exact.upstream, name, device, *layer.output_shape)
-                gradients = torch.autograd.grad(computed, leaves, upstream)
-                label = f"{tuple(layer)} of {name}, layout {number}"
-                yield near(f"conv2d {label}", computed, exact.output, limit)
-                yield near(f"gradient of images {label}", gradients[0], exact.input_gradient, limit)
-                yield near(
-                    f"gradient of filters {label}", gradients[1], exact.weight_gradient, limit
-                )
-                yield near(f"gradient of biases {label}", gradients[2], exact.bias_gradient, limit)
+        for dtype_name in formats_on(device):
+            for layout_number in range(len(LAYOUTS)):
+                yield from convolution(layer, layout_number, dtype_name, device)
+
+
+def convolution(layer: Layer, layout_number: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The outputs of one layer, and the gradients of all that it is made of."""
+    exact = convolved(layer)
+    layout = LAYOUTS[layout_number]
+    images = tensor_of(exact.input, dtype_name, device, *layer.input_shape)
+    images = images.contiguous(memory_format=layout).requires_grad_()
+    weight = tensor_of(exact.weight, dtype_name, device, *layer.weight_shape)
+    weight = weight.contiguous(memory_format=layout).requires_grad_()
+    bias = tensor_of(exact.bias, dtype_name, device).requires_grad_()
+    upstream = tensor_of(exact.upstream, dtype_name, device, *layer.output_shape)
+
+    options = (layer.stride, layer.padding, layer.dilation, layer.groups)
+    computed = torch.nn.functional.conv2d(images, weight, bias, *options)
+    gradients = torch.autograd.grad(computed, (images, weight, bias), upstream)
+
+    label = f"{tuple(layer)} of {dtype_name}, layout {layout_number}"
+    limit = limit_for(dtype_name, device)
+    yield near(f"conv2d {label}", computed, exact.output, limit)
+    yield near(f"gradient of images {label}", gradients[0], exact.input_gradient, limit)
+    yield near(f"gradient of filters {label}", gradients[1], exact.weight_gradient, limit)
+    yield near(f"gradient of biases {label}", gradients[2], exact.bias_gradient, limit)
 
 
 def transposed_convolutions(device: str) -> Iterator[Part]:
     """Catches a transposed convolution that is not the gradient of the plain one."""
     for layer in LAYERS:
-        if layer.stride > 1 and layer.output_length(layer.height) * layer.stride > layer.height:
-            continue  # its size would be another one
+        if not layer.is_invertible_in_size:
+            continue
         exact = convolved(layer)
-        for name in formats_on(device):
-            upstream = tensor_of(exact.upstream, name, device, *layer.output_shape)
-            weight = tensor_of(exact.weight, name, device, *layer.weight_shape)
+        for dtype_name in formats_on(device):
+            upstream = tensor_of(exact.upstream, dtype_name, device, *layer.output_shape)
+            weight = tensor_of(exact.weight, dtype_name, device, *layer.weight_shape)
             computed = torch.nn.functional.conv_transpose2d(
                 upstream,
                 weight,
@@ -201,9 +260,11 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 dilation=layer.dilation,
                 groups=layer.groups,
             )
+            # The width may be another one, too.
             if tuple(computed.shape) == layer.input_shape:
-                label = f"conv_transpose2d {tuple(layer)} of {name}"
-                yield near(label, computed, exact.input_gradient, limit_for(name, device))
+                label = f"conv_transpose2d {tuple(layer)} of {dtype_name}"
+                limit = limit_for(dtype_name, device)
+                yield near(label, computed, exact.input_gradient, limit)
 
 
 # --- pools ----------------------------------------------------------------------------------------
@@ -211,87 +272,157 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
 
 POOLED = ((1, 1, 5, 5), (2, 3, 9, 7), (1, 17, 8, 6), (3, 2, 17, 65))
 """Images, channels, rows and columns."""
+SIZE, STRIDE, PADDING = 3, 2, 1
+"""Of the windows of a pool."""
 
 
-def windows_of(shape: Shape, size: int, stride: int, padding: int) -> List[List[int]]:
-    """For each place of a window, the flat places of the pixels in it."""
-    images_, channels, height, width = shape
-    tops = range(-padding, height + padding - size + 1, stride)
-    lefts = range(-padding, width + padding - size + 1, stride)
+def pool_windows(shape: Shape) -> List[List[int]]:
+    """For each place of a window, the flat positions of the pixels in it."""
+    images, channels, height, width = shape
+    tops = range(-PADDING, height + PADDING - SIZE + 1, STRIDE)
+    first_columns = range(-PADDING, width + PADDING - SIZE + 1, STRIDE)
+    corners = product(range(images), range(channels), tops, first_columns)
     windows: List[List[int]] = []
-    for image, channel, top, first_column in product(range(images_), range(channels), tops, lefts):
-        rows = [y for y in range(top, top + size) if 0 <= y < height]
-        columns = [x for x in range(first_column, first_column + size) if 0 <= x < width]
-        windows.append([place_in(shape, image, channel, y, x) for y, x in product(rows, columns)])
+    for image, channel, top, first_column in corners:
+        # The padding holds no pixels.
+        rows = range(max(top, 0), min(top + SIZE, height))
+        columns = range(max(first_column, 0), min(first_column + SIZE, width))
+        window: List[int] = []
+        for row, column in product(rows, columns):
+            pixel = Pixel(image, channel, row, column)
+            window.append(pixel.position_in(shape))
+        windows.append(window)
     return windows
 
 
 def pools(device: str) -> Iterator[Part]:
     """Catches pools that lose a border, count the padding, or name another pixel's place."""
-    functional = torch.nn.functional
     for shape in POOLED:
-        numbers = numbers_of(shape, "pool")
-        pixels = shape[2] * shape[3]
-        windows = windows_of(shape, 3, 2, 1)
-        largest = [max(numbers[position] for position in window) for window in windows]
-        sums = [sum(numbers[position] for position in window) for window in windows]
-        seen_means = [total / len(window) for total, window in zip(sums, windows)]
-        for name in formats_on(device):
-            plain = tensor_of(numbers, name, device, *shape)
-            limit = Limit(4 * roundoff(name), 4 * roundoff(name))
-            last = plain.contiguous(memory_format=torch.channels_last)
-            for layout, inputs in (("plain", plain), ("channels last", last)):
-                label = f"of {shape} {name}, {layout}"
-                computed, positions = functional.max_pool2d(inputs, 3, 2, 1, return_indices=True)
-                yield exactly(f"max_pool2d {label}", computed, largest)
-                starts = [windows[n][0] // pixels * pixels for n in range(len(windows))]
-                named_positions = [
-                    start + position for start, position in zip(starts, flat_list(positions))
-                ]
-                inside = all(
-                    position in window for position, window in zip(named_positions, windows)
-                )
-                yield holds(f"places of max_pool2d {label}", inside, "a pixel of another window")
-                if inside:
-                    values = [numbers[position] for position in named_positions]
-                    yield exactly(f"pixels at the places of max_pool2d {label}", computed, values)
-                computed = functional.avg_pool2d(inputs, 3, 2, 1, count_include_pad=False)
-                yield near(f"avg_pool2d {label}", computed, seen_means, limit)
-                computed = functional.avg_pool2d(inputs, 3, 2, 1)
-                means = [total / 9 for total in sums]
-                yield near(f"avg_pool2d with its padding {label}", computed, means, limit)
-                computed = functional.adaptive_avg_pool2d(inputs, 1)
-                channels = range(0, len(numbers), pixels)
-                means = [sum(numbers[start : start + pixels]) / pixels for start in channels]
-                yield near(f"adaptive_avg_pool2d {label}", computed, means, limit)
+        for dtype_name in formats_on(device):
+            plain = tensor_of(numbers_of(shape, "pool"), dtype_name, device, *shape)
+            channels_last = plain.contiguous(memory_format=torch.channels_last)
+            label = f"of {shape} {dtype_name}"
+            for layout, inputs in (("plain", plain), ("channels last", channels_last)):
+                yield from largest_of_windows(inputs, shape, f"{label}, {layout}")
+                limit = Limit(4 * roundoff(dtype_name), 4 * roundoff(dtype_name))
+                yield from means_of_windows(inputs, shape, f"{label}, {layout}", limit)
+
+
+def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
+    """Each window's largest pixel, and the place where the pool says that it lies."""
+    numbers = numbers_of(shape, "pool")
+    windows = pool_windows(shape)
+    largest = [max(values_at(window, numbers)) for window in windows]
+    computed, places = torch.nn.functional.max_pool2d(
+        inputs, SIZE, STRIDE, PADDING, return_indices=True
+    )
+    yield exactly(f"max_pool2d {label}", computed, largest)
+
+    # A place is counted within its own plane, so it is added to the plane's start.
+    plane_size = shape[2] * shape[3]
+    positions: List[int] = []
+    are_all_inside = True
+    for window, place in zip(windows, flat_list(places)):
+        plane = window[0] // plane_size
+        position = plane * plane_size + place
+        positions.append(position)
+        if position not in window:
+            are_all_inside = False
+    yield holds(f"places of max_pool2d {label}", are_all_inside, "a pixel of another window")
+    if are_all_inside:
+        values = values_at(positions, numbers)
+        yield exactly(f"pixels at the places of max_pool2d {label}", computed, values)
+
+
+def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Iterator[Part]:
+    """Each window's mean, with and without the padding, and that of each channel."""
+    functional = torch.nn.functional
+    numbers = numbers_of(shape, "pool")
+    means: List[float] = []
+    means_with_padding: List[float] = []
+    for window in pool_windows(shape):
+        total = sum(values_at(window, numbers))
+        means.append(total / len(window))
+        # The pixels of the padding count as zeros.
+        means_with_padding.append(total / SIZE**2)
+    computed = functional.avg_pool2d(inputs, SIZE, STRIDE, PADDING, count_include_pad=False)
+    yield near(f"avg_pool2d {label}", computed, means, limit)
+    computed = functional.avg_pool2d(inputs, SIZE, STRIDE, PADDING)
+    yield near(f"avg_pool2d with its padding {label}", computed, means_with_padding, limit)
+
+    plane_size = shape[2] * shape[3]
+    plane_means: List[float] = []
+    for start in range(0, len(numbers), plane_size):
+        plane = numbers[start : start + plane_size]
+        plane_means.append(sum(plane) / plane_size)
+    computed = functional.adaptive_avg_pool2d(inputs, 1)
+    yield near(f"adaptive_avg_pool2d {label}", computed, plane_means, limit)
+
+
+def values_at(positions: Sequence[int], numbers: Sequence[int]) -> List[int]:
+    return [numbers[position] for position in positions]
+
+
+# --- pads and enlarged images ---------------------------------------------------------------------
+
+BORDER = 2
+"""Pixels that are added at each side."""
+SourceOf = Callable[[int, int], int]
+"""(a position along an axis, the image's length along it) -> the position of the pixel there."""
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
     """Catches borders that are mirrored, repeated or enlarged from another pixel."""
-    functional = torch.nn.functional
     for shape in POOLED:
-        numbers = numbers_of(shape, "pad")
-        rows, columns = range(-2, shape[2] + 2), range(-2, shape[3] + 2)
-        mirrored = [mirror(row, shape[2]) for row in rows], [mirror(x, shape[3]) for x in columns]
-        edges = [cut(row, shape[2]) for row in rows], [cut(x, shape[3]) for x in columns]
-        doubled = [row // 2 for row in range(2 * shape[2])], [x // 2 for x in range(2 * shape[3])]
-        tripled = [row // 3 for row in range(3 * shape[2])], [x // 3 for x in range(3 * shape[3])]
-        for name in formats_on(device):
-            inputs = tensor_of(numbers, name, device, *shape)
-            label = f"of {shape} {name}"
-            computed = functional.pad(inputs, (2, 2, 2, 2), mode="reflect")
-            yield exactly(f"reflect {label}", computed, picked(numbers, shape, *mirrored))
-            computed = functional.pad(inputs.flatten(0, 1), (2, 2), mode="reflect")
-            exact = picked(numbers, shape, range(shape[2]), mirrored[1])
-            yield exactly(f"reflect of rows {label}", computed, exact)
-            computed = functional.pad(inputs, (2, 2, 2, 2), mode="replicate")
-            yield exactly(f"replicate {label}", computed, picked(numbers, shape, *edges))
-            computed = functional.interpolate(inputs, scale_factor=2)
-            yield exactly(f"enlarged {label}", computed, picked(numbers, shape, *doubled))
-            computed = functional.interpolate(inputs, scale_factor=3)
-            yield exactly(
-                f"enlarged three times {label}", computed, picked(numbers, shape, *tripled)
-            )
+        for dtype_name in formats_on(device):
+            yield from padded_and_enlarged_images(shape, dtype_name, device)
+
+
+def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> Iterator[Part]:
+    """What surrounds images of one shape, and pixels that are shown several times."""
+    functional = torch.nn.functional
+    inputs = tensor_of(numbers_of(shape, "pad"), dtype_name, device, *shape)
+    label = f"of {shape} {dtype_name}"
+    border = (BORDER, BORDER, BORDER, BORDER)
+
+    exact = with_border(shape, mirror)
+    computed = functional.pad(inputs, border, mode="reflect")
+    yield exactly(f"reflect {label}", computed, exact)
+    all_rows = range(shape[2])
+    exact = picked(shape, all_rows, bordered_axis(shape[3], mirror))
+    computed = functional.pad(inputs.flatten(0, 1), border[:2], mode="reflect")
+    yield exactly(f"reflect of rows {label}", computed, exact)
+    exact = with_border(shape, nearest_inside)
+    computed = functional.pad(inputs, border, mode="replicate")
+    yield exactly(f"replicate {label}", computed, exact)
+
+    # The default way to enlarge is to show each pixel several times.
+    exact = enlarged(shape, 2)
+    computed = functional.interpolate(inputs, scale_factor=2)
+    yield exactly(f"enlarged {label}", computed, exact)
+    exact = enlarged(shape, 3)
+    computed = functional.interpolate(inputs, scale_factor=3)
+    yield exactly(f"enlarged three times {label}", computed, exact)
+
+
+def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
+    """For each position along an axis with its borders, the position of the pixel there."""
+    positions = range(-BORDER, length + BORDER)
+    return [source_of(position, length) for position in positions]
+
+
+def with_border(shape: Shape, source_of: SourceOf) -> List[int]:
+    """The pixels of images with a border around them."""
+    rows = bordered_axis(shape[2], source_of)
+    columns = bordered_axis(shape[3], source_of)
+    return picked(shape, rows, columns)
+
+
+def enlarged(shape: Shape, factor: int) -> List[int]:
+    """The pixels of images of which each pixel is shown `factor` times along both axes."""
+    rows = [row // factor for row in range(factor * shape[2])]
+    columns = [column // factor for column in range(factor * shape[3])]
+    return picked(shape, rows, columns)
 
 
 def mirror(position: int, length: int) -> int:
@@ -300,19 +431,25 @@ def mirror(position: int, length: int) -> int:
     >>> mirror(-2, 5), mirror(5, 5)
     (2, 3)
     """
+    last = length - 1
     if position < 0:
         return -position
-    return position if position < length else 2 * (length - 1) - position
+    if position > last:
+        return 2 * last - position
+    return position
 
 
-def cut(position: int, length: int) -> int:
-    """The nearest place inside."""
-    return min(max(position, 0), length - 1)
+def nearest_inside(position: int, length: int) -> int:
+    last = length - 1
+    return min(max(position, 0), last)
 
 
-def picked(
-    numbers: Sequence[int], shape: Shape, rows: Sequence[int], columns: Sequence[int]
-) -> List[int]:
+def picked(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> List[int]:
     """The pixels of these rows and columns of every image and channel."""
-    every = product(range(shape[0]), range(shape[1]), rows, columns)
-    return [numbers[place_in(shape, *where)] for where in every]
+    images, channels, _, _ = shape
+    numbers = numbers_of(shape, "pad")
+    values: List[int] = []
+    for index in product(range(images), range(channels), rows, columns):
+        position = Pixel(*index).position_in(shape)
+        values.append(numbers[position])
+    return values

@@ -6,18 +6,30 @@ made. Tables reach past the 65,536 rows that 16 bits can name.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Sequence
+from itertools import product
+from typing import Any, Iterator, List, NamedTuple
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import ask_all, dice, exactly, formats_on, tensor_of
-from .bags import sums_of_bags
+from .answers import (
+    ask_all,
+    dice,
+    dtype_of,
+    exactly,
+    formats_on,
+    joined,
+    sawtooth,
+    tensor_of,
+)
+from .bags import sums_of_bags, sums_of_pairs
 
 ROWS = (5, 33, 1025, 70_001)
 WIDTHS = (1, 3, 17)
 LARGE_WIDTHS = (1, 2)
+LARGE_TABLE = 5000
+"""Of tables with more rows fewer widths and formats are asked for."""
 COUNTS = (1, 17, 129, 1025, 4099)
 """How many places are named at once."""
 
@@ -36,10 +48,18 @@ class Table(NamedTuple):
         return len(self.rows[0])
 
     def flat(self) -> List[float]:
-        return flat(self.rows)
+        return joined(self.rows)
 
     def counted_from_front(self) -> List[int]:
         return [position % len(self.rows) for position in self.positions]
+
+    def row_copies(self) -> List[List[float]]:
+        """The rows, to be changed."""
+        return [list(row) for row in self.rows]
+
+    @property
+    def label(self) -> str:
+        return f"{len(self.rows)} x {self.width}"
 
 
 def indexing(device: str) -> Outcome:
@@ -58,32 +78,37 @@ def indexing(device: str) -> Outcome:
     return ask_all(device, questions, "the lists that Python makes of them")
 
 
-def flat(rows: Sequence[Sequence[float]]) -> List[float]:
-    return [value for row in rows for value in row]
-
-
 def table_of(row_count: int, width: int, place_count: int) -> Table:
+    """A table of numbers from 0 to 60; the first and last places name its last row."""
     chance = dice(f"table {row_count} {width} {place_count}")
     rows: List[List[float]] = []
     for row in range(row_count):
-        rows.append([float((31 * row + column) % 61) for column in range(width)])
+        values = [float((31 * row + column) % 61) for column in range(width)]
+        rows.append(values)
+
     # Few different places: most of them come several times.
-    distinct = [chance.randrange(-row_count, row_count) for _ in range(max(1, place_count // 3))]
+    distinct_count = max(1, place_count // 3)
+    distinct = [chance.randrange(-row_count, row_count) for _ in range(distinct_count)]
     positions = [chance.choice(distinct) for _ in range(place_count)]
-    positions[0], positions[-1] = -1, row_count - 1
+    positions[0] = -1
+    positions[-1] = row_count - 1
+
     added: List[List[float]] = []
     for _ in range(place_count):
-        added.append([float(chance.randint(-2, 2)) for _ in range(width)])
+        values = [float(chance.randint(-2, 2)) for _ in range(width)]
+        added.append(values)
     return Table(rows, positions, added)
 
 
 def tables() -> Iterator[Table]:
     """Each size of a table, with a width and a number of places that come round."""
     for number, row_count in enumerate(ROWS * 2):
-        widths = LARGE_WIDTHS if row_count > 5000 else WIDTHS
+        widths = LARGE_WIDTHS if row_count > LARGE_TABLE else WIDTHS
         # The second time round, a table has another width.
-        width = widths[(number + number // len(ROWS)) % len(widths)]
-        yield table_of(row_count, width, COUNTS[number % len(COUNTS)])
+        second_time = number // len(ROWS)
+        width = widths[(number + second_time) % len(widths)]
+        place_count = COUNTS[number % len(COUNTS)]
+        yield table_of(row_count, width, place_count)
 
 
 class Tensors(NamedTuple):
@@ -92,215 +117,304 @@ class Tensors(NamedTuple):
     rows: Any
     positions: Any
     """Counted from the front."""
-    signed_places: Any
+    signed_positions: Any
     added: Any
 
+    def wide_positions(self) -> Any:
+        """The place of each element of the picked rows, as gather and scatter want it."""
+        return self.positions[:, None].expand_as(self.added)
 
-def tensors_of(table: Table, name: str, device: str) -> Tensors:
-    count = len(table.positions)
+
+def tensors_of(table: Table, dtype_name: str, device: str) -> Tensors:
+    row_count = len(table.rows)
+    place_count = len(table.positions)
     return Tensors(
-        tensor_of(table.flat(), name, device, len(table.rows), table.width),
+        tensor_of(table.flat(), dtype_name, device, row_count, table.width),
         tensor_of(table.counted_from_front(), "int64", device),
         tensor_of(table.positions, "int64", device),
-        tensor_of(flat(table.added), name, device, count, table.width),
+        tensor_of(joined(table.added), dtype_name, device, place_count, table.width),
     )
 
 
-def names_for(table: Table, device: str) -> List[str]:
+def formats_for(table: Table, device: str) -> List[str]:
     """All formats; of a large table only some, others for each seed."""
-    names = [*formats_on(device), "int64", "int32"]
-    if len(table.rows) < 5000:
-        return names
-    return ["float32", *dice(f"formats {len(table.rows)} {table.width}").sample(names, 2)]
+    dtype_names = [*formats_on(device), "int64", "int32"]
+    row_count = len(table.rows)
+    if row_count < LARGE_TABLE:
+        return dtype_names
+    chance = dice(f"formats {row_count} {table.width}")
+    return ["float32", *chance.sample(dtype_names, 2)]
 
 
-def label_of(table: Table, name: str) -> str:
-    size = f"{len(table.rows)} x {table.width}"
-    count = len(table.positions)
-    return f"of {size} {name}, {count} places"
+def label_of(table: Table, dtype_name: str) -> str:
+    place_count = len(table.positions)
+    return f"of {table.label} {dtype_name}, {place_count} places"
+
+
+# --- reading and writing --------------------------------------------------------------------------
 
 
 def rows_that_are_picked(device: str) -> Iterator[Part]:
     """Catches places past 16 bits that wrap around, negative ones that are read as 0, lost rows."""
     for table in tables():
-        exact = flat([table.rows[position] for position in table.positions])
-        last_column = [table.rows[position][-1] for position in table.positions]
-        for name in names_for(table, device):
-            inputs = tensors_of(table, name, device)
-            label = label_of(table, name)
-            yield exactly(f"x[i] {label}", inputs.rows[inputs.signed_places], exact)
-            computed = inputs.rows.index_select(0, inputs.positions)
-            yield exactly(f"index_select {label}", computed, exact)
-            computed = inputs.rows[inputs.signed_places, -1]
-            yield exactly(f"x[i, -1] {label}", computed, last_column)
-            wide = inputs.positions[:, None].expand(-1, table.width)
-            computed = inputs.rows.gather(0, wide)
-            yield exactly(f"gather {label}", computed, exact)
-            column = inputs.rows[:, -1].contiguous()
-            computed = column.gather(0, inputs.positions)
-            yield exactly(f"gather of a row {label}", computed, last_column)
-            computed = inputs.rows.take(inputs.positions * table.width + (table.width - 1))
-            yield exactly(f"take {label}", computed, last_column)
-            computed = torch.take_along_dim(inputs.rows, wide, 0)
-            yield exactly(f"take_along_dim {label}", computed, exact)
-            if inputs.rows.is_floating_point():
-                computed = torch.nn.functional.embedding(inputs.positions, inputs.rows)
-                yield exactly(f"embedding {label}", computed, exact)
+        picked_rows = [table.rows[position] for position in table.positions]
+        last_column = [row[-1] for row in picked_rows]
+        for dtype_name in formats_for(table, device):
+            inputs = tensors_of(table, dtype_name, device)
+            label = label_of(table, dtype_name)
+            yield from whole_rows_picked(inputs, joined(picked_rows), label)
+            yield from last_column_picked(inputs, last_column, label)
+
+
+def whole_rows_picked(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+    """Each way to read whole rows."""
+    computed = inputs.rows[inputs.signed_positions]
+    yield exactly(f"x[i] {label}", computed, exact)
+    computed = inputs.rows.index_select(0, inputs.positions)
+    yield exactly(f"index_select {label}", computed, exact)
+    wide_positions = inputs.wide_positions()
+    computed = inputs.rows.gather(0, wide_positions)
+    yield exactly(f"gather {label}", computed, exact)
+    computed = torch.take_along_dim(inputs.rows, wide_positions, 0)
+    yield exactly(f"take_along_dim {label}", computed, exact)
+    # Embeddings hold no integers.
+    if inputs.rows.is_floating_point():
+        computed = torch.nn.functional.embedding(inputs.positions, inputs.rows)
+        yield exactly(f"embedding {label}", computed, exact)
+
+
+def last_column_picked(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+    """Each way to read single numbers."""
+    computed = inputs.rows[inputs.signed_positions, -1]
+    yield exactly(f"x[i, -1] {label}", computed, exact)
+    column = inputs.rows[:, -1].contiguous()
+    computed = column.gather(0, inputs.positions)
+    yield exactly(f"gather of a row {label}", computed, exact)
+    # `take` counts all elements of the table.
+    width = inputs.rows.shape[1]
+    last_of_rows = inputs.positions * width + (width - 1)
+    computed = inputs.rows.take(last_of_rows)
+    yield exactly(f"take {label}", computed, exact)
 
 
 def rows_that_are_written(device: str) -> Iterator[Part]:
     """Catches a negative place that writes to row 0, and a scalar that reaches other rows."""
     for table in tables():
         # All writers of one row write the same, so that their order does not matter.
-        written = [list(row) for row in table.rows]
+        rows = table.row_copies()
         for position in table.positions:
-            written[position] = [7.0] * table.width
-        exact = flat(written)
-        for name in names_for(table, device):
-            inputs = tensors_of(table, name, device)
-            label = label_of(table, name)
-            sevens = torch.full_like(inputs.added, 7)
-            computed = inputs.rows.clone()
-            computed[inputs.signed_places] = 7
-            yield exactly(f"x[i] = 7 {label}", computed, exact)
-            computed = inputs.rows.index_put((inputs.signed_places,), sevens)
-            yield exactly(f"index_put {label}", computed, exact)
-            computed = inputs.rows.index_copy(0, inputs.positions, sevens)
-            yield exactly(f"index_copy {label}", computed, exact)
-            computed = inputs.rows.index_fill(0, inputs.signed_places, 7)
-            yield exactly(f"index_fill {label}", computed, exact)
-            wide = inputs.positions[:, None].expand(-1, table.width)
-            computed = inputs.rows.scatter(0, wide, sevens)
-            yield exactly(f"scatter {label}", computed, exact)
-            computed = inputs.rows.scatter(0, wide, 7)
-            yield exactly(f"scatter of 7 {label}", computed, exact)
+            rows[position] = [7.0] * table.width
+        for dtype_name in formats_for(table, device):
+            inputs = tensors_of(table, dtype_name, device)
+            label = label_of(table, dtype_name)
+            yield from sevens_written(inputs, joined(rows), label)
+
+
+def sevens_written(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+    """Each way to write over rows."""
+    sevens = torch.full_like(inputs.added, 7)
+    computed = inputs.rows.clone()
+    computed[inputs.signed_positions] = 7
+    yield exactly(f"x[i] = 7 {label}", computed, exact)
+    computed = inputs.rows.index_put((inputs.signed_positions,), sevens)
+    yield exactly(f"index_put {label}", computed, exact)
+    computed = inputs.rows.index_copy(0, inputs.positions, sevens)
+    yield exactly(f"index_copy {label}", computed, exact)
+    computed = inputs.rows.index_fill(0, inputs.signed_positions, 7)
+    yield exactly(f"index_fill {label}", computed, exact)
+
+    wide_positions = inputs.wide_positions()
+    computed = inputs.rows.scatter(0, wide_positions, sevens)
+    yield exactly(f"scatter {label}", computed, exact)
+    computed = inputs.rows.scatter(0, wide_positions, 7)
+    yield exactly(f"scatter of 7 {label}", computed, exact)
+
+
+# --- adding ---------------------------------------------------------------------------------------
 
 
 def numbers_added_at_places(device: str) -> Iterator[Part]:
     """Catches an addition that is lost where a place comes more than once."""
     for table in tables():
-        added = [list(row) for row in table.rows]
-        for position, more in zip(table.positions, table.added):
-            added[position] = list(map(float.__add__, added[position], more))
-        exact = flat(added)
-        for name in names_for(table, device):
-            if name == "bfloat16" and len(table.positions) > 129:
-                continue  # its whole numbers end at 256
-            inputs = tensors_of(table, name, device)
-            label = label_of(table, name)
-            computed = inputs.rows.index_put((inputs.signed_places,), inputs.added, accumulate=True)
-            yield exactly(f"index_put of sums {label}", computed, exact)
-            computed = inputs.rows.index_add(0, inputs.positions, inputs.added)
-            yield exactly(f"index_add {label}", computed, exact)
-            computed = inputs.rows.index_add(0, inputs.positions, -inputs.added, alpha=-1)
-            yield exactly(f"index_add with a factor {label}", computed, exact)
-            wide = inputs.positions[:, None].expand(-1, table.width)
-            computed = inputs.rows.scatter_add(0, wide, inputs.added)
-            yield exactly(f"scatter_add {label}", computed, exact)
-            computed = inputs.rows.scatter_reduce(0, wide, inputs.added, "sum")
-            yield exactly(f"scatter_reduce {label}", computed, exact)
+        rows = table.row_copies()
+        for position, added in zip(table.positions, table.added):
+            rows[position] = sums_of_pairs(rows[position], added)
+        for dtype_name in formats_for(table, device):
+            # The whole numbers of bfloat16 end at 256.
+            if dtype_name == "bfloat16" and len(table.positions) > 129:
+                continue
+            inputs = tensors_of(table, dtype_name, device)
+            label = label_of(table, dtype_name)
+            yield from rows_added(inputs, joined(rows), label)
+
+
+def rows_added(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+    """Each way to add to rows."""
+    computed = inputs.rows.index_put((inputs.signed_positions,), inputs.added, accumulate=True)
+    yield exactly(f"index_put of sums {label}", computed, exact)
+    computed = inputs.rows.index_add(0, inputs.positions, inputs.added)
+    yield exactly(f"index_add {label}", computed, exact)
+    # Minus the numbers, times -1.
+    computed = inputs.rows.index_add(0, inputs.positions, -inputs.added, alpha=-1)
+    yield exactly(f"index_add with a factor {label}", computed, exact)
+
+    wide_positions = inputs.wide_positions()
+    computed = inputs.rows.scatter_add(0, wide_positions, inputs.added)
+    yield exactly(f"scatter_add {label}", computed, exact)
+    computed = inputs.rows.scatter_reduce(0, wide_positions, inputs.added, "sum")
+    yield exactly(f"scatter_reduce {label}", computed, exact)
 
 
 def numbers_met_at_places(device: str) -> Iterator[Part]:
     """Catches a largest or smallest of several numbers at a place that is not the right one."""
     for table in tables():
-        highest = [list(row) for row in table.rows]
-        for position, more in zip(table.positions, table.added):
-            highest[position] = list(map(max, highest[position], more))
-        for name in ("float32", "float64", "int64"):
-            inputs = tensors_of(table, name, device)
-            wide = inputs.positions[:, None].expand(-1, table.width)
-            computed = inputs.rows.scatter_reduce(0, wide, inputs.added, "amax")
-            yield exactly(f"largest at places {label_of(table, name)}", computed, flat(highest))
+        rows = table.row_copies()
+        for position, added in zip(table.positions, table.added):
+            rows[position] = list(map(max, rows[position], added))
+        exact = joined(rows)
+        for dtype_name in ("float32", "float64", "int64"):
+            inputs = tensors_of(table, dtype_name, device)
+            wide_positions = inputs.wide_positions()
+            computed = inputs.rows.scatter_reduce(0, wide_positions, inputs.added, "amax")
+            label = label_of(table, dtype_name)
+            yield exactly(f"largest at places {label}", computed, exact)
+
+
+class TableGradients(NamedTuple):
+    """What arrives at each row of a table, with and without the row of the padding."""
+
+    padding: int
+    """The row that a text is filled up with; it does not learn."""
+    all_rows: List[float]
+    without_padding: List[float]
+
+
+def gradients_in_python(table: Table) -> TableGradients:
+    positions = table.counted_from_front()
+    padding = positions[len(positions) // 2]
+    rows = [[0.0] * table.width for _ in table.rows]
+    for position, arriving in zip(positions, table.added):
+        rows[position] = sums_of_pairs(rows[position], arriving)
+    all_rows = joined(rows)
+    rows[padding] = [0.0] * table.width
+    return TableGradients(padding, all_rows, joined(rows))
 
 
 def gradients_of_a_table(device: str) -> Iterator[Part]:
     """Catches an embedding whose gradient loses repeated rows, or does not spare the padding."""
+    lookup = torch.nn.functional.embedding
     for table in tables():
-        positions = table.counted_from_front()
-        padding = positions[len(positions) // 2]
-        gradient = [[0.0] * table.width for _ in table.rows]
-        spared = [[0.0] * table.width for _ in table.rows]
-        for position, more in zip(positions, table.added):
-            gradient[position] = list(map(float.__add__, gradient[position], more))
-            if position != padding:
-                spared[position] = gradient[position]
-        for name in ("float32", "float64", "float16"):
-            if name not in formats_on(device):
+        exact = gradients_in_python(table)
+        for dtype_name in ("float32", "float64", "float16"):
+            if dtype_name not in formats_on(device):
                 continue
-            inputs = tensors_of(table, name, device)
+            inputs = tensors_of(table, dtype_name, device)
             leaf = inputs.rows.requires_grad_()
-            label = label_of(table, name)
-            lookup = torch.nn.functional.embedding
-            computed = torch.autograd.grad(lookup(inputs.positions, leaf), leaf, inputs.added)[0]
-            yield exactly(f"gradient of embedding {label}", computed, flat(gradient))
-            picked = lookup(inputs.positions, leaf, padding_idx=padding)
-            computed = torch.autograd.grad(picked, leaf, inputs.added)[0]
-            yield exactly(f"gradient of embedding with padding {label}", computed, flat(spared))
-            picked = leaf[inputs.signed_places]
-            computed = torch.autograd.grad(picked, leaf, inputs.added)[0]
-            yield exactly(f"gradient of x[i] {label}", computed, flat(gradient))
+            label = label_of(table, dtype_name)
+
+            picked = lookup(inputs.positions, leaf)
+            (computed,) = torch.autograd.grad(picked, leaf, inputs.added)
+            yield exactly(f"gradient of embedding {label}", computed, exact.all_rows)
+            picked = lookup(inputs.positions, leaf, padding_idx=exact.padding)
+            (computed,) = torch.autograd.grad(picked, leaf, inputs.added)
+            spared = exact.without_padding
+            yield exactly(f"gradient of embedding with padding {label}", computed, spared)
+            picked = leaf[inputs.signed_positions]
+            (computed,) = torch.autograd.grad(picked, leaf, inputs.added)
+            yield exactly(f"gradient of x[i] {label}", computed, exact.all_rows)
+
+
+# --- tensors that are joined, cut, turned ---------------------------------------------------------
 
 
 def joined_and_cut_tensors(device: str) -> Iterator[Part]:
     """Catches a cat of many tensors that loses or mixes some, and parts cut at wrong places."""
-    for name in ("float32", "float16", "int64", "uint8"):
+    for dtype_name in ("float32", "float16", "int64", "uint8"):
         for count in (2, 31, 129, 300):
-            rows = [[float((7 * n + k) % 100) for k in range(1 + n % 5)] for n in range(count)]
-            parts = [tensor_of([int(v) for v in row], name, device) for row in rows]
-            label = f"of {count} {name} tensors"
-            joined = torch.cat(parts)
-            yield exactly(f"cat {label}", joined, flat(rows))
-            cut = joined.split([len(row) for row in rows])
-            for number in (0, count // 2, count - 1):
-                yield exactly(f"part {number} {label}", cut[number], rows[number])
-            equal = [tensor_of([n % 100, (n + 1) % 100], name, device) for n in range(count)]
-            rows_of_two = torch.stack(equal)
-            # Views with gaps, side by side: every second row, then the others.
-            even, odd = rows_of_two[: count // 2 * 2 : 2], rows_of_two[1::2]
-            beside = torch.cat([even, odd], 1)
-            pairs = range(0, count // 2 * 2, 2)
-            exact = flat([[n % 100, (n + 1) % 100, (n + 1) % 100, (n + 2) % 100] for n in pairs])
-            yield exactly(f"cat of rows with gaps {label}", beside, exact)
-            stacked = torch.stack(equal, 1)
-            exact = [float((n + row) % 100) for row in (0, 1) for n in range(count)]
-            yield exactly(f"stack along the last axis {label}", stacked, exact)
+            label = f"of {count} {dtype_name} tensors"
+            yield from rows_of_other_lengths(count, dtype_name, device, label)
+            yield from pairs_side_by_side(count, dtype_name, device, label)
+
+
+def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) -> Iterator[Part]:
+    """Rows of 1 to 5 numbers, joined to one and cut apart again."""
+    rows: List[List[int]] = []
+    for number in range(count):
+        length = 1 + number % 5
+        rows.append([(7 * number + position) % 100 for position in range(length)])
+    tensors = [tensor_of(row, dtype_name, device) for row in rows]
+    whole = torch.cat(tensors)
+    yield exactly(f"cat {label}", whole, joined(rows))
+    parts = whole.split([len(row) for row in rows])
+    for number in (0, count // 2, count - 1):
+        yield exactly(f"part {number} {label}", parts[number], rows[number])
+
+
+def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> Iterator[Part]:
+    """The pairs n and n + 1, stacked and laid beside each other."""
+    pairs = [[number % 100, (number + 1) % 100] for number in range(count)]
+    tensors = [tensor_of(pair, dtype_name, device) for pair in pairs]
+    rows = torch.stack(tensors)
+    # Views with gaps, side by side: every second row, then the others.
+    even_end = count // 2 * 2
+    computed = torch.cat([rows[:even_end:2], rows[1::2]], 1)
+    exact: List[int] = []
+    for first, second in zip(pairs[::2], pairs[1::2]):
+        exact += first + second
+    yield exactly(f"cat of rows with gaps {label}", computed, exact)
+
+    computed = torch.stack(tensors, 1)
+    exact = joined(zip(*pairs))
+    yield exactly(f"stack along the last axis {label}", computed, exact)
 
 
 def mirrored_and_rolled(device: str) -> Iterator[Part]:
     """Catches rows that are turned, shifted, repeated or padded by a wrong number of places."""
-    for name in ("float32", "bfloat16", "int64"):
-        if name not in (*formats_on(device), "int64"):
+    for dtype_name in ("float32", "bfloat16", "int64"):
+        if dtype_name not in (*formats_on(device), "int64"):
             continue
         for length in (1, 17, 1025, 70_001):
-            values = [float(position % 127) for position in range(length)]
-            inputs = tensor_of([int(value) for value in values], name, device)
-            label = f"of {length} {name} numbers"
-            computed = inputs.flip(0)
-            yield exactly(f"flip {label}", computed, values[::-1])
-            shift = min(5, length)
-            exact = values[-shift:] + values[:-shift]
-            computed = inputs.roll(shift)
-            yield exactly(f"roll {label}", computed, exact)
-            yield exactly(f"every third {label}", inputs[::3], values[::3])
-            yield exactly(f"from the end {label}", inputs[-shift:], values[-shift:])
-            twice = [value for value in values for _ in range(2)]
-            computed = inputs.repeat_interleave(2)
-            yield exactly(f"repeat_interleave {label}", computed, twice)
-            padded = torch.nn.functional.pad(inputs, (2, 1), value=9)
-            yield exactly(f"pad {label}", padded, [9.0, 9.0, *values, 9.0])
+            yield from moved_numbers(length, dtype_name, device)
+
+
+def moved_numbers(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """One row turned, shifted, cut, repeated and padded."""
+    values = sawtooth(length, period=127)
+    inputs = tensor_of(values, dtype_name, device)
+    label = f"of {length} {dtype_name} numbers"
+
+    computed = inputs.flip(0)
+    yield exactly(f"flip {label}", computed, values[::-1])
+    # A row of one number has nothing to shift.
+    shift = min(5, length)
+    end = values[-shift:]
+    computed = inputs.roll(shift)
+    yield exactly(f"roll {label}", computed, end + values[:-shift])
+    computed = inputs[::3]
+    yield exactly(f"every third {label}", computed, values[::3])
+    computed = inputs[-shift:]
+    yield exactly(f"from the end {label}", computed, end)
+
+    pairs = zip(values, values)
+    computed = inputs.repeat_interleave(2)
+    yield exactly(f"repeat_interleave {label}", computed, joined(pairs))
+    computed = torch.nn.functional.pad(inputs, (2, 1), value=9)
+    yield exactly(f"pad {label}", computed, [9.0, 9.0, *values, 9.0])
 
 
 def triangles(device: str) -> Iterator[Part]:
     """Catches a triangle that is cut at another diagonal, or left whole in a part of a batch."""
-    for name in ("float32", "bool", "int64"):
+    for dtype_name in ("float32", "bool", "int64"):
         for height, width in ((5, 9), (65, 33)):
-            every = [(row, column) for row in range(height) for column in range(width)]
-            inputs = torch.ones(3, height, width, device=device).to(getattr(torch, name))
+            inputs = torch.ones(3, height, width, device=device).to(dtype_of(dtype_name))
             for diagonal in (-2, 0, 1):
-                lower = [int(column - row <= diagonal) for row, column in every]
-                upper = [int(column - row >= diagonal) for row, column in every]
-                label = f"of 3 x {height} x {width} {name}, diagonal {diagonal}"
+                lower: List[int] = []
+                upper: List[int] = []
+                for row, column in product(range(height), range(width)):
+                    # The diagonal itself belongs to both.
+                    lower.append(int(column - row <= diagonal))
+                    upper.append(int(column - row >= diagonal))
+                label = f"of 3 x {height} x {width} {dtype_name}, diagonal {diagonal}"
                 computed = inputs.tril(diagonal)
                 yield exactly(f"tril {label}", computed, lower * 3)
                 computed = inputs.triu(diagonal)

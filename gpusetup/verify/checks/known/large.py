@@ -37,43 +37,70 @@ def large(device: str) -> Outcome:
 
 
 def free_bytes(device: str) -> int:
+    """The memory that nobody uses, of the device or of the machine."""
     if kind(device) == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
     return available_bytes()
+
+
+ACROSS = 16
+"""Elements before the 2**31st that are asked for too."""
+FAR = (0, ACROSS - 1, ACROSS, ACROSS + 1, 1000, BEYOND + ACROSS - 1)
+"""Places on both sides of the 2**31st element and at the end, counted from `ACROSS` before it."""
+UNTOUCHED = 255
+"""What lies at the start of the tensor, which a place without its upper bits would name."""
 
 
 def far_elements(device: str) -> Iterator[Part]:
     """Catches a place that loses its upper bits: it then lies near the start, or nowhere."""
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
-    numbers = [position % 251 for position in range(BEYOND + 16)]
-    start = PAST - 16
-    row[:64] = 255  # what a place without its upper bits would name
+    start = PAST - ACROSS
+    numbers = [position % 251 for position in range(BEYOND + ACROSS)]
+    row[:64] = UNTOUCHED
     row[start:] = tensor_of(numbers, "uint8", device)
+    positions = tensor_of([start + position for position in FAR], "int64", device)
+
+    yield from far_elements_read(row, positions, numbers)
+    yield from far_elements_written(row, positions, numbers)
+    yield exactly("the start of the tensor", row[:64], [UNTOUCHED] * 64)
+
+
+def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[Part]:
+    """Each way to read single elements and parts."""
+    start = PAST - ACROSS
     yield exactly("a part across 2**31", row[start:], numbers)
-    far = [0, 15, 16, 17, 1000, BEYOND + 15]
-    positions = tensor_of([start + position for position in far], "int64", device)
-    exact = [numbers[position] for position in far]
-    yield exactly("x[i] past 2**31", row[positions], exact)
+    exact = [numbers[position] for position in FAR]
+    computed = row[positions]
+    yield exactly("x[i] past 2**31", computed, exact)
     computed = row.index_select(0, positions)
     yield exactly("index_select past 2**31", computed, exact)
     computed = row.gather(0, positions)
     yield exactly("gather past 2**31", computed, exact)
     computed = row.take(positions)
     yield exactly("take past 2**31", computed, exact)
-    yield exactly("one element past 2**31", row[start + 17], [numbers[17]])
+    computed = row[start + 17]
+    yield exactly("one element past 2**31", computed, [numbers[17]])
     computed = row[start::5].clone()
     yield exactly("every fifth past 2**31", computed, numbers[::5])
+
+
+def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterator[Part]:
+    """Each way to write single elements; all others must stay."""
+    start = PAST - ACROSS
     written = list(numbers)
-    for position in far:
+    for position in FAR:
         written[position] = 254
     row[positions] = 254
     yield exactly("x[i] = 254 past 2**31", row[start:], written)
-    row.scatter_(0, positions, torch.ones_like(positions, dtype=torch.uint8))
-    row.index_add_(0, positions, torch.ones_like(positions, dtype=torch.uint8))
-    for position in far:
+
+    # A one is written, and another one added.
+    ones = torch.ones_like(positions, dtype=torch.uint8)
+    row.scatter_(0, positions, ones)
+    row.index_add_(0, positions, ones)
+    for position in FAR:
         written[position] = 2
     yield exactly("scatter_ and index_add_ past 2**31", row[start:], written)
-    yield exactly("the start of the tensor", row[:64], [255] * 64)
 
 
 def overlapping(values: List[int], device: str) -> Any:
@@ -89,9 +116,10 @@ def overlapping_rows(device: str) -> Iterator[Part]:
     """Catches a fill or copy that ends at the 2**31st element."""
     length = HEIGHT + WIDTH - 1
     view = overlapping([0] * length, device)
-    view.fill_(3)
     row = view.as_strided((length,), (1,))
+    view.fill_(3)
     yield exactly("fill_ past 2**31", row, [3] * length)
+    # Seven equal numbers side by side, then the next one.
     values = [(position // 7) % 251 for position in range(length)]
     view.copy_(overlapping(values, device))
     yield exactly("copy_ past 2**31", row, values)
@@ -101,9 +129,11 @@ def spread_rows(device: str) -> Iterator[Part]:
     """Catches a sum or maximum over a spread row that ends at the 2**31st element."""
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
+    # The same row for each index: it takes no memory of its own.
     spread = line.expand(HEIGHT, -1)
     computed = spread.sum()
     yield exactly("sum past 2**31", computed, [float(HEIGHT)])
     computed = spread[-1].max()
     yield exactly("largest of the last row past 2**31", computed, [1.0])
-    yield exactly("the last element past 2**31", spread[-1, -1], [1.0])
+    computed = spread[-1, -1]
+    yield exactly("the last element past 2**31", computed, [1.0])

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, Dict, Iterator, List, Sequence
+from math import prod
+from typing import Any, Dict, Iterator, List, NamedTuple
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import Limit, ask_all, dice, exactly, formats_on, near, roundoff, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    dice,
+    exactly,
+    formats_on,
+    joined,
+    near,
+    products_of_pairs,
+    roundoff,
+    tensor_of,
+)
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
@@ -36,77 +48,90 @@ EINSUMS: Dict[str, Dict[str, int]] = {
 }
 
 
+class Operand(NamedTuple):
+    """A tensor of an einsum: a letter for each axis, and its elements in their order."""
+
+    letters: str
+    lengths: Dict[str, int]
+    values: List[float]
+
+    @property
+    def shape(self) -> List[int]:
+        return [self.lengths[letter] for letter in self.letters]
+
+    def at(self, index: Dict[str, int]) -> float:
+        """The element at these indices of the letters."""
+        position = position_of(self.letters, index, self.lengths)
+        return self.values[position]
+
+
+def position_of(letters: str, index: Dict[str, int], lengths: Dict[str, int]) -> int:
+    """The position in memory of an element whose axes have these letters."""
+    position = 0
+    for letter in letters:
+        position = position * lengths[letter] + index[letter]
+    return position
+
+
 def contractions(device: str) -> Iterator[Part]:
     """Catches an einsum that sums over another letter, or hands its axes over in another order."""
     for equation, lengths in EINSUMS.items():
-        operands = equation.partition("->")[0]
-        first, second = operands.split(",")
-        values = [small_numbers(letters, lengths, equation) for letters in (first, second)]
-        exact = contracted(equation, lengths, values)
-        for name in formats_on(device):
+        inputs, output = equation.split("->")
+        operands: List[Operand] = []
+        for letters in inputs.split(","):
+            operands.append(operand_of(letters, lengths, equation))
+        exact = contracted(output, operands, lengths)
+        for dtype_name in formats_on(device):
             tensors: List[Any] = []
-            for letters, numbers in zip((first, second), values):
-                shape = [lengths[letter] for letter in letters]
-                tensors.append(tensor_of(numbers, name, device, *shape))
+            for operand in operands:
+                tensors.append(tensor_of(operand.values, dtype_name, device, *operand.shape))
             computed = torch.einsum(equation, *tensors)
-            yield exactly(f"einsum {equation} of {name}", computed, exact)
+            yield exactly(f"einsum {equation} of {dtype_name}", computed, exact)
 
 
-def small_numbers(letters: str, lengths: Dict[str, int], salt: str) -> List[float]:
+def operand_of(letters: str, lengths: Dict[str, int], salt: str) -> Operand:
     """Numbers from -1 to 2: sums of 40 products stay below 256."""
     chance = dice(f"{salt} {letters}")
-    count = 1
-    for letter in letters:
-        count *= lengths[letter]
-    return [float(chance.randint(-1, 2)) for _ in range(count)]
+    count = prod(lengths[letter] for letter in letters)
+    values = [float(chance.randint(-1, 2)) for _ in range(count)]
+    return Operand(letters, lengths, values)
 
 
-def contracted(
-    equation: str, lengths: Dict[str, int], values: Sequence[Sequence[float]]
-) -> List[float]:
+def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) -> List[float]:
     """The einsum of two operands from its definition: a sum over every letter."""
-    operands, output = equation.split("->")
-    first, second = operands.split(",")
-    letters = sorted(lengths)
-    sums: Dict[int, float] = {}
-    for indices in product(*(range(lengths[letter]) for letter in letters)):
-        index = dict(zip(letters, indices))
-        place = place_of(output, index, lengths)
-        left = values[0][place_of(first, index, lengths)]
-        right = values[1][place_of(second, index, lengths)]
-        sums[place] = sums.get(place, 0.0) + left * right
-    return [sums[place] for place in sorted(sums)]
-
-
-def place_of(letters: str, index: Dict[str, int], lengths: Dict[str, int]) -> int:
-    """The flat place of an element whose axes have these letters."""
-    place = 0
-    for letter in letters:
-        place = place * lengths[letter] + index[letter]
-    return place
+    first, second = operands
+    count = prod(lengths[letter] for letter in output)
+    sums = [0.0] * count
+    ranges = map(range, lengths.values())
+    for indices in product(*ranges):
+        index = dict(zip(lengths, indices))
+        position = position_of(output, index, lengths)
+        sums[position] += first.at(index) * second.at(index)
+    return sums
 
 
 # --- systems and decompositions -------------------------------------------------------------------
 
 
 def lower_triangle(size: int) -> Matrix:
-    """Small whole numbers below a diagonal of ones and twos."""
+    """Quarters below a diagonal of ones and twos; all but four of a row are zero."""
     chance = dice(f"triangle {size}")
     rows: Matrix = []
-    for row in range(size):
-        below = [0.0] * size
-        for column in range(max(0, row - 4), row):
-            below[column] = chance.choice((-0.25, 0.0, 0.25))
-        below[row] = 1.0 + row % 2
-        rows.append(below)
+    for number in range(size):
+        row = [0.0] * size
+        for column in range(max(0, number - 4), number):
+            row[column] = chance.choice((-0.25, 0.0, 0.25))
+        row[number] = 1.0 + number % 2
+        rows.append(row)
     return rows
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    columns = list(zip(*second))
+    columns = transposed(second)
     rows: Matrix = []
     for row in first:
-        rows.append([sum(map(float.__mul__, row, column)) for column in columns])
+        sums = [sum(products_of_pairs(row, column)) for column in columns]
+        rows.append(sums)
     return rows
 
 
@@ -114,65 +139,96 @@ def transposed(matrix: Matrix) -> Matrix:
     return [list(column) for column in zip(*matrix)]
 
 
-def flat(matrix: Matrix) -> List[float]:
-    return [value for row in matrix for value in row]
+def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
+    height = len(matrix)
+    width = len(matrix[0])
+    return tensor_of(joined(matrix), dtype_name, device, height, width)
 
 
-def limit_of(name: str, size: int) -> Limit:
+def limit_of(dtype_name: str, size: int) -> Limit:
     """The triangles are well conditioned: errors grow with the length of their sums alone."""
-    unit = (64 + 16 * size) * roundoff(name)
+    unit = (64 + 16 * size) * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
     """Catches a solve that exchanges rows wrongly, or reads the triangle above the diagonal."""
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for size in SIZES:
-            lower = lower_triangle(size)
-            solution: Matrix = []
-            for row in range(size):
-                solution.append([float(3 * row % 5 - 2), float((3 * row + 1) % 5 - 2)])
-            label = f"of {size} equations, {name}"
-            limit = limit_of(name, size)
-            triangle = tensor_of(flat(lower), name, device, size, size)
-            right = multiplied(lower, solution)
-            right_side = tensor_of(flat(right), name, device, size, 2)
-            computed = torch.linalg.solve_triangular(triangle, right_side, upper=False)
-            yield near(f"solve_triangular {label}", computed, flat(solution), limit)
-            # The rows in the opposite order need pivots.
-            turned = tensor_of(flat(lower[::-1]), name, device, size, size)
-            turned_side = tensor_of(flat(right[::-1]), name, device, size, 2)
-            computed = torch.linalg.solve(turned, turned_side)
-            yield near(f"solve {label}", computed, flat(solution), limit)
-            inverse = torch.linalg.inv(turned) @ turned_side
-            yield near(f"inv {label}", inverse, flat(solution), limit)
-            # Exchanging all rows turns the sign of a determinant this often.
-            exchanges = size * (size - 1) // 2
-            determinant = 2.0 ** (size // 2) * (-1) ** exchanges
-            computed = torch.linalg.det(turned)
-            yield near(f"det {label}", computed, [determinant], limit)
+            yield from solved_system(size, dtype_name, device)
+
+
+def solution_of(size: int) -> Matrix:
+    """Two unknowns for each equation, from -2 to 2."""
+    rows: Matrix = []
+    for row in range(size):
+        first = 3 * row % 5 - 2
+        second = (3 * row + 1) % 5 - 2
+        rows.append([float(first), float(second)])
+    return rows
+
+
+def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """Systems of one size, whose right sides are made from their solution."""
+    lower = lower_triangle(size)
+    solution = solution_of(size)
+    right = multiplied(lower, solution)
+    exact = joined(solution)
+    label = f"of {size} equations, {dtype_name}"
+    limit = limit_of(dtype_name, size)
+
+    triangle = matrix_tensor(lower, dtype_name, device)
+    right_side = matrix_tensor(right, dtype_name, device)
+    computed = torch.linalg.solve_triangular(triangle, right_side, upper=False)
+    yield near(f"solve_triangular {label}", computed, exact, limit)
+
+    # The rows in the opposite order need pivots.
+    reversed_rows = matrix_tensor(lower[::-1], dtype_name, device)
+    reversed_side = matrix_tensor(right[::-1], dtype_name, device)
+    computed = torch.linalg.solve(reversed_rows, reversed_side)
+    yield near(f"solve {label}", computed, exact, limit)
+    computed = torch.linalg.inv(reversed_rows) @ reversed_side
+    yield near(f"inv {label}", computed, exact, limit)
+
+    # The product of the diagonal: every second number of it is 2.
+    determinant = 2.0 ** (size // 2)
+    # Turning the order around exchanges this many pairs of rows; each turns the sign.
+    exchanges = size * (size - 1) // 2
+    if exchanges % 2:
+        determinant = -determinant
+    computed = torch.linalg.det(reversed_rows)
+    yield near(f"det {label}", computed, [determinant], limit)
 
 
 def decompositions(device: str) -> Iterator[Part]:
     """Catches a Cholesky, QR, eigen- or singular value that is another matrix's."""
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for size in SIZES:
-            lower = lower_triangle(size)
-            square = multiplied(lower, transposed(lower))
-            inputs = tensor_of(flat(square), name, device, size, size)
-            label = f"of {size} x {size} {name}"
-            limit = limit_of(name, size)
-            computed = torch.linalg.cholesky(inputs)
-            yield near(f"cholesky {label}", computed, flat(lower), limit)
-            batch = torch.linalg.cholesky(inputs.expand(3, -1, -1))
-            yield near(f"cholesky of a batch {label}", batch, flat(lower) * 3, limit)
-            q, r = torch.linalg.qr(inputs)
-            back = multiplied(q.tolist(), r.tolist())
-            computed = tensor_of(flat(back), "float64", "cpu", size, size)
-            yield near(f"qr {label}", computed, flat(square), limit)
-            # The trace is the sum of the eigenvalues, and here of the singular values too.
-            trace = sum(square[row][row] for row in range(size))
-            values = torch.linalg.eigvalsh(inputs)
-            yield near(f"sum of eigvalsh {label}", values.sum(), [trace], limit)
-            values = torch.linalg.svdvals(inputs)
-            yield near(f"sum of svdvals {label}", values.sum(), [trace], limit)
+            yield from decomposed(size, dtype_name, device)
+
+
+def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The decompositions of a triangle times itself transposed: symmetric and positive."""
+    lower = lower_triangle(size)
+    square = multiplied(lower, transposed(lower))
+    inputs = matrix_tensor(square, dtype_name, device)
+    label = f"of {size} x {size} {dtype_name}"
+    limit = limit_of(dtype_name, size)
+
+    computed = torch.linalg.cholesky(inputs)
+    yield near(f"cholesky {label}", computed, joined(lower), limit)
+    computed = torch.linalg.cholesky(inputs.expand(3, -1, -1))
+    yield near(f"cholesky of a batch {label}", computed, joined(lower) * 3, limit)
+
+    # Multiplied in Python, so that no other kernel has a part in it.
+    q, r = torch.linalg.qr(inputs)
+    q_times_r = multiplied(q.tolist(), r.tolist())
+    computed = matrix_tensor(q_times_r, "float64", "cpu")
+    yield near(f"qr {label}", computed, joined(square), limit)
+
+    # The trace is the sum of the eigenvalues, and here of the singular values too.
+    trace = sum(square[row][row] for row in range(size))
+    computed = torch.linalg.eigvalsh(inputs).sum()
+    yield near(f"sum of eigvalsh {label}", computed, [trace], limit)
+    computed = torch.linalg.svdvals(inputs).sum()
+    yield near(f"sum of svdvals {label}", computed, [trace], limit)

@@ -22,8 +22,10 @@ from .answers import (
     formats_on,
     near,
     offered,
+    products_of_pairs,
     repeated,
     roundoff,
+    sawtooth,
     tensor_of,
 )
 from .gradients import slope
@@ -37,6 +39,95 @@ SHARES = (0.25, 0.5, 0.75, 0.375, 0.625)
 """Probabilities and other numbers between 0 and 1."""
 SIGNS = (1.0, -1.0, -1.0)
 FLAGS = (1.0, 0.0, 0.0, 1.0)
+HUBER_DELTA = 2.0
+POSITIVE_WEIGHT = 3.0
+
+
+# --- the loss of one pair -------------------------------------------------------------------------
+
+
+def squared_error(x: float, target: float) -> float:
+    return (x - target) ** 2
+
+
+def absolute_error(x: float, target: float) -> float:
+    return abs(x - target)
+
+
+def smooth_l1(x: float, target: float) -> float:
+    """Half the square below a distance of 1, a straight line above."""
+    distance = abs(x - target)
+    if distance < 1:
+        return distance**2 / 2
+    return distance - 0.5
+
+
+def huber(x: float, target: float) -> float:
+    """Half the square below a distance of 2 (torch's `delta`), a straight line above."""
+    distance = abs(x - target)
+    if distance < HUBER_DELTA:
+        return distance**2 / 2
+    return HUBER_DELTA * (distance - HUBER_DELTA / 2)
+
+
+def log_sigmoid(x: float) -> float:
+    """log(1 / (1 + exp(-x))), written so that the exponential cannot overflow."""
+    distance_from_zero = abs(x)
+    decay = math.exp(-distance_from_zero)
+    return min(x, 0.0) - math.log1p(decay)
+
+
+def soft_margin(x: float, sign: float) -> float:
+    return -log_sigmoid(x * sign)
+
+
+def hinge_embedding(x: float, sign: float) -> float:
+    """The distance itself for similar pairs, what it lacks of a margin of 1 for the others."""
+    if sign > 0:
+        return x
+    return max(0.0, 1 - x)
+
+
+def divergence(log_probability: float, probability: float) -> float:
+    """Kullback and Leibler's divergence; torch takes the input as a logarithm."""
+    return probability * (math.log(probability) - log_probability)
+
+
+def divergence_of_logarithms(log_probability: float, log_target: float) -> float:
+    return math.exp(log_target) * (log_target - log_probability)
+
+
+def poisson(log_rate: float, count: float) -> float:
+    return math.exp(log_rate) - count * log_rate
+
+
+def binary(probability: float, flag: float) -> float:
+    """Binary cross-entropy of a probability."""
+    log_of_true = math.log(probability)
+    log_of_false = math.log(1 - probability)
+    return -(flag * log_of_true + (1 - flag) * log_of_false)
+
+
+def binary_of_logit(logit: float, flag: float) -> float:
+    """Binary cross-entropy of a logit."""
+    log_of_true = log_sigmoid(logit)
+    log_of_false = log_sigmoid(-logit)
+    return -(flag * log_of_true + (1 - flag) * log_of_false)
+
+
+def weighted_binary(logit: float, flag: float) -> float:
+    """Binary cross-entropy of a logit, whose positive targets count three times."""
+    log_of_true = log_sigmoid(logit)
+    log_of_false = log_sigmoid(-logit)
+    return -(POSITIVE_WEIGHT * flag * log_of_true + (1 - flag) * log_of_false)
+
+
+def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
+    """Torch's form of `weighted_binary`."""
+    weight = inputs.new_tensor([POSITIVE_WEIGHT])
+    return torch.nn.functional.binary_cross_entropy_with_logits(
+        inputs, targets, reduction=reduction, pos_weight=weight
+    )
 
 
 class Loss(NamedTuple):
@@ -50,78 +141,42 @@ class Loss(NamedTuple):
     numbers: Sequence[float] = NUMBERS
     targets: Sequence[float] = TARGETS
 
+    def slope_at(self, x: float, target: float) -> float:
+        """The derivative of this pair's loss by its input."""
 
-def with_target(loss: Loss, target: float, number: float) -> float:
-    """The loss of one pair, as a function of its input."""
-    return loss.exact(number, target)
+        def loss_of_input(number: float) -> float:
+            return self.exact(number, target)
 
-
-def log_sigmoid(x: float) -> float:
-    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
-
-
-def smooth_l1(x: float, y: float) -> float:
-    """Half the square below a distance of 1."""
-    distance = abs(x - y)
-    return distance**2 / 2 if distance < 1 else distance - 0.5
-
-
-def huber(x: float, y: float) -> float:
-    """With delta 2."""
-    distance = abs(x - y)
-    return distance**2 / 2 if distance < 2 else 2 * (distance - 1)
-
-
-def weighted_binary(x: float, y: float) -> float:
-    """Binary cross-entropy of a logit, whose positive targets count three times."""
-    return -(3 * y * log_sigmoid(x) + (1 - y) * log_sigmoid(-x))
+        return slope(loss_of_input, x)
 
 
 def losses_of_pairs() -> Sequence[Loss]:
+    """The losses that are asked for; each has targets that make sense for it."""
     f = torch.nn.functional
-    three = functools.partial(_with_positive_weight, 3.0)
+    huber_loss = functools.partial(f.huber_loss, delta=HUBER_DELTA)
+    kl_div_of_logarithms = functools.partial(f.kl_div, log_target=True)
+    binary_with_logits = f.binary_cross_entropy_with_logits
     return (
-        Loss("mse_loss", f.mse_loss, lambda x, y: (x - y) ** 2),
-        Loss("l1_loss", f.l1_loss, lambda x, y: abs(x - y)),
+        Loss("mse_loss", f.mse_loss, squared_error),
+        Loss("l1_loss", f.l1_loss, absolute_error),
         Loss("smooth_l1_loss", f.smooth_l1_loss, smooth_l1),
-        Loss("huber_loss", functools.partial(f.huber_loss, delta=2.0), huber),
+        Loss("huber_loss", huber_loss, huber),
+        Loss("soft_margin_loss", f.soft_margin_loss, soft_margin, targets=SIGNS),
+        Loss("hinge_embedding_loss", f.hinge_embedding_loss, hinge_embedding, targets=SIGNS),
+        Loss("kl_div", f.kl_div, divergence, targets=SHARES),
+        Loss("kl_div of logarithms", kl_div_of_logarithms, divergence_of_logarithms),
+        Loss("poisson_nll_loss", f.poisson_nll_loss, poisson),
+        # Its input is a probability itself.
+        Loss("binary_cross_entropy", f.binary_cross_entropy, binary, SHARES, FLAGS),
         Loss(
-            "soft_margin_loss", f.soft_margin_loss, lambda x, y: -log_sigmoid(x * y), targets=SIGNS
+            "binary_cross_entropy_with_logits", binary_with_logits, binary_of_logit, targets=FLAGS
         ),
         Loss(
-            "hinge_embedding_loss",
-            f.hinge_embedding_loss,
-            lambda x, y: x if y > 0 else max(0.0, 1 - x),
-            targets=SIGNS,
-        ),
-        Loss("kl_div", f.kl_div, lambda x, y: y * (math.log(y) - x), targets=SHARES),
-        Loss(
-            "kl_div of logarithms",
-            functools.partial(f.kl_div, log_target=True),
-            lambda x, y: math.exp(y) * (y - x),
-        ),
-        Loss("poisson_nll_loss", f.poisson_nll_loss, lambda x, y: math.exp(x) - y * x),
-        Loss(
-            "binary_cross_entropy",
-            f.binary_cross_entropy,
-            lambda x, y: -(y * math.log(x) + (1 - y) * math.log(1 - x)),
-            SHARES,
-            FLAGS,
-        ),
-        Loss(
-            "binary_cross_entropy_with_logits",
-            f.binary_cross_entropy_with_logits,
-            lambda x, y: -(y * log_sigmoid(x) + (1 - y) * log_sigmoid(-x)),
+            "the same, positive ones weighted",
+            torch_weighted_binary,
+            weighted_binary,
             targets=FLAGS,
         ),
-        Loss("the same, positive ones weighted", three, weighted_binary, targets=FLAGS),
-    )
-
-
-def _with_positive_weight(weight: float, inputs: Any, targets: Any, reduction: str) -> Any:
-    """Binary cross-entropy whose positive targets count more."""
-    return torch.nn.functional.binary_cross_entropy_with_logits(
-        inputs, targets, reduction=reduction, pos_weight=inputs.new_tensor([weight])
     )
 
 
@@ -131,49 +186,156 @@ def losses(device: str) -> Outcome:
     return ask_all(device, questions, "losses in Python")
 
 
+class Reduction(NamedTuple):
+    """How many pairs there are, and what is made of their losses."""
+
+    length: int
+    method: str
+    """`none`, `mean` or `sum`."""
+
+    @property
+    def divisor(self) -> int:
+        """What the sum of all losses is divided by."""
+        return self.length if self.method == "mean" else 1
+
+    def of(self, pair_losses: List[float]) -> List[float]:
+        """The loss as torch gives it: of each pair, or one number."""
+        if self.method == "none":
+            return pair_losses
+        return [fsum(pair_losses) / self.divisor]
+
+
 def element_losses(device: str) -> Iterator[Part]:
     """Catches a mean over another count, a lost tail, a wrong branch, and a gradient unscaled."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for loss in losses_of_pairs():
             for length in LENGTHS:
-                for reduction in REDUCTIONS:
+                for method in REDUCTIONS:
                     # A long sum of halves ends outside of what they can tell apart.
-                    if reduction == "sum" and name in HALVES and length > 100:
+                    if method == "sum" and dtype_name in HALVES and length > 100:
                         continue
-                    yield from element_loss(loss, name, device, (length, reduction))
+                    reduction = Reduction(length, method)
+                    yield from element_loss(loss, reduction, dtype_name, device)
 
 
-def element_loss(loss: Loss, name: str, device: str, case: Any) -> Iterator[Part]:
+def element_loss(loss: Loss, reduction: Reduction, dtype_name: str, device: str) -> Iterator[Part]:
     """The loss and its gradient for so many pairs, reduced in one way."""
-    length, reduction = case
-    numbers = repeated(loss.numbers, length)
-    targets = repeated(loss.targets, length)
-    pairs = list(zip(numbers, targets))
-    each_loss = [loss.exact(x, y) for x, y in pairs]
-    slopes = [slope(functools.partial(with_target, loss, y), x) for x, y in pairs]
-    divisor = length if reduction == "mean" else 1
-    exact = each_loss if reduction == "none" else [fsum(each_loss) / divisor]
-    leaf = tensor_of(numbers, name, device).requires_grad_()
-    pair = (leaf, tensor_of(targets, name, device))
+    numbers = repeated(loss.numbers, reduction.length)
+    targets = repeated(loss.targets, reduction.length)
+    leaf = tensor_of(numbers, dtype_name, device).requires_grad_()
+    target_tensor = tensor_of(targets, dtype_name, device)
+    run = functools.partial(loss.run, leaf, target_tensor, reduction=reduction.method)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # kl_div advises against its own mean
-        computed = offered(functools.partial(loss.run, *pair, reduction=reduction))
+        # kl_div advises against its own mean.
+        warnings.simplefilter("ignore")
+        computed = offered(run)
     if computed is None:
         return
-    label = f"{loss.name} of {length} {name} numbers, {reduction}"
-    # A few operations, of which the largest numbers are below 64; a sum has as many roundings.
-    size = 64 * roundoff(name) * (math.sqrt(length) if reduction == "sum" else 1)
-    yield near(label, computed, exact, Limit(16 * roundoff(name), size))
-    gradient = torch.autograd.grad(computed.sum(), leaf)[0]
-    exact_gradient = [value / divisor for value in slopes]
-    least = 32 * roundoff(name) / divisor + 2.0**-32
-    limit = Limit(16 * roundoff(name), least)
-    if name == "float16":
-        limit = Limit(limit.relative, least + 2.0**-24)  # the least number that it has
-    yield near(f"gradient of {label}", gradient, exact_gradient, limit)
+
+    pair_losses: List[float] = []
+    gradient: List[float] = []
+    for x, target in zip(numbers, targets):
+        pair_losses.append(loss.exact(x, target))
+        gradient.append(loss.slope_at(x, target) / reduction.divisor)
+
+    label = f"{loss.name} of {reduction.length} {dtype_name} numbers, {reduction.method}"
+    yield near(label, computed, reduction.of(pair_losses), loss_limit(reduction, dtype_name))
+    (computed_gradient,) = torch.autograd.grad(computed.sum(), leaf)
+    limit = loss_gradient_limit(reduction, dtype_name)
+    yield near(f"gradient of {label}", computed_gradient, gradient, limit)
+
+
+def loss_limit(reduction: Reduction, dtype_name: str) -> Limit:
+    """A few operations, of which the largest numbers are below 64."""
+    unit = roundoff(dtype_name)
+    absolute = 64 * unit
+    if reduction.method == "sum":
+        # A sum has as many roundings as numbers; those of random signs grow with the root.
+        absolute *= math.sqrt(reduction.length)
+    return Limit(16 * unit, absolute)
+
+
+def loss_gradient_limit(reduction: Reduction, dtype_name: str) -> Limit:
+    """As exact as the loss; a mean divides the errors together with the numbers."""
+    unit = roundoff(dtype_name)
+    # The slopes in Python are off by less than the second number.
+    absolute = 32 * unit / reduction.divisor + 2.0**-32
+    if dtype_name == "float16":
+        # The least number that it has.
+        absolute += 2.0**-24
+    return Limit(16 * unit, absolute)
 
 
 # --- losses of classes ----------------------------------------------------------------------------
+
+
+class ClassTable(NamedTuple):
+    """Log-probabilities of classes for each pixel of each row; all are whole numbers."""
+
+    rows: int
+    classes: int
+    pixels: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.rows} x {self.classes} x {self.pixels}"
+
+    def values(self) -> List[float]:
+        """From -6 to 6."""
+        count = self.rows * self.classes * self.pixels
+        return sawtooth(count, period=13, start=-6)
+
+    def targets(self) -> List[int]:
+        """The class of each pixel; two neighbours are three classes apart."""
+        targets: List[int] = []
+        for position in range(self.rows * self.pixels):
+            target = (3 * position + 1) % self.classes
+            targets.append(target)
+        return targets
+
+    def class_weights(self) -> List[float]:
+        """From 1 to 4."""
+        return sawtooth(self.classes, period=4, start=1)
+
+    def index_of(self, target_position: int, target: int) -> int:
+        """Where the table holds the number of a pixel's target class."""
+        row, pixel = divmod(target_position, self.pixels)
+        lines_before = row * self.classes + target
+        return lines_before * self.pixels + pixel
+
+
+CLASS_TABLES = (
+    ClassTable(7, 17, 1),
+    ClassTable(33, 5, 6),
+    ClassTable(130, 1000, 1),
+    ClassTable(3, 1025, 4),
+)
+
+
+class ExpectedClassLoss(NamedTuple):
+    """The mean loss of a table, and its gradient by each number of the table."""
+
+    loss: float
+    gradient: List[float]
+
+
+def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
+    """Minus the weighted mean of the targets' numbers, without those that are ignored."""
+    values = table.values()
+    weights = table.class_weights()
+    total = 0.0
+    counted_weights: List[float] = []
+    gradient = [0.0] * len(values)
+    for position, target in enumerate(table.targets()):
+        if target == ignored:
+            continue
+        index = table.index_of(position, target)
+        weight = weights[target]
+        total -= values[index] * weight
+        counted_weights.append(weight)
+        gradient[index] = -weight
+    divisor = fsum(counted_weights)
+    return ExpectedClassLoss(total / divisor, [value / divisor for value in gradient])
 
 
 def class_losses(device: str) -> Iterator[Part]:
@@ -181,70 +343,89 @@ def class_losses(device: str) -> Iterator[Part]:
 
     Its input is a table of whole numbers, so each loss is a number of the table.
     """
-    for name in formats_on(device):
-        for rows, classes, pixels in ((7, 17, 1), (33, 5, 6), (130, 1000, 1), (3, 1025, 4)):
-            targets = [(3 * position + 1) % classes for position in range(rows * pixels)]
-            # Every fourth target is left out.
+    for dtype_name in formats_on(device):
+        for table in CLASS_TABLES:
+            targets = table.targets()
+            # The class of the first target is left out, wherever it is a target.
             ignored = targets[0]
-            weights = [float(1 + position % 4) for position in range(classes)]
-            count = rows * classes * pixels
-            table = [float(position % 13 - 6) for position in range(count)]
-            leaf = tensor_of(table, name, device, rows, classes, pixels).requires_grad_()
+            leaf = tensor_of(table.values(), dtype_name, device, *table).requires_grad_()
             computed = torch.nn.functional.nll_loss(
                 leaf,
-                tensor_of(targets, "int64", device, rows, pixels),
-                tensor_of(weights, name, device),
+                tensor_of(targets, "int64", device, table.rows, table.pixels),
+                tensor_of(table.class_weights(), dtype_name, device),
                 ignore_index=ignored,
             )
-            counted: List[float] = []
-            total = 0.0
-            exact_gradient = [0.0] * count
-            for position, target in enumerate(targets):
-                if target == ignored:
-                    continue
-                row, pixel = divmod(position, pixels)
-                place = (row * classes + target) * pixels + pixel
-                total -= table[place] * weights[target]
-                counted.append(weights[target])
-                exact_gradient[place] = -weights[target]
-            whole = fsum(counted)
-            label = f"nll_loss of {rows} x {classes} x {pixels} {name}"
+            (gradient,) = torch.autograd.grad(computed, leaf)
+
+            expected = expected_class_loss(table, ignored)
+            label = f"nll_loss of {table.label} {dtype_name}"
             # The sums of halves are rounded on their way.
-            limit = Limit(16 * roundoff(name), 16 * roundoff(name))
-            yield near(label, computed, [total / whole], limit)
-            gradient = torch.autograd.grad(computed, leaf)[0]
-            exact = [value / whole for value in exact_gradient]
-            yield near(f"gradient of {label}", gradient, exact, limit)
+            limit = Limit(16 * roundoff(dtype_name), 16 * roundoff(dtype_name))
+            yield near(label, computed, [expected.loss], limit)
+            yield near(f"gradient of {label}", gradient, expected.gradient, limit)
+
+
+# --- losses of rows -------------------------------------------------------------------------------
 
 
 def losses_of_rows(device: str) -> Iterator[Part]:
     """Catches a similarity or distance of rows that loses their end."""
-    functional = torch.nn.functional
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for length in (17, 1025):
-            rows = [[float((3 * n + k) % 7 - 2) for k in range(length)] for n in range(3)]
-            first, second, third = (tensor_of(row, name, device, 1, length) for row in rows)
-            sizes = [math.sqrt(fsum(value * value for value in row)) for row in rows]
-            limit = Limit(64 * roundoff(name), 64 * roundoff(name))
-            label = f"of rows of {length} {name} numbers"
-            product = fsum(map(float.__mul__, rows[0], rows[1]))
-            similarity = product / (sizes[0] * sizes[1])
-            computed = functional.cosine_similarity(first, second)
-            yield near(f"cosine_similarity {label}", computed, [similarity], limit)
-            distances = [distance_of(rows[0], rows[1]), distance_of(rows[0], rows[2])]
-            computed = torch.cdist(first, torch.cat([second, third]))
-            # It may be made of squares and products, whose digits are lost together.
-            rough = Limit(2.0**10 * roundoff(name))
-            yield near(f"cdist {label}", computed, distances, rough)
-            computed = functional.pairwise_distance(first, second, eps=0.0)
-            yield near(f"pairwise_distance {label}", computed, distances[:1], limit)
-            computed = functional.triplet_margin_loss(first, second, third, margin=50.0, eps=0.0)
-            exact = max(0.0, distances[0] - distances[1] + 50.0)
-            yield near(f"triplet_margin_loss {label}", computed, [exact], rough)
-            computed = functional.normalize(first, dim=1)
-            exact_row = [value / sizes[0] for value in rows[0]]
-            yield near(f"normalize {label}", computed, exact_row, limit)
+            yield from losses_of_three_rows(length, dtype_name, device)
+
+
+def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """Similarity, distances, triplet loss and normalisation of an anchor and two other rows."""
+    functional = torch.nn.functional
+    anchor, positive, negative = (row_number(number, length) for number in range(3))
+    x = tensor_of(anchor, dtype_name, device, 1, length)
+    y = tensor_of(positive, dtype_name, device, 1, length)
+    z = tensor_of(negative, dtype_name, device, 1, length)
+    label = f"of rows of {length} {dtype_name} numbers"
+    limit = Limit(64 * roundoff(dtype_name), 64 * roundoff(dtype_name))
+
+    product = fsum(products_of_pairs(anchor, positive))
+    similarity = product / (size_of(anchor) * size_of(positive))
+    computed = functional.cosine_similarity(x, y)
+    yield near(f"cosine_similarity {label}", computed, [similarity], limit)
+
+    to_positive = distance_of(anchor, positive)
+    to_negative = distance_of(anchor, negative)
+    computed = torch.cdist(x, torch.cat([y, z]))
+    # It may be made of squares and products, whose digits are lost together.
+    rough_limit = Limit(2.0**10 * roundoff(dtype_name))
+    yield near(f"cdist {label}", computed, [to_positive, to_negative], rough_limit)
+
+    computed = functional.pairwise_distance(x, y, eps=0.0)
+    yield near(f"pairwise_distance {label}", computed, [to_positive], limit)
+
+    # With so large a margin the loss is not cut off at zero.
+    computed = functional.triplet_margin_loss(x, y, z, margin=50.0, eps=0.0)
+    triplet_loss = max(0.0, to_positive - to_negative + 50.0)
+    yield near(f"triplet_margin_loss {label}", computed, [triplet_loss], rough_limit)
+
+    computed = functional.normalize(x, dim=1)
+    size = size_of(anchor)
+    normalized = [value / size for value in anchor]
+    yield near(f"normalize {label}", computed, normalized, limit)
+
+
+def row_number(number: int, length: int) -> List[float]:
+    """One of three rows of whole numbers from -2 to 4, each with another start."""
+    offset = 3 * number
+    return sawtooth(offset + length, period=7, start=-2)[offset:]
+
+
+def size_of(row: Sequence[float]) -> float:
+    """The Euclidean norm."""
+    squares = products_of_pairs(row, row)
+    return math.sqrt(fsum(squares))
 
 
 def distance_of(first: Sequence[float], second: Sequence[float]) -> float:
-    return math.sqrt(fsum((x - y) ** 2 for x, y in zip(first, second)))
+    """The Euclidean distance."""
+    squares: List[float] = []
+    for x, y in zip(first, second):
+        squares.append((x - y) ** 2)
+    return math.sqrt(fsum(squares))

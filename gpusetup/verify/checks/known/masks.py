@@ -6,8 +6,9 @@ answer is a short sum in Python.
 
 from __future__ import annotations
 
-from math import exp, fsum
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+from itertools import compress
+from math import exp, fsum, inf, isnan
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -20,8 +21,11 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
+    joined,
     near,
+    products_of_pairs,
     roundoff,
+    sawtooth,
     tensor_of,
 )
 
@@ -53,6 +57,7 @@ SHAPES = (
 )
 HEADS = 2
 SCALE = 0.5
+LARGEST_VALUE = 16.0
 
 
 class Numbers(NamedTuple):
@@ -67,12 +72,14 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(shape: Shape, head: int) -> Numbers:
+    """Small whole numbers; queries and keys are even smaller, as their products are exponents."""
     chance = dice(f"attention {shape} {head}")
     queries = [float(chance.randint(-2, 2)) for _ in range(shape.queries)]
     keys = [float(chance.randint(-2, 2)) for _ in range(shape.keys)]
     values = [float(chance.randint(-8, 8)) for _ in range(shape.keys)]
     # The last key counts more than any other: a row that is cut off is far away.
-    keys[-1], values[-1] = 3.0, 16.0
+    keys[-1] = 3.0
+    values[-1] = LARGEST_VALUE
     return Numbers(queries, keys, values, allowed_keys(shape))
 
 
@@ -82,13 +89,14 @@ def allowed_keys(shape: Shape) -> List[List[bool]]:
     rows: List[List[bool]] = []
     for query in range(shape.queries):
         if shape.mask == "causal":
-            rows.append([key <= query for key in range(shape.keys)])
+            row = [key <= query for key in range(shape.keys)]
         elif not shape.mask:
-            rows.append([True] * shape.keys)
+            row = [True] * shape.keys
         elif query % 3 == 2:
-            rows.append([False] * shape.keys)
+            row = [False] * shape.keys
         else:
-            rows.append([key == 0 or chance.random() < 0.7 for key in range(shape.keys)])
+            row = [key == 0 or chance.random() < 0.7 for key in range(shape.keys)]
+        rows.append(row)
     return rows
 
 
@@ -99,129 +107,213 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
         return None
     scores = [SCALE * numbers.queries[query] * key for key in numbers.keys]
     maximum = max(scores)
-    heights = [exp(s - maximum) if seen else 0.0 for s, seen in zip(scores, allowed)]
+    heights: List[float] = []
+    for score, is_allowed in zip(scores, allowed):
+        heights.append(exp(score - maximum) if is_allowed else 0.0)
     total = fsum(heights)
     return [height / total for height in heights]
 
 
+class Heads(NamedTuple):
+    """The numbers of all heads of one attention, which share their mask."""
+
+    shape: Shape
+    heads: List[Numbers]
+
+    @property
+    def query_heads(self) -> int:
+        return HEADS * self.shape.groups
+
+
+def heads_of(shape: Shape) -> Heads:
+    heads = [numbers_of(shape, head) for head in range(HEADS)]
+    return Heads(shape, heads)
+
+
+def backends_for(number: int) -> Sequence[Optional[str]]:
+    """Torch's own choice, and one of the backends, which come round."""
+    return (None, BACKENDS[number % len(BACKENDS)])
+
+
+def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str]) -> Any:
+    """What one backend makes of queries, keys and values."""
+    queries, keys, values = inputs
+    shape = heads.shape
+    return attended(
+        queries,
+        keys,
+        values,
+        mask=mask_of(heads, dtype_name_of(queries), str(queries.device)),
+        causal=shape.mask == "causal",
+        grouped=shape.groups > 1,
+        backend=backend,
+        scale=SCALE,
+    )
+
+
+def dtype_name_of(tensor: Any) -> str:
+    return str(tensor.dtype).replace("torch.", "")
+
+
 def attentions(device: str) -> Iterator[Part]:
     """Catches masks that leak, dead rows that are filled, cut keys, and mixed-up heads."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for number, shape in enumerate(SHAPES):
-            heads = [numbers_of(shape, head) for head in range(HEADS)]
-            inputs = inputs_of(shape, heads, name, device)
-            backends = (None, BACKENDS[number % len(BACKENDS)])
-            for backend in backends:
-                queries, keys, values = inputs
-                computed = attended(
-                    queries,
-                    keys,
-                    values,
-                    mask=mask_of(shape, heads[0], name, device),
-                    causal=shape.mask == "causal",
-                    grouped=shape.groups > 1,
-                    backend=backend,
-                    scale=SCALE,
-                )
-                label = f"attention {tuple(shape)} of {name}"
-                yield from judged_rows(label, computed, shape, heads)
+            heads = heads_of(shape)
+            inputs = inputs_of(heads, dtype_name, device)
+            label = f"attention {tuple(shape)} of {dtype_name}"
+            for backend in backends_for(number):
+                computed = computed_by_torch(heads, inputs, backend)
+                yield from judged_rows(label, computed, heads)
 
 
-def inputs_of(shape: Shape, heads: Sequence[Numbers], name: str, device: str) -> List[Any]:
+def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
     """Queries, keys and values; all but the first column of queries and keys are zero."""
-
-    def one_column(rows: Sequence[float]) -> List[float]:
-        padding = [0.0] * (shape.width - 1)
-        return [value for row in rows for value in (row, *padding)]
-
+    shape = heads.shape
+    zeros = [0.0] * (shape.width - 1)
+    factors = value_factors(shape)
     queries: List[float] = []
     keys: List[float] = []
     values: List[float] = []
-    factors = [float(1 + column % 3) for column in range(shape.width)]
-    for head in heads:
+    for head in heads.heads:
+        query_rows = joined((query, *zeros) for query in head.queries)
         # The heads of one group have the same queries.
-        queries += one_column(head.queries) * shape.groups
-        keys += one_column(head.keys)
-        values += [value * factor for value in head.values for factor in factors]
-    count = HEADS * shape.groups
+        queries += query_rows * shape.groups
+        keys += joined((key, *zeros) for key in head.keys)
+        for value in head.values:
+            values += [value * factor for factor in factors]
     return [
-        tensor_of(queries, name, device, 1, count, shape.queries, shape.width),
-        tensor_of(keys, name, device, 1, HEADS, shape.keys, shape.width),
-        tensor_of(values, name, device, 1, HEADS, shape.keys, shape.width),
+        tensor_of(queries, dtype_name, device, 1, -1, shape.queries, shape.width),
+        tensor_of(keys, dtype_name, device, 1, HEADS, shape.keys, shape.width),
+        tensor_of(values, dtype_name, device, 1, HEADS, shape.keys, shape.width),
     ]
 
 
-def mask_of(shape: Shape, head: Numbers, name: str, device: str) -> Any:
+def value_factors(shape: Shape) -> List[float]:
+    """What the number of a value is multiplied by in each column: 1, 2 or 3."""
+    return sawtooth(shape.width, period=3, start=1)
+
+
+def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
     """The mask as torch takes it; None if there is none, or `causal` says it all."""
+    shape = heads.shape
     if shape.mask not in ("flags", "numbers"):
         return None
-    flags = [seen for row in head.allowed for seen in row]
+    flags = joined(heads.heads[0].allowed)
     if shape.mask == "flags":
         return tensor_of(flags, "bool", device, shape.queries, shape.keys)
-    added = [0.0 if seen else float("-inf") for seen in flags]
-    return tensor_of(added, name, device, shape.queries, shape.keys)
+    # Numbers are added to the scores.
+    added = [0.0 if is_allowed else -inf for is_allowed in flags]
+    return tensor_of(added, dtype_name, device, shape.queries, shape.keys)
 
 
-def judged_rows(
-    label: str, computed: Any, shape: Shape, heads: Sequence[Numbers]
-) -> Iterator[Part]:
+def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
     """Each row of the answer beside the sum that it must be; a dead row is zero, or no number."""
-    name = str(computed.dtype).replace("torch.", "")
-    rows_found = flat_list(computed)
+    shape = heads.shape
+    elements = flat_list(computed)
     exact: List[float] = []
     filled_rows = 0
-    for head in heads:
-        for _ in range(shape.groups):
-            for query in range(shape.queries):
-                weights = weights_of(head, query)
-                if weights is None:
-                    start = len(exact)
-                    row = rows_found[start : start + shape.width]
-                    # Older releases give NaN, torch 2.5 and later zero.
-                    is_dead = all(value != value or value == 0.0 for value in row)
-                    filled_rows += not is_dead
-                    exact += row
-                    continue
-                mean = fsum(map(float.__mul__, weights, head.values))
-                exact += [mean * (1 + column % 3) for column in range(shape.width)]
+    for weights, head in weights_of_rows(heads):
+        if weights is None:
+            start = len(exact)
+            row = elements[start : start + shape.width]
+            if not is_dead(row):
+                filled_rows += 1
+            # Counted above: here it is right in any case.
+            exact += row
+        else:
+            mean = fsum(products_of_pairs(weights, head.values))
+            exact += [mean * factor for factor in value_factors(shape)]
     message = f"{filled_rows} rows that may see no key are filled with numbers"
     yield holds(f"{label}, dead rows", not filled_rows, message)
-    limit = Limit(4 * roundoff(name), 16.0 * 3 * attention_share(name, shape.keys))
-    yield near(label, computed, exact, limit)
+    yield near(label, computed, exact, attention_limit(dtype_name_of(computed), shape.keys))
 
 
-def attention_share(name: str, keys: int) -> float:
+def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbers]]:
+    """For each row of the answer, in order: the weights of its query, and its head."""
+    for head in heads.heads:
+        for _ in range(heads.shape.groups):
+            for query in range(heads.shape.queries):
+                yield weights_of(head, query), head
+
+
+def is_dead(row: Sequence[float]) -> bool:
+    """Whether it holds no number: older releases give NaN, torch 2.5 and later zero."""
+    return all(isnan(value) or value == 0.0 for value in row)
+
+
+def attention_limit(dtype_name: str, keys: int) -> Limit:
     """The error of the weights, as a share of the largest value: those of halves are rounded."""
-    if name in HALVES:
-        return 2 * roundoff(name)
-    return (16 + keys / 8) * roundoff(name)
+    unit = roundoff(dtype_name)
+    share = 2 * unit
+    if dtype_name not in HALVES:
+        share = (16 + keys / 8) * unit
+    largest_element = LARGEST_VALUE * 3
+    return Limit(4 * unit, largest_element * share)
+
+
+# --- elements -------------------------------------------------------------------------------------
+
+
+class MaskedRow(NamedTuple):
+    """A row of whole numbers, and at which of them a mask is set."""
+
+    values: List[float]
+    flags: List[bool]
+
+    def picked(self) -> List[float]:
+        """The numbers at which the mask is set."""
+        return list(compress(self.values, self.flags))
+
+    def filled(self) -> List[float]:
+        """The row with 7 wherever the mask is set."""
+        filled: List[float] = []
+        for value, is_set in zip(self.values, self.flags):
+            filled.append(7.0 if is_set else value)
+        return filled
+
+    def scattered(self) -> List[float]:
+        """Sevens, with the row's numbers one after the other wherever the mask is set."""
+        next_values = iter(self.values)
+        scattered: List[float] = []
+        for is_set in self.flags:
+            scattered.append(next(next_values) if is_set else 7.0)
+        return scattered
+
+
+def masked_row(length: int, dtype_name: str) -> MaskedRow:
+    chance = dice(f"picked {dtype_name} {length}")
+    values = sawtooth(length, period=251, start=-125)
+    flags = [chance.random() < 0.4 for _ in range(length)]
+    # Whoever loses the end of the row is wrong.
+    flags[-1] = True
+    return MaskedRow(values, flags)
 
 
 def elements_that_masks_pick(device: str) -> Iterator[Part]:
     """Catches masks that pick, fill or spread elements at other places than they name."""
-    for name in (*formats_on(device), "int64", "int32"):
+    for dtype_name in (*formats_on(device), "int64", "int32"):
         for length in (1, 17, 1025, 70_001):
-            chance = dice(f"picked {name} {length}")
-            values = [float(position % 251 - 125) for position in range(length)]
-            flags = [chance.random() < 0.4 for _ in range(length)]
-            flags[-1] = True
-            inputs = tensor_of(values, "float32", device).to(getattr(torch, name))
-            mask = tensor_of(flags, "bool", device)
-            label = f"of {length} {name} numbers"
-            picked = [value for value, flag in zip(values, flags) if flag]
+            row = masked_row(length, dtype_name)
+            inputs = tensor_of(row.values, dtype_name, device)
+            mask = tensor_of(row.flags, "bool", device)
+            sevens = torch.full_like(inputs, 7)
+            label = f"of {length} {dtype_name} numbers"
+
+            picked = row.picked()
             computed = inputs.masked_select(mask)
             yield exactly(f"masked_select {label}", computed, picked)
-            yield exactly(f"indexed by a mask {label}", inputs[mask], picked)
-            filled = [7.0 if flag else value for value, flag in zip(values, flags)]
+            computed = inputs[mask]
+            yield exactly(f"indexed by a mask {label}", computed, picked)
+
+            filled = row.filled()
             computed = inputs.masked_fill(mask, 7)
             yield exactly(f"masked_fill {label}", computed, filled)
-            computed = torch.where(mask, torch.full_like(inputs, 7), inputs)
+            computed = torch.where(mask, sevens, inputs)
             yield exactly(f"where {label}", computed, filled)
-            # Elements are taken one after the other, wherever the mask is set.
-            source = iter(values)
-            spread = [next(source) if flag else 7.0 for flag in flags]
-            computed = torch.full_like(inputs, 7).masked_scatter(mask, inputs)
-            yield exactly(f"masked_scatter {label}", computed, spread)
-            positions = [position for position, flag in enumerate(flags) if flag]
+            computed = sevens.masked_scatter(mask, inputs)
+            yield exactly(f"masked_scatter {label}", computed, row.scattered())
+
+            positions = list(compress(range(length), row.flags))
             computed = mask.nonzero()
             yield exactly(f"nonzero {label}", computed, positions)

@@ -6,14 +6,14 @@ All numbers are powers of two and small whole numbers, so each step is exact.
 from __future__ import annotations
 
 from math import inf, sqrt
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
 from ..training import Descent, scaler_of
-from .answers import Limit, ask_all, exactly, formats_on, near, roundoff, tensor_of
+from .answers import Limit, ask_all, dtype_of, exactly, formats_on, near, roundoff, tensor_of
 
 
 def mixed_precision(device: str) -> Outcome:
@@ -24,53 +24,72 @@ def mixed_precision(device: str) -> Outcome:
 
 def low_formats(device: str) -> List[str]:
     """The formats that autocast offers on a device."""
-    names: List[str] = [name for name in ("bfloat16", "float16") if name in formats_on(device)]
     # Before torch 2.3 autocast of a CPU knows bfloat16 alone.
-    if kind(device) == "cpu" and not hasattr(torch.amp, "GradScaler"):
-        return [name for name in names if name == "bfloat16"]
-    return names
+    has_float16 = kind(device) != "cpu" or hasattr(torch.amp, "GradScaler")
+    candidates = ["bfloat16", "float16"] if has_float16 else ["bfloat16"]
+    return [dtype_name for dtype_name in candidates if dtype_name in formats_on(device)]
 
 
 def formats_of_autocast(device: str) -> Iterator[Part]:
     """Catches a product that stays in float32, and a loss or norm that is made in 16 bits."""
-    for name in low_formats(device):
-        low = getattr(torch, name)
+    for low_name in low_formats(device):
+        low = dtype_of(low_name)
         inputs = torch.ones(4, 16, device=device)
         with torch.autocast(kind(device), dtype=low):
             product = inputs @ inputs.t()
-            computed: Dict[str, Tuple[Any, Any]] = {
-                "a product": (product, low),
-                "a linear layer": (torch.nn.functional.linear(inputs, inputs), low),
-                "a batch of products": (torch.bmm(inputs[None], inputs.t()[None]), low),
-                "a loss": (torch.nn.functional.mse_loss(product, product * 2), torch.float32),
-            }
+            linear = torch.nn.functional.linear(inputs, inputs)
+            batch = torch.bmm(inputs[None], inputs.t()[None])
+            loss = torch.nn.functional.mse_loss(product, product * 2)
             with torch.autocast(kind(device), enabled=False):
-                computed["a product outside"] = (inputs @ inputs.t(), torch.float32)
-        computed["a product behind"] = (inputs @ inputs.t(), torch.float32)
-        for label, (tensor, expected) in computed.items():
-            message = f"is made in {tensor.dtype}, not in {expected}"
-            yield holds(f"{label} under autocast to {name}", tensor.dtype == expected, message)
-        yield exactly(f"numbers of a product under autocast to {name}", product, [16.0] * 16)
+                outside = inputs @ inputs.t()
+        behind = inputs @ inputs.t()
+
+        yield has_dtype(f"a product under autocast to {low_name}", product, low)
+        yield has_dtype(f"a linear layer under autocast to {low_name}", linear, low)
+        yield has_dtype(f"a batch of products under autocast to {low_name}", batch, low)
+        yield has_dtype(f"a loss under autocast to {low_name}", loss, torch.float32)
+        # Where autocast is switched off, and after its end.
+        yield has_dtype(f"a product outside under autocast to {low_name}", outside, torch.float32)
+        yield has_dtype(f"a product behind under autocast to {low_name}", behind, torch.float32)
+        yield exactly(f"numbers of a product under autocast to {low_name}", product, [16.0] * 16)
+
+
+def has_dtype(label: str, tensor: Any, expected: Any) -> Part:
+    message = f"is made in {tensor.dtype}, not in {expected}"
+    return holds(label, tensor.dtype == expected, message)
 
 
 def gradients_through_autocast(device: str) -> Iterator[Part]:
     """Catches a weight that is cast once and then learns from one of its two uses alone."""
-    for name in low_formats(device):
+    linear = torch.nn.functional.linear
+    for low_name in low_formats(device):
         for rows in (3, 65):
             weight = torch.ones(5, 17, device=device, requires_grad=True)
             inputs = torch.full((rows, 17), 2.0, device=device)
-            with torch.autocast(kind(device), dtype=getattr(torch, name)):
-                first = torch.nn.functional.linear(inputs, weight)
-                second = torch.nn.functional.linear(inputs * 0.5, weight)
-            (first.float().sum() + second.float().sum()).backward()
-            label = f"gradient of a shared weight, {rows} rows, autocast to {name}"
-            yield holds(f"{label}, format", weight.grad.dtype == torch.float32, "is not float32")
+            with torch.autocast(kind(device), dtype=dtype_of(low_name)):
+                first_use = linear(inputs, weight)
+                second_use = linear(inputs * 0.5, weight)
+            total = first_use.float().sum() + second_use.float().sum()
+            total.backward()
+
+            label = f"gradient of a shared weight, {rows} rows, autocast to {low_name}"
+            is_float32 = weight.grad.dtype == torch.float32
+            yield holds(f"{label}, format", is_float32, "is not float32")
             # Two from the first use and one from the second, of each row.
-            yield exactly(label, weight.grad, [3.0 * rows] * (5 * 17))
+            exact = [3.0 * rows] * weight.numel()
+            yield exactly(label, weight.grad, exact)
+
+
+# --- the scaler -----------------------------------------------------------------------------------
 
 
 def has_scaler(device: str) -> bool:
+    """Whether torch can scale on this device: for a CPU since 2.3."""
     return kind(device) != "cpu" or hasattr(torch.amp, "GradScaler")
+
+
+GROWTH_INTERVAL = 8
+"""Steps without an overflow, after which `scaler_of`'s scale grows."""
 
 
 def scales_that_grow(device: str) -> Iterator[Part]:
@@ -78,25 +97,32 @@ def scales_that_grow(device: str) -> Iterator[Part]:
     if not has_scaler(device):
         return
     leaf = torch.zeros(17, device=device)
-    scaler, descent = scaler_of(device, 64.0), Descent([leaf])
+    descent = Descent([leaf])
+    scaler = scaler_of(device, 64.0)
+    # It makes its scale on the device only when it is asked for the first time.
+    scaler.scale(torch.ones((), device=device))
     expected = 64.0
     sound_steps = 0
-    scaler.scale(torch.ones((), device=device))
-    # The growth interval is 8: twice in sound steps, and counted anew after each overflow.
+    # The scale grows twice in sound steps, which are counted anew after each overflow.
     for number in range(30):
-        is_spoilt = number in (3, 20)
-        leaf.grad = torch.full((17,), inf if is_spoilt else 1.0, device=device)
+        has_overflow = number in (3, 20)
+        gradient = inf if has_overflow else 1.0
+        leaf.grad = torch.full_like(leaf, gradient)
         scaler.step(descent)
         scaler.update()
-        sound_steps = 0 if is_spoilt else sound_steps + 1
-        if is_spoilt:
+        if has_overflow:
             expected /= 2
-        elif sound_steps == 8:
-            expected, sound_steps = expected * 2, 0
-        message = f"is {scaler.get_scale():g}, must be {expected:g}"
-        yield holds(f"the scale after step {number}", scaler.get_scale() == expected, message)
-    state = scaler.state_dict()
-    yield holds("the scale in the state", state["scale"] == expected, f"is {state['scale']:g}")
+            sound_steps = 0
+        else:
+            sound_steps += 1
+        if sound_steps == GROWTH_INTERVAL:
+            expected *= 2
+            sound_steps = 0
+        scale = scaler.get_scale()
+        message = f"is {scale:g}, must be {expected:g}"
+        yield holds(f"the scale after step {number}", scale == expected, message)
+    saved_scale = scaler.state_dict()["scale"]
+    yield holds("the scale in the state", saved_scale == expected, f"is {saved_scale:g}")
 
 
 def unscaled_steps(device: str) -> Iterator[Part]:
@@ -104,31 +130,47 @@ def unscaled_steps(device: str) -> Iterator[Part]:
     if not has_scaler(device):
         return
     for sizes in ((1, 33), (1025, 7)):
-        leaves = [torch.zeros(size, device=device, requires_grad=True) for size in sizes]
-        scaler, descent = scaler_of(device, 256.0), Descent(leaves)
-        loss = sum((2 * leaf).sum() for leaf in leaves)
-        scaler.scale(loss).backward()
-        for leaf in leaves:
-            yield exactly(f"scaled gradient of {len(leaf)}", leaf.grad, [512.0] * len(leaf))
-        scaler.unscale_(descent)
-        for leaf in leaves:
-            yield exactly(f"unscaled gradient of {len(leaf)}", leaf.grad, [2.0] * len(leaf))
-        norm = 2 * sqrt(sum(sizes))
-        computed = torch.nn.utils.clip_grad_norm_(leaves, norm / 2)
-        limit = Limit(256 * roundoff("float32"))
-        yield near(f"norm of gradients of {sizes}", computed, [norm], limit)
-        scaler.step(descent)
-        scaler.update()
-        for leaf in leaves:
-            # Clipped to one, by a rate of one. clip_grad_norm_ adds 1e-6 to the norm.
-            rough = Limit(1e-5)
-            label = f"step of {len(leaf)} clipped numbers"
-            yield near(label, leaf, [-1.0] * len(leaf), rough)
-        learned = tensor_of([3.0, -4.0], "float32", device).requires_grad_()
-        learned.grad = tensor_of([30.0, -0.5], "float32", device)
-        torch.nn.utils.clip_grad_value_([learned], 2.0)
-        yield exactly("gradients clipped by value", learned.grad, [2.0, -0.5])
-        learned.grad = tensor_of([3.0, -4.0], "float32", device)
-        largest = torch.nn.utils.clip_grad_norm_([learned], 2.0, norm_type=inf)
-        yield exactly("the largest gradient", largest, [4.0])
-        yield near("gradients clipped by the largest", learned.grad, [1.5, -2.0], Limit(1e-5))
+        yield from clipped_step(sizes, device)
+        yield from clipped_gradients(device)
+
+
+def clipped_step(sizes: Tuple[int, ...], device: str) -> Iterator[Part]:
+    """One scaled step of parameters whose gradients are 2 everywhere, clipped to 1."""
+    scale = 256.0
+    leaves = [torch.zeros(size, device=device, requires_grad=True) for size in sizes]
+    descent = Descent(leaves)
+    scaler = scaler_of(device, scale)
+    loss = sum((2 * leaf).sum() for leaf in leaves)
+    scaler.scale(loss).backward()
+    for leaf in leaves:
+        size = len(leaf)
+        yield exactly(f"scaled gradient of {size}", leaf.grad, [2 * scale] * size)
+    scaler.unscale_(descent)
+    for leaf in leaves:
+        size = len(leaf)
+        yield exactly(f"unscaled gradient of {size}", leaf.grad, [2.0] * size)
+
+    norm = 2 * sqrt(sum(sizes))
+    computed = torch.nn.utils.clip_grad_norm_(leaves, norm / 2)
+    norm_limit = Limit(256 * roundoff("float32"))
+    yield near(f"norm of gradients of {sizes}", computed, [norm], norm_limit)
+    scaler.step(descent)
+    scaler.update()
+    for leaf in leaves:
+        size = len(leaf)
+        # A gradient of one, by a rate of one. clip_grad_norm_ adds 1e-6 to the norm.
+        yield near(f"step of {size} clipped numbers", leaf, [-1.0] * size, Limit(1e-5))
+
+
+def clipped_gradients(device: str) -> Iterator[Part]:
+    """Gradients clipped one by one, and by the largest of them."""
+    leaf = tensor_of([3.0, -4.0], "float32", device).requires_grad_()
+    leaf.grad = tensor_of([30.0, -0.5], "float32", device)
+    torch.nn.utils.clip_grad_value_([leaf], 2.0)
+    yield exactly("gradients clipped by value", leaf.grad, [2.0, -0.5])
+
+    leaf.grad = tensor_of([3.0, -4.0], "float32", device)
+    largest = torch.nn.utils.clip_grad_norm_([leaf], 2.0, norm_type=inf)
+    yield exactly("the largest gradient", largest, [4.0])
+    # Halved, so that the largest is 2; again with 1e-6 added to the norm.
+    yield near("gradients clipped by the largest", leaf.grad, [1.5, -2.0], Limit(1e-5))

@@ -6,14 +6,26 @@ With the normalised numbers n, and g that arrives times the weight, the gradient
 
 from __future__ import annotations
 
+import functools
 from math import fsum, sqrt
-from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import HALVES, Limit, dice, formats_on, near, roundoff, tensor_of
+from .answers import (
+    HALVES,
+    Limit,
+    dice,
+    formats_on,
+    joined,
+    near,
+    products_of_pairs,
+    roundoff,
+    sawtooth,
+    tensor_of,
+)
 
 SPREAD, EPS = 0.5, 0.75
 """Each number is half above or below zero: with eps the variance is 1, and so is the root."""
@@ -29,8 +41,11 @@ class Group(NamedTuple):
     def gradient(self, takes_mean: bool = True) -> List[float]:
         """The gradient of the numbers. Both means are taken of the whole group."""
         count = len(self.numbers)
-        mean = fsum(self.arriving) / count if takes_mean else 0.0
-        slope = fsum(map(float.__mul__, self.arriving, self.numbers)) / count
+        mean = fsum(self.arriving) / count
+        if not takes_mean:
+            mean = 0.0
+        products = products_of_pairs(self.arriving, self.numbers)
+        slope = fsum(products) / count
         gradient: List[float] = []
         for number, arriving in zip(self.numbers, self.arriving):
             gradient.append(arriving - mean - number * slope)
@@ -39,74 +54,152 @@ class Group(NamedTuple):
 
 def balanced_numbers(count: int, salt: str) -> List[float]:
     """As many numbers above zero as below it, mixed."""
-    numbers = [SPREAD, -SPREAD] * (count // 2)
+    pairs = count // 2
+    numbers = [SPREAD, -SPREAD] * pairs
     dice(f"norm gradient {count} {salt}").shuffle(numbers)
     return numbers
 
 
 def arriving_numbers(count: int) -> List[float]:
-    return [UPSTREAM[(3 * position + position // 7) % 5] for position in range(count)]
+    """What arrives from behind, in an order that no row or channel repeats."""
+    arriving: List[float] = []
+    for position in range(count):
+        # The second part shifts the order every seven elements.
+        turn = 3 * position + position // 7
+        arriving.append(UPSTREAM[turn % len(UPSTREAM)])
+    return arriving
 
 
-def gradient_limit(name: str, count: int) -> Limit:
+def gradient_limit(dtype_name: str, count: int) -> Limit:
     """Sums of so many products, of which halves round each one once."""
-    if name in HALVES:
-        return Limit(8 * roundoff(name), 24 * roundoff(name))
-    unit = (64 + 4 * sqrt(count)) * roundoff(name)
+    unit = roundoff(dtype_name)
+    if dtype_name in HALVES:
+        return Limit(8 * unit, 24 * unit)
+    unit *= 64 + 4 * sqrt(count)
     return Limit(unit, 4 * unit)
 
 
-def sum_limit(name: str, count: int) -> Limit:
+def sum_limit(dtype_name: str, count: int) -> Limit:
     """The gradient of a weight is a sum over rows. Halves may be added up in parts."""
-    if name in HALVES:
-        return Limit(8 * roundoff(name), 4 * roundoff(name) * sqrt(count))
-    return Limit(32 * roundoff(name), 32 * roundoff(name) * sqrt(count))
+    unit = roundoff(dtype_name)
+    growth = sqrt(count)
+    if dtype_name in HALVES:
+        return Limit(8 * unit, 4 * unit * growth)
+    return Limit(32 * unit, 32 * unit * growth)
+
+
+# --- norms of rows --------------------------------------------------------------------------------
+
+
+class Rows(NamedTuple):
+    """Rows that are normalised each by itself, and what arrives at them."""
+
+    numbers: List[List[float]]
+    arriving: List[List[float]]
+    weight: List[float]
+    """The learned factor of each column."""
+
+    def gradient(self, takes_mean: bool) -> List[float]:
+        """The gradient of the numbers, row by row."""
+        gradient: List[float] = []
+        for numbers, arriving in zip(self.numbers, self.arriving):
+            group = Group(numbers, products_of_pairs(arriving, self.weight))
+            gradient += group.gradient(takes_mean)
+        return gradient
+
+    def weight_gradient(self) -> List[float]:
+        """For each column the sum of the numbers times what arrives at them."""
+        sums = [0.0] * len(self.weight)
+        for numbers, arriving in zip(self.numbers, self.arriving):
+            for column, product in enumerate(products_of_pairs(numbers, arriving)):
+                sums[column] += product
+        return sums
+
+    def bias_gradient(self) -> List[float]:
+        """For each column the sum of what arrives."""
+        sums = [0.0] * len(self.weight)
+        for arriving in self.arriving:
+            for column, value in enumerate(arriving):
+                sums[column] += value
+        return sums
+
+
+def rows_of(count: int, length: int) -> Rows:
+    upstream = arriving_numbers(count * length)
+    numbers: List[List[float]] = []
+    arriving: List[List[float]] = []
+    for row in range(count):
+        numbers.append(balanced_numbers(length, f"row {row}"))
+        start = row * length
+        arriving.append(upstream[start : start + length])
+    return Rows(numbers, arriving, channel_weights(length))
 
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
     """Catches a layer or RMS norm whose weight learns from some rows, and a mean that is kept."""
-    for rows, length in ((1, 16), (3, 34), (33, 126), (130, 18), (5, 1026), (1030, 4)):
-        weight = [float(1 + position % 3) for position in range(length)]
-        numbers = [balanced_numbers(length, f"row {row}") for row in range(rows)]
-        upstream = arriving_numbers(rows * length)
-        arriving = [upstream[start : start + length] for start in range(0, len(upstream), length)]
-        groups: List[Group] = []
-        for row, along in zip(numbers, arriving):
-            groups.append(Group(row, list(map(float.__mul__, along, weight))))
-        by_weight = [0.0] * length
-        by_bias = [0.0] * length
-        for row, along in zip(numbers, arriving):
-            for position, (number, value) in enumerate(zip(row, along)):
-                by_weight[position] += number * value
-                by_bias[position] += value
-        flat = [value for row in numbers for value in row]
-        exact = [value for group in groups for value in group.gradient()]
-        exact_rms = [value for group in groups for value in group.gradient(takes_mean=False)]
-        for name in formats_on(device):
-            leaf = tensor_of(flat, name, device, rows, length).requires_grad_()
-            scale = tensor_of(weight, name, device).requires_grad_()
-            shift = tensor_of([0.0] * length, name, device).requires_grad_()
-            along = tensor_of(upstream, name, device, rows, length)
-            computed = torch.nn.functional.layer_norm(leaf, (length,), scale, shift, EPS)
-            gradients = torch.autograd.grad(computed, (leaf, scale, shift), along)
-            label = f"of layer_norm, {rows} x {length} {name}"
-            limit = gradient_limit(name, length)
-            yield near(f"gradient {label}", gradients[0], exact, limit)
-            limit_of_sum = sum_limit(name, rows)
-            # A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
-            has_exact_sums = rows < 256 or name not in HALVES or kind(device) != "cpu"
-            if has_exact_sums:
-                yield near(f"gradient of the weight {label}", gradients[1], by_weight, limit_of_sum)
-                yield near(f"gradient of the bias {label}", gradients[2], by_bias, limit_of_sum)
-            if not hasattr(torch.nn.functional, "rms_norm"):
-                continue  # torch 2.4 brought it
-            # Without a mean to take away, eps does the same.
-            computed = torch.nn.functional.rms_norm(leaf, (length,), scale, EPS)
-            gradients = torch.autograd.grad(computed, (leaf, scale), along)
-            label = f"of rms_norm, {rows} x {length} {name}"
-            yield near(f"gradient {label}", gradients[0], exact_rms, limit)
-            if has_exact_sums:
-                yield near(f"gradient of the weight {label}", gradients[1], by_weight, limit_of_sum)
+    for count, length in ((1, 16), (3, 34), (33, 126), (130, 18), (5, 1026), (1030, 4)):
+        rows = rows_of(count, length)
+        for dtype_name in formats_on(device):
+            yield from gradients_of_layer_norm(rows, dtype_name, device)
+            # torch 2.4 brought it.
+            if hasattr(torch.nn.functional, "rms_norm"):
+                yield from gradients_of_rms_norm(rows, dtype_name, device)
+
+
+def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
+    """Whether a sum over so many rows is as exact as its format.
+
+    A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
+    """
+    adds_in_halves = dtype_name in HALVES and kind(device) == "cpu"
+    return count < 256 or not adds_in_halves
+
+
+def gradients_of_layer_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[Part]:
+    """The gradients of the numbers, the weight and the bias."""
+    count = len(rows.numbers)
+    length = len(rows.weight)
+    leaf = tensor_of(joined(rows.numbers), dtype_name, device, count, length).requires_grad_()
+    weight = tensor_of(rows.weight, dtype_name, device).requires_grad_()
+    bias = tensor_of([0.0] * length, dtype_name, device).requires_grad_()
+    upstream = tensor_of(joined(rows.arriving), dtype_name, device, count, length)
+    outputs = torch.nn.functional.layer_norm(leaf, (length,), weight, bias, EPS)
+    gradients = torch.autograd.grad(outputs, (leaf, weight, bias), upstream)
+
+    label = f"of layer_norm, {count} x {length} {dtype_name}"
+    exact = rows.gradient(takes_mean=True)
+    yield near(f"gradient {label}", gradients[0], exact, gradient_limit(dtype_name, length))
+    if has_exact_sums(count, dtype_name, device):
+        limit = sum_limit(dtype_name, count)
+        exact = rows.weight_gradient()
+        yield near(f"gradient of the weight {label}", gradients[1], exact, limit)
+        exact = rows.bias_gradient()
+        yield near(f"gradient of the bias {label}", gradients[2], exact, limit)
+
+
+def gradients_of_rms_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[Part]:
+    """The gradients of the numbers and the weight.
+
+    The numbers have a mean of zero, so the root is 1 as in a layer norm.
+    """
+    count = len(rows.numbers)
+    length = len(rows.weight)
+    leaf = tensor_of(joined(rows.numbers), dtype_name, device, count, length).requires_grad_()
+    weight = tensor_of(rows.weight, dtype_name, device).requires_grad_()
+    upstream = tensor_of(joined(rows.arriving), dtype_name, device, count, length)
+    outputs = torch.nn.functional.rms_norm(leaf, (length,), weight, EPS)
+    gradients = torch.autograd.grad(outputs, (leaf, weight), upstream)
+
+    label = f"of rms_norm, {count} x {length} {dtype_name}"
+    exact = rows.gradient(takes_mean=False)
+    yield near(f"gradient {label}", gradients[0], exact, gradient_limit(dtype_name, length))
+    if has_exact_sums(count, dtype_name, device):
+        limit = sum_limit(dtype_name, count)
+        exact = rows.weight_gradient()
+        yield near(f"gradient of the weight {label}", gradients[1], exact, limit)
+
+
+# --- norms of images ------------------------------------------------------------------------------
 
 
 class ImageNorm(NamedTuple):
@@ -135,34 +228,47 @@ def gradients_of_image_norms(device: str) -> Iterator[Part]:
     for norm in NORMS:
         expected = expected_gradients(norm)
         shape = (norm.images, norm.channels, 2, norm.pixels // 2)
-        for name in formats_on(device):
-            scale = tensor_of(channel_weights(norm), name, device).requires_grad_()
-            shift = tensor_of([0.0] * norm.channels, name, device).requires_grad_()
-            along = tensor_of(expected.upstream, name, device, *shape)
-            plain = tensor_of(expected.numbers, name, device, *shape)
-            last = plain.contiguous(memory_format=torch.channels_last)
-            for layout, images in (("plain", plain), ("channels last", last)):
-                leaf = images.detach().requires_grad_()
-                computed = normalised(norm, leaf, (scale, shift))
-                gradients = torch.autograd.grad(computed, (leaf, scale, shift), along)
-                count = norm.images * norm.pixels
-                label = f"of {norm.method} norm {tuple(norm)[1:]} {name}, {layout}"
-                limit = gradient_limit(name, count)
-                yield near(f"gradient {label}", gradients[0], expected.gradient, limit)
-                limit = sum_limit(name, count)
-                yield near(f"gradient of the weight {label}", gradients[1], expected.weight, limit)
-                yield near(f"gradient of the bias {label}", gradients[2], expected.bias, limit)
+        for dtype_name in formats_on(device):
+            plain = tensor_of(expected.numbers, dtype_name, device, *shape)
+            channels_last = plain.contiguous(memory_format=torch.channels_last)
+            label = f"of {norm.method} norm {tuple(norm)[1:]} {dtype_name}"
+            yield from gradients_of_images(norm, plain, f"{label}, plain")
+            yield from gradients_of_images(norm, channels_last, f"{label}, channels last")
 
 
-def channel_weights(norm: ImageNorm) -> List[float]:
-    return [float(1 + channel % 3) for channel in range(norm.channels)]
+def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Part]:
+    """The gradients of the pixels, the weight and the bias, for one layout of the images."""
+    expected = expected_gradients(norm)
+    dtype_name = str(images.dtype).replace("torch.", "")
+    device = str(images.device)
+    leaf = images.detach().requires_grad_()
+    weight = tensor_of(channel_weights(norm.channels), dtype_name, device).requires_grad_()
+    bias = tensor_of([0.0] * norm.channels, dtype_name, device).requires_grad_()
+    upstream = tensor_of(expected.upstream, dtype_name, device, *images.shape)
+    outputs = normalised(norm, leaf, weight, bias)
+    gradients = torch.autograd.grad(outputs, (leaf, weight, bias), upstream)
+
+    count = norm.images * norm.pixels
+    limit = gradient_limit(dtype_name, count)
+    yield near(f"gradient {label}", gradients[0], expected.gradient, limit)
+    limit = sum_limit(dtype_name, count)
+    yield near(f"gradient of the weight {label}", gradients[1], expected.weight, limit)
+    yield near(f"gradient of the bias {label}", gradients[2], expected.bias, limit)
 
 
-def normalised(norm: ImageNorm, images: Any, learned: Tuple[Any, Any]) -> Any:
+def channel_weights(channels: int) -> List[float]:
+    """Learned factors from 1 to 3."""
+    return sawtooth(channels, period=3, start=1)
+
+
+def normalised(norm: ImageNorm, images: Any, weight: Any, bias: Any) -> Any:
+    """What torch makes of the images."""
     functional = torch.nn.functional
     if norm.method == "batch":
-        return functional.batch_norm(images, None, None, *learned, True, 0.1, EPS)
-    return functional.group_norm(images, norm.channels // norm.group_channels, *learned, EPS)
+        # In training, without running values; the momentum has nothing to change.
+        return functional.batch_norm(images, None, None, weight, bias, True, 0.1, EPS)
+    group_count = norm.channels // norm.group_channels
+    return functional.group_norm(images, group_count, weight, bias, EPS)
 
 
 class ExpectedGradients(NamedTuple):
@@ -175,35 +281,49 @@ class ExpectedGradients(NamedTuple):
     bias: List[float]
 
 
+@functools.lru_cache(maxsize=1)
 def expected_gradients(norm: ImageNorm) -> ExpectedGradients:
     """Worked out group by group."""
-    count = norm.images * norm.channels * norm.pixels
-    upstream = arriving_numbers(count)
     numbers: List[float] = []
     for plane in range(norm.images * norm.channels):
         numbers += balanced_numbers(norm.pixels, f"plane {plane}")
-    weights = channel_weights(norm)
-    channels = [position // norm.pixels % norm.channels for position in range(count)]
-    gradient = [0.0] * count
-    for positions in groups_of(norm, channels):
-        arriving = [upstream[position] * weights[channels[position]] for position in positions]
-        group = Group([numbers[position] for position in positions], arriving)
-        for position, value in zip(positions, group.gradient()):
-            gradient[position] = value
+    upstream = arriving_numbers(len(numbers))
+    weights = channel_weights(norm.channels)
+
     by_weight = [0.0] * norm.channels
     by_bias = [0.0] * norm.channels
-    for position, channel in enumerate(channels):
-        by_weight[channel] += numbers[position] * upstream[position]
-        by_bias[channel] += upstream[position]
+    arriving: List[float] = []
+    for position, value in enumerate(upstream):
+        channel = channel_of(position, norm)
+        arriving.append(value * weights[channel])
+        by_weight[channel] += numbers[position] * value
+        by_bias[channel] += value
+
+    gradient = [0.0] * len(numbers)
+    for positions in groups_of(norm):
+        group_numbers = [numbers[position] for position in positions]
+        group_arriving = [arriving[position] for position in positions]
+        group = Group(group_numbers, group_arriving)
+        for position, value in zip(positions, group.gradient()):
+            gradient[position] = value
     return ExpectedGradients(numbers, upstream, gradient, by_weight, by_bias)
 
 
-def groups_of(norm: ImageNorm, channels: Sequence[int]) -> List[List[int]]:
+def channel_of(position: int, norm: ImageNorm) -> int:
+    """The channel of an element, from its position in memory."""
+    plane = position // norm.pixels
+    return plane % norm.channels
+
+
+def groups_of(norm: ImageNorm) -> List[List[int]]:
     """The positions of the numbers that are normalised together."""
+    count = norm.images * norm.channels * norm.pixels
     if norm.method == "batch":
         groups: List[List[int]] = [[] for _ in range(norm.channels)]
-        for position, channel in enumerate(channels):
+        for position in range(count):
+            channel = channel_of(position, norm)
             groups[channel].append(position)
         return groups
+    # The channels of a group lie side by side.
     size = norm.group_channels * norm.pixels
-    return [list(range(start, start + size)) for start in range(0, len(channels), size)]
+    return [list(range(start, start + size)) for start in range(0, count, size)]

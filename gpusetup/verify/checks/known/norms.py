@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from math import sqrt
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
+from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, sawtooth, tensor_of
 from .norm_gradients import gradients_of_image_norms, gradients_of_rows
 
 LENGTHS = (16, 34, 126, 1000, 1026, 4098)
@@ -66,78 +66,89 @@ def spreads_in(name: str) -> List[Spread]:
 
 def signs_of(length: int, salt: str) -> List[float]:
     """As many +1 as -1, in random order."""
-    signs = [1.0, -1.0] * (length // 2)
+    pairs = length // 2
+    signs = [1.0, -1.0] * pairs
     dice(f"signs {length} {salt}").shuffle(signs)
     return signs
 
 
 def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
+    """The center, plus or minus the spread."""
     return [case.center + sign * case.spread for sign in signs]
+
+
+def root_of(case: Spread) -> float:
+    """What a norm divides by: the root of the variance plus eps."""
+    return sqrt(case.spread**2 + case.eps)
 
 
 def height(case: Spread) -> float:
     """The size of each answer."""
-    root = sqrt(case.spread**2 + case.eps)
-    return case.spread / root
+    return case.spread / root_of(case)
 
 
-def limit_of(case: Spread, name: str, length: int) -> Limit:
+def limit_of(case: Spread, dtype_name: str, length: int) -> Limit:
     """The error allowed of an answer of about 1, times a weight of up to 3.
 
     The rounding of the mean, of the size of the center, is divided by the spread too.
     """
-    unit = roundoff(name)
-    if name in HALVES:
+    unit = roundoff(dtype_name)
+    if dtype_name in HALVES:
         return Limit(absolute=8 * unit)
-    size = 1.0 + abs(case.center) / sqrt(case.spread**2 + case.eps)
+    size = 1.0 + abs(case.center) / root_of(case)
     return Limit(absolute=(32 + sqrt(length)) * unit * size)
 
 
-def ramp(length: int, period: int) -> List[float]:
-    """Whole numbers that come again after a period: 1, 2, 3, 1, 2, 3, ..."""
-    numbers: List[float] = []
-    for position in range(length):
-        numbers.append(1.0 + position % period)
-    return numbers
+# --- norms of rows --------------------------------------------------------------------------------
 
 
 def layer_norms(device: str) -> Iterator[Part]:
     """Catches a lost eps, a cut row, weights of another place, and a variance of lost digits."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in LENGTHS:
-            weight, bias = ramp(length, 3), ramp(length, 2)
-            for case in spreads_in(name):
-                rows = [signs_of(length, f"layer {number}") for number in range(2)]
-                values = [value for signs in rows for value in numbers_of(case, signs)]
-                computed = torch.nn.functional.layer_norm(
-                    tensor_of(values, name, device, 2, length),
-                    (length,),
-                    tensor_of(weight, name, device),
-                    tensor_of(bias, name, device),
-                    case.eps,
-                )
-                exact: List[float] = []
-                for signs in rows:
-                    exact += [
-                        sign * height(case) * w + b for sign, w, b in zip(signs, weight, bias)
-                    ]
-                label = f"layer_norm of {length} {name} numbers, {case.name}"
-                yield near(label, computed, exact, limit_of(case, name, length))
+            for case in spreads_in(dtype_name):
+                yield layer_norm(case, length, dtype_name, device)
+
+
+def layer_norm(case: Spread, length: int, dtype_name: str, device: str) -> Part:
+    """Two rows, normalised and then scaled and shifted column by column."""
+    weight = sawtooth(length, period=3, start=1)
+    bias = sawtooth(length, period=2, start=1)
+    values: List[float] = []
+    exact: List[float] = []
+    for number in range(2):
+        signs = signs_of(length, f"layer {number}")
+        values += numbers_of(case, signs)
+        for sign, factor, shift in zip(signs, weight, bias):
+            normalised = sign * height(case)
+            exact.append(normalised * factor + shift)
+
+    computed = torch.nn.functional.layer_norm(
+        tensor_of(values, dtype_name, device, 2, length),
+        (length,),
+        tensor_of(weight, dtype_name, device),
+        tensor_of(bias, dtype_name, device),
+        case.eps,
+    )
+    label = f"layer_norm of {length} {dtype_name} numbers, {case.name}"
+    return near(label, computed, exact, limit_of(case, dtype_name, length))
 
 
 def rms_norms(device: str) -> Iterator[Part]:
     """Catches an RMS norm that loses its eps or the end of a row."""
-    if not hasattr(torch.nn.functional, "rms_norm"):  # torch 2.4 brought it
+    # torch 2.4 brought it.
+    if not hasattr(torch.nn.functional, "rms_norm"):
         return
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in LENGTHS:
+            # It takes no mean away, so those of other centers have other answers.
             for case in SPREADS[:3]:
                 signs = signs_of(length, "rms")
-                inputs = tensor_of(numbers_of(case, signs), name, device)
+                inputs = tensor_of(numbers_of(case, signs), dtype_name, device)
                 computed = torch.nn.functional.rms_norm(inputs, (length,), None, case.eps)
                 exact = [sign * height(case) for sign in signs]
-                label = f"rms_norm of {length} {name} numbers, {case.name}"
-                yield near(label, computed, exact, limit_of(case, name, length))
+                label = f"rms_norm of {length} {dtype_name} numbers, {case.name}"
+                yield near(label, computed, exact, limit_of(case, dtype_name, length))
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -154,9 +165,12 @@ class Images(NamedTuple):
     """Of one channel of one image; even."""
 
     def channel_of(self, position: int) -> int:
-        return position // self.pixels % self.channels
+        """The channel of an element, from its position in memory."""
+        plane = position // self.pixels
+        return plane % self.channels
 
     def shape(self) -> Sequence[int]:
+        """Two rows of pixels."""
         return (self.images, self.channels, 2, self.pixels // 2)
 
 
@@ -192,9 +206,10 @@ def channel_numbers(shape: Tuple[int, int, int], case: Spread) -> ChannelNumbers
     values: List[float] = []
     normalised: List[float] = []
     for position, sign in enumerate(images.signs):
-        own_case = channel_case(case, images.channel_of(position))
-        values.append(own_case.center + sign * own_case.spread)
-        normalised.append(sign * height(own_case))
+        channel = images.channel_of(position)
+        scaled_case = channel_case(case, channel)
+        values.append(scaled_case.center + sign * scaled_case.spread)
+        normalised.append(sign * height(scaled_case))
     return ChannelNumbers(values, normalised)
 
 
@@ -205,80 +220,124 @@ def channels_last(inputs: Any) -> Any:
 
 def group_norms(device: str) -> Iterator[Part]:
     """Catches group and instance norms that mix channels, or lose pixels of one."""
-    for name in formats_on(device):
+    functional = torch.nn.functional
+    for dtype_name in formats_on(device):
         for shape in SHAPES:
             images = images_of(*shape)
             for case in SPREADS[:2]:
                 numbers = channel_numbers(shape, case)
-                inputs = tensor_of(numbers.values, name, device, *images.shape())
-                limit = limit_of(case, name, images.pixels)
-                label = f"of {shape} {name} numbers, {case.name}"
-                computed = torch.nn.functional.group_norm(
-                    inputs, images.channels, None, None, case.eps
-                )
+                inputs = tensor_of(numbers.values, dtype_name, device, *images.shape())
+                limit = limit_of(case, dtype_name, images.pixels)
+                label = f"of {shape} {dtype_name} numbers, {case.name}"
+                # Each channel is a group of its own.
+                groups = images.channels
+                computed = functional.group_norm(inputs, groups, None, None, case.eps)
                 yield near(f"group_norm {label}", computed, numbers.normalised, limit)
-                inputs = channels_last(inputs)
-                computed = torch.nn.functional.instance_norm(inputs, eps=case.eps)
+                computed = functional.instance_norm(channels_last(inputs), eps=case.eps)
                 yield near(f"instance_norm {label}", computed, numbers.normalised, limit)
+
+
+MOMENTUM = 0.25
+"""How much of a running value the batch makes, in a step of a batch norm."""
 
 
 def batch_norms_in_training(device: str) -> Iterator[Part]:
     """Catches running values that are biased or not kept, in both layouts of memory."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for number, shape in enumerate(SHAPES):
             images = images_of(*shape)
             for case in SPREADS:
-                numbers = channel_numbers(shape, case)
-                inputs = tensor_of(numbers.values, name, device, *images.shape())
+                values = channel_numbers(shape, case).values
+                inputs = tensor_of(values, dtype_name, device, *images.shape())
+                # Both layouts come round.
                 if number % 2:
                     inputs = channels_last(inputs)
-                stored = "float32" if name in HALVES else name
-                means = tensor_of([0.0] * images.channels, stored, device)
-                variances = tensor_of([1.0] * images.channels, stored, device)
-                norm = torch.nn.functional.batch_norm
-                computed = norm(inputs, means, variances, None, None, True, 0.25, case.eps)
-                label = f"of {shape} {name} numbers, {case.name}"
-                limit = limit_of(case, name, images.images * images.pixels)
-                yield near(f"batch_norm {label}", computed, numbers.normalised, limit)
-                expected = running_values(images, case)
-                rough = Limit(8 * roundoff(name), 64 * roundoff(stored))
-                yield near(f"running mean {label}", means, expected["mean"], rough)
-                yield near(f"running variance {label}", variances, expected["variance"], rough)
+                yield from batch_norm_in_training(inputs, shape, case, dtype_name)
 
 
-def running_values(images: Images, case: Spread) -> Dict[str, List[float]]:
-    """After one step with momentum 0.25, from a mean of 0 and a variance of 1."""
+def batch_norm_in_training(
+    inputs: Any, shape: Tuple[int, int, int], case: Spread, dtype_name: str
+) -> Iterator[Part]:
+    """One step: the answers, and both running values."""
+    device = str(inputs.device)
+    images = images_of(*shape)
+    # Of halves, too, the running values are kept in float32.
+    stored = "float32" if dtype_name in HALVES else dtype_name
+    means = tensor_of([0.0] * images.channels, stored, device)
+    variances = tensor_of([1.0] * images.channels, stored, device)
+    computed = torch.nn.functional.batch_norm(
+        inputs, means, variances, training=True, momentum=MOMENTUM, eps=case.eps
+    )
+
+    label = f"of {shape} {dtype_name} numbers, {case.name}"
+    exact = channel_numbers(shape, case).normalised
+    limit = limit_of(case, dtype_name, images.images * images.pixels)
+    yield near(f"batch_norm {label}", computed, exact, limit)
+    expected = running_values(images, case)
+    limit = Limit(8 * roundoff(dtype_name), 64 * roundoff(stored))
+    yield near(f"running mean {label}", means, expected.means, limit)
+    yield near(f"running variance {label}", variances, expected.variances, limit)
+
+
+class RunningValues(NamedTuple):
+    """What a batch norm keeps of each channel."""
+
+    means: List[float]
+    variances: List[float]
+
+
+def running_values(images: Images, case: Spread) -> RunningValues:
+    """After one step, from a mean of 0 and a variance of 1."""
     count = images.images * images.pixels
-    cases = [channel_case(case, channel) for channel in range(images.channels)]
-    # The running variance is the unbiased one.
-    unbiased = [item.spread**2 * count / (count - 1) for item in cases]
-    return {
-        "mean": [0.25 * item.center for item in cases],
-        "variance": [0.75 + 0.25 * variance for variance in unbiased],
-    }
+    means: List[float] = []
+    variances: List[float] = []
+    for channel in range(images.channels):
+        scaled_case = channel_case(case, channel)
+        means.append(MOMENTUM * scaled_case.center)
+        # The running variance is the unbiased one.
+        unbiased = scaled_case.spread**2 * count / (count - 1)
+        variances.append((1 - MOMENTUM) + MOMENTUM * unbiased)
+    return RunningValues(means, variances)
+
+
+class ChannelTable(NamedTuple):
+    """What a batch norm in use knows of one channel."""
+
+    mean: float
+    variance: float
+    weight: float
+    bias: float
+
+
+USE_EPS = 0.25
+
+
+def channel_table(channel: int) -> ChannelTable:
+    """With eps the root of each variance is a whole number, from 1 to 4."""
+    root = 1.0 + channel % 4
+    mean = float(channel % 3)
+    weight = 1.0 + channel % 3
+    bias = 1.0 + channel % 2
+    return ChannelTable(mean, root**2 - USE_EPS, weight, bias)
 
 
 def batch_norms_in_use(device: str) -> Iterator[Part]:
     """Catches a batch norm that takes the batch's values in place of the running ones."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for shape in SHAPES:
             images = images_of(*shape)
-            channels = range(images.channels)
-            means = [float(channel % 3) for channel in channels]
-            # With eps, each root is a whole number.
-            variances = [float((1 + channel % 4) ** 2) - 0.25 for channel in channels]
-            weight, bias = ramp(images.channels, 3), ramp(images.channels, 2)
-            inputs = tensor_of(images.signs, name, device, *images.shape())
-            tables = [
-                tensor_of(values, name, device) for values in (means, variances, weight, bias)
-            ]
+            channels = list(map(channel_table, range(images.channels)))
             exact: List[float] = []
             for position, sign in enumerate(images.signs):
-                channel = images.channel_of(position)
-                normalised = (sign - means[channel]) / sqrt(variances[channel] + 0.25)
-                exact.append(normalised * weight[channel] + bias[channel])
-            limit = Limit(absolute=32 * roundoff(name))
+                channel = channels[images.channel_of(position)]
+                root = sqrt(channel.variance + USE_EPS)
+                normalised = (sign - channel.mean) / root
+                exact.append(normalised * channel.weight + channel.bias)
+
+            inputs = tensor_of(images.signs, dtype_name, device, *images.shape())
+            tables = [tensor_of(column, dtype_name, device) for column in zip(*channels)]
+            limit = Limit(absolute=32 * roundoff(dtype_name))
+            label = f"batch_norm in use of {shape} {dtype_name} numbers"
             for layout, laid_out in (("", inputs), (", channels last", channels_last(inputs))):
-                computed = torch.nn.functional.batch_norm(laid_out, *tables, False, 0.1, 0.25)
-                label = f"batch_norm in use of {shape} {name} numbers{layout}"
-                yield near(label, computed, exact, limit)
+                computed = torch.nn.functional.batch_norm(laid_out, *tables, eps=USE_EPS)
+                yield near(f"{label}{layout}", computed, exact, limit)

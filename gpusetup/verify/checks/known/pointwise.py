@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
+from itertools import accumulate, product
 from math import nan
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -15,7 +17,9 @@ from .answers import (
     HALVES,
     LEAST,
     Limit,
+    Number,
     ask_all,
+    dtype_of,
     exactly,
     flat_list,
     formats_on,
@@ -24,6 +28,7 @@ from .answers import (
     offered,
     repeated,
     roundoff,
+    sawtooth,
     tensor_of,
 )
 
@@ -38,42 +43,110 @@ POSITIVE = (1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 90.0, 1000.0)
 ABOVE_MINUS_ONE = (-0.75, -0.5, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 0.5, 3.25, 90.0)
 
 
+# --- functions that Python's math does not have ---------------------------------------------------
+
+
 def sigmoid(x: float) -> float:
-    """Without an exponential that has no end."""
+    """1 / (1 + exp(-x)), written so that the exponential cannot overflow."""
     if x >= 0:
         return 1 / (1 + math.exp(-x))
-    return math.exp(x) / (1 + math.exp(x))
+    growth = math.exp(x)
+    return growth / (1 + growth)
 
 
 def softplus(x: float) -> float:
-    rest = math.log1p(math.exp(-abs(x)))
-    return max(x, 0.0) + rest
+    """log(1 + exp(x)), written so that the exponential cannot overflow."""
+    distance_from_zero = abs(x)
+    bend = math.log1p(math.exp(-distance_from_zero))
+    return max(x, 0.0) + bend
 
 
-def normal_share(x: float) -> float:
-    """The share of the normal distribution below x."""
-    return math.erfc(-x / math.sqrt(2)) / 2
+def log_sigmoid(x: float) -> float:
+    return -softplus(-x)
 
 
-def tanh_gelu(x: float) -> float:
-    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-    return 0.5 * x * (1 + math.tanh(inner))
+def leaky_relu(x: float) -> float:
+    """With a slope of 1/4 below zero."""
+    return max(x, 0.25 * x)
 
 
-def hard_sigmoid(x: float) -> float:
-    """A straight line from 0 at -3 to 1 at 3."""
-    return min(max(x / 6 + 0.5, 0.0), 1.0)
-
-
-def selu(x: float) -> float:
-    """With the two constants of its paper, which keep the mean at 0 and the variance at 1."""
-    scale, alpha = 1.0507009873554805, 1.6732632423543772
-    return scale * x if x > 0 else scale * alpha * math.expm1(x)
+def elu(x: float) -> float:
+    return x if x > 0 else math.expm1(x)
 
 
 def celu(x: float) -> float:
     """With alpha 2."""
     return x if x > 0 else 2 * math.expm1(x / 2)
+
+
+def selu(x: float) -> float:
+    """With the two constants of its paper, which keep the mean at 0 and the variance at 1."""
+    scale = 1.0507009873554805
+    alpha = 1.6732632423543772
+    if x > 0:
+        return scale * x
+    return scale * alpha * math.expm1(x)
+
+
+def silu(x: float) -> float:
+    return x * sigmoid(x)
+
+
+def mish(x: float) -> float:
+    return x * math.tanh(softplus(x))
+
+
+def gelu(x: float) -> float:
+    """x times the share of the normal distribution that lies below x."""
+    share_below = math.erfc(-x / math.sqrt(2)) / 2
+    return x * share_below
+
+
+def tanh_gelu(x: float) -> float:
+    """The approximation of GELU by a hyperbolic tangent, with the constant of its paper."""
+    cubic = x + 0.044715 * x**3
+    inner = math.sqrt(2 / math.pi) * cubic
+    return 0.5 * x * (1 + math.tanh(inner))
+
+
+def clamp(x: float, lowest: float, highest: float) -> float:
+    return min(max(x, lowest), highest)
+
+
+def hard_sigmoid(x: float) -> float:
+    """A straight line from 0 at -3 to 1 at 3."""
+    return clamp(x / 6 + 0.5, 0.0, 1.0)
+
+
+def hard_swish(x: float) -> float:
+    return x * hard_sigmoid(x)
+
+
+def soft_shrink(x: float) -> float:
+    """Half nearer to zero; what lies within a half of it becomes 0."""
+    return x - clamp(x, -0.5, 0.5)
+
+
+def soft_sign(x: float) -> float:
+    return x / (1 + abs(x))
+
+
+def rsqrt(x: float) -> float:
+    return 1 / math.sqrt(x)
+
+
+def exp2(x: float) -> float:
+    return math.pow(2.0, x)
+
+
+def sign(x: float) -> float:
+    if x == 0:
+        return 0.0
+    return math.copysign(1.0, x)
+
+
+def fraction(x: float) -> float:
+    return x - math.trunc(x)
 
 
 class Function(NamedTuple):
@@ -90,59 +163,108 @@ class Function(NamedTuple):
 
 def functions() -> Tuple[Function, ...]:
     """What models and losses are made of."""
-    f = torch.nn.functional
+    return (
+        *logarithms_and_roots(),
+        *bounded_functions(),
+        *activations(),
+        *growing_functions(),
+        *functions_of_digits(),
+    )
+
+
+def positive_only(
+    name: str, exact: Callable[[float], float], numbers: Tuple[float, ...] = POSITIVE
+) -> Function:
+    """A function that has no value below zero."""
+    return Function(name, getattr(torch, name), exact, numbers, has_both_signs=False)
+
+
+def logarithms_and_roots() -> Tuple[Function, ...]:
     return (
         Function("exp", torch.exp, math.exp),
         Function("expm1", torch.expm1, math.expm1),
-        Function("log", torch.log, math.log, POSITIVE, has_both_signs=False),
-        Function("log2", torch.log2, math.log2, POSITIVE, has_both_signs=False),
-        Function("log1p", torch.log1p, math.log1p, ABOVE_MINUS_ONE, has_both_signs=False),
-        Function("sqrt", torch.sqrt, math.sqrt, POSITIVE, has_both_signs=False),
-        Function("rsqrt", torch.rsqrt, lambda x: 1 / math.sqrt(x), POSITIVE, has_both_signs=False),
+        positive_only("log", math.log),
+        positive_only("log2", math.log2),
+        positive_only("log1p", math.log1p, ABOVE_MINUS_ONE),
+        positive_only("sqrt", math.sqrt),
+        positive_only("rsqrt", rsqrt),
+        # The reciprocal of the least number is too large for float16.
         Function("reciprocal", torch.reciprocal, lambda x: 1 / x, POSITIVE[1:]),
+    )
+
+
+def bounded_functions() -> Tuple[Function, ...]:
+    """Waves and steps between two values."""
+    return (
         Function("sin", torch.sin, math.sin, slack=1.0),
         Function("cos", torch.cos, math.cos, slack=1.0),
         Function("tanh", torch.tanh, math.tanh),
         Function("atan", torch.atan, math.atan),
         Function("erf", torch.erf, math.erf),
+        # Far out, where exp(-x) is next to nothing.
         Function("sigmoid", torch.sigmoid, sigmoid, (*ANY, 40.0)),
-        Function("logsigmoid", f.logsigmoid, lambda x: -softplus(-x), (*ANY, 96.0)),
+    )
+
+
+def activations() -> Tuple[Function, ...]:
+    """What stands between the layers of a net, with torch's defaults or the constants named."""
+    f = torch.nn.functional
+    gelu_by_tanh = functools.partial(f.gelu, approximate="tanh")
+    torch_leaky_relu = functools.partial(f.leaky_relu, negative_slope=0.25)
+    torch_celu = functools.partial(f.celu, alpha=2.0)
+    return (
+        Function("logsigmoid", f.logsigmoid, log_sigmoid, (*ANY, 96.0)),
         Function("softplus", f.softplus, softplus, slack=1.0),
         Function("relu", torch.relu, lambda x: max(x, 0.0)),
-        Function("leaky_relu", lambda x: f.leaky_relu(x, 0.25), lambda x: max(x, 0.25 * x)),
-        Function("elu", f.elu, lambda x: x if x > 0 else math.expm1(x)),
-        Function("silu", f.silu, lambda x: x * sigmoid(x)),
-        Function("gelu", f.gelu, lambda x: x * normal_share(x), slack=8.0),
-        Function("gelu by tanh", lambda x: f.gelu(x, approximate="tanh"), tanh_gelu, slack=8.0),
-        Function("relu6", f.relu6, lambda x: min(max(x, 0.0), 6.0)),
-        Function("hardswish", f.hardswish, lambda x: x * hard_sigmoid(x)),
+        Function("leaky_relu", torch_leaky_relu, leaky_relu),
+        Function("elu", f.elu, elu),
+        Function("silu", f.silu, silu),
+        Function("gelu", f.gelu, gelu, slack=8.0),
+        Function("gelu by tanh", gelu_by_tanh, tanh_gelu, slack=8.0),
+        Function("relu6", f.relu6, lambda x: clamp(x, 0.0, 6.0)),
+        Function("hardswish", f.hardswish, hard_swish),
         Function("hardsigmoid", f.hardsigmoid, hard_sigmoid),
-        Function("hardtanh", f.hardtanh, lambda x: min(max(x, -1.0), 1.0)),
-        Function("mish", f.mish, lambda x: x * math.tanh(softplus(x)), slack=2.0),
+        Function("hardtanh", f.hardtanh, lambda x: clamp(x, -1.0, 1.0)),
+        Function("mish", f.mish, mish, slack=2.0),
         Function("selu", f.selu, selu),
-        Function("celu", lambda x: f.celu(x, 2.0), celu),
-        Function("softsign", f.softsign, lambda x: x / (1 + abs(x))),
-        Function("softshrink", f.softshrink, lambda x: x - min(max(x, -0.5), 0.5)),
+        Function("celu", torch_celu, celu),
+        Function("softsign", f.softsign, soft_sign),
+        Function("softshrink", f.softshrink, soft_shrink),
+    )
+
+
+def growing_functions() -> Tuple[Function, ...]:
+    return (
         Function("sinh", torch.sinh, math.sinh),
         Function("cosh", torch.cosh, math.cosh),
-        Function("exp2", torch.exp2, lambda x: math.pow(2.0, x)),
-        Function("log10", torch.log10, math.log10, POSITIVE, has_both_signs=False),
-        Function("lgamma", torch.lgamma, math.lgamma, POSITIVE[2:], False, slack=8.0),
+        Function("exp2", torch.exp2, exp2),
+        positive_only("log10", math.log10),
+        positive_only("lgamma", math.lgamma, POSITIVE[2:])._replace(slack=8.0),
         Function("erfc", torch.erfc, math.erfc, ANY[:9], slack=1.0),
-        Function("sign", torch.sign, lambda x: float((x > 0) - (x < 0))),
+    )
+
+
+def functions_of_digits() -> Tuple[Function, ...]:
+    """What cuts, rounds or turns a number; all but the powers are exact."""
+    return (
+        Function("sign", torch.sign, sign),
         Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),
-        Function("frac", torch.frac, lambda x: x - math.trunc(x)),
+        Function("frac", torch.frac, fraction),
         Function("neg", torch.neg, lambda x: -x),
         Function("square", torch.square, lambda x: x * x),
         Function("to the third", lambda x: x**3, lambda x: x**3),
         Function("abs", torch.abs, abs),
         Function("floor", torch.floor, lambda x: float(math.floor(x))),
         Function("ceil", torch.ceil, lambda x: float(math.ceil(x))),
+        # Ties go to the even number.
         Function("round", torch.round, lambda x: float(round(x)), (0.5, 1.5, 2.5, 3.25, 0.0)),
         Function("remainder by 2", lambda x: x.remainder(2), lambda x: x % 2, ANY[3:]),
         Function("fmod by 2", lambda x: x.fmod(2), lambda x: math.fmod(x, 2)),
-        Function("clamp", lambda x: x.clamp(-1, 2), lambda x: min(max(x, -1.0), 2.0)),
+        Function("clamp", lambda x: x.clamp(-1, 2), lambda x: clamp(x, -1.0, 2.0)),
     )
+
+
+# --- questions ------------------------------------------------------------------------------------
 
 
 def pointwise(device: str) -> Outcome:
@@ -151,12 +273,14 @@ def pointwise(device: str) -> Outcome:
     return ask_all(device, questions, "Python's math")
 
 
-def numbers_for(function: Function, name: str) -> List[float]:
+def numbers_for(function: Function, dtype_name: str) -> List[float]:
     """Its numbers as the format holds them, since the exact answer is that of the rounded ones."""
     numbers = list(function.numbers)
     if function.has_both_signs:
+        # Zero has no other sign here.
         numbers += [-number for number in numbers if number]
-    return flat_list(torch.tensor(numbers, dtype=getattr(torch, name)))
+    stored = torch.tensor(numbers, dtype=dtype_of(dtype_name))
+    return flat_list(stored)
 
 
 def values_of_functions(device: str) -> Iterator[Part]:
@@ -164,26 +288,34 @@ def values_of_functions(device: str) -> Iterator[Part]:
 
     Each is also asked to write over its input, and to write into a tensor that has gaps.
     """
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for function in functions():
-            numbers = numbers_for(function, name)
-            exact = [function.exact(number) for number in numbers]
-            limit = limit_of(function, name)
-            for length in LENGTHS:
-                inputs = tensor_of(repeated(numbers, length), name, device)
-                label = f"{function.name} of {length} {name} numbers"
-                computed = offered(functools.partial(function.run, inputs))
-                if computed is None:
-                    continue
-                yield near_in_periods(label, computed, exact, limit)
-                if length == LONG:
-                    continue  # each way below cuts a tensor into the same parts
-                spread = torch.stack([inputs, inputs + 1], 1)[:, 0]
-                computed = function.run(spread)
-                yield near_in_periods(f"{label} with gaps", computed, exact, limit)
-                in_place = in_place_form(function, inputs.clone())
-                if in_place is not None:
-                    yield near_in_periods(f"{label} in place", in_place(), exact, limit)
+            yield from values_of_function(function, dtype_name, device)
+
+
+def values_of_function(function: Function, dtype_name: str, device: str) -> Iterator[Part]:
+    """One function of numbers side by side, of numbers with gaps, and in place."""
+    numbers = numbers_for(function, dtype_name)
+    exact = list(map(function.exact, numbers))
+    limit = limit_of(function, dtype_name)
+    for length in LENGTHS:
+        inputs = tensor_of(repeated(numbers, length), dtype_name, device)
+        label = f"{function.name} of {length} {dtype_name} numbers"
+        computed = offered(functools.partial(function.run, inputs))
+        if computed is None:
+            continue
+        yield near_in_periods(label, computed, exact, limit)
+        if length == LONG:
+            continue  # each way below cuts a tensor into the same parts
+
+        with_gaps = torch.stack([inputs, inputs + 1], 1)[:, 0]
+        computed = function.run(with_gaps)
+        yield near_in_periods(f"{label} with gaps", computed, exact, limit)
+
+        write_in_place = in_place_form(function, inputs.clone())
+        if write_in_place is not None:
+            computed = write_in_place()
+            yield near_in_periods(f"{label} in place", computed, exact, limit)
 
 
 def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
@@ -195,100 +327,161 @@ def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]
     return getattr(inputs, f"{function.name}_", None)
 
 
-def limit_of(function: Function, name: str) -> Limit:
+def limit_of(function: Function, dtype_name: str) -> Limit:
     """Eight roundoffs of the answer (libraries promise four; halves are rounded once more)."""
-    unit = roundoff(name)
-    if name in HALVES:
+    unit = roundoff(dtype_name)
+    slack = function.slack * unit
+    if dtype_name in HALVES:
         # Their formulas are those of float32, with polynomials that are off by some 1e-7 near zero.
-        return Limit(4 * unit, 2.0**-20 + function.slack * unit)
-    return Limit(8 * unit, LEAST[name] + function.slack * unit)
+        return Limit(4 * unit, 2.0**-20 + slack)
+    return Limit(8 * unit, LEAST[dtype_name] + slack)
+
+
+class Fraction(NamedTuple):
+    """Two whole numbers; the lower one is never zero."""
+
+    upper: int
+    lower: int
+
+
+FRACTIONS = tuple(Fraction(*pair) for pair in product(range(-7, 8), (-3, -2, -1, 1, 2, 3)))
+
+
+def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
+    """What a function of two whole numbers makes of each fraction."""
+    return [exact(fraction.upper, fraction.lower) for fraction in FRACTIONS]
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
     """Catches a quotient or remainder that is rounded to the other side for negative numbers."""
-    pairs = [(a, b) for a in range(-7, 8) for b in (-3, -2, -1, 1, 2, 3)]
-    for name in (*formats_on(device), "int64", "int32"):
-        upper = tensor_of([a for a, _ in pairs], name, device)
-        lower = tensor_of([b for _, b in pairs], name, device)
-        floors = [a // b for a, b in pairs]
+    uppers = [fraction.upper for fraction in FRACTIONS]
+    lowers = [fraction.lower for fraction in FRACTIONS]
+    for dtype_name in (*formats_on(device), "int64", "int32"):
+        upper = tensor_of(uppers, dtype_name, device)
+        lower = tensor_of(lowers, dtype_name, device)
+
+        rounded_down = of_fractions(lambda a, b: a // b)
         computed = torch.div(upper, lower, rounding_mode="floor")
-        yield exactly(f"quotients rounded down, {name}", computed, floors)
+        yield exactly(f"quotients rounded down, {dtype_name}", computed, rounded_down)
+        rounded_to_zero = of_fractions(lambda a, b: int(a / b))
         computed = torch.div(upper, lower, rounding_mode="trunc")
-        yield exactly(f"quotients cut, {name}", computed, [int(a / b) for a, b in pairs])
-        yield exactly(f"floor_divide, {name}", upper // lower, floors)
-        yield exactly(f"remainders, {name}", upper % lower, [a % b for a, b in pairs])
+        yield exactly(f"quotients cut, {dtype_name}", computed, rounded_to_zero)
+        computed = upper // lower
+        yield exactly(f"floor_divide, {dtype_name}", computed, rounded_down)
+
+        # `%` has the sign of the divisor, fmod that of the dividend.
+        exact = of_fractions(lambda a, b: a % b)
+        computed = upper % lower
+        yield exactly(f"remainders, {dtype_name}", computed, exact)
+        exact = of_fractions(math.fmod)
         computed = torch.fmod(upper, lower)
-        yield exactly(f"fmod, {name}", computed, [math.fmod(a, b) for a, b in pairs])
-        yield exactly(f"products, {name}", upper * lower, [a * b for a, b in pairs])
+        yield exactly(f"fmod, {dtype_name}", computed, exact)
+
+        exact = of_fractions(lambda a, b: a * b)
+        computed = upper * lower
+        yield exactly(f"products, {dtype_name}", computed, exact)
+        exact = of_fractions(lambda a, b: a + 2 * a * b)
         computed = torch.addcmul(upper, upper, lower, value=2)
-        yield exactly(f"addcmul, {name}", computed, [a + 2 * a * b for a, b in pairs])
+        yield exactly(f"addcmul, {dtype_name}", computed, exact)
         if upper.is_floating_point():
+            exact = of_fractions(lambda a, b: (a + b) / 2)
             computed = torch.lerp(upper, lower, 0.5)
-            yield exactly(f"lerp, {name}", computed, [(a + b) / 2 for a, b in pairs])
+            yield exactly(f"lerp, {dtype_name}", computed, exact)
 
 
 def what_nan_gives(device: str) -> Iterator[Part]:
     """Catches a maximum, clamp or sum that loses a NaN, behind which training goes on."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in LENGTHS[:2]:
-            values = [float(position % 5) for position in range(length)]
-            values[-1] = nan
-            inputs = tensor_of(values, name, device)
-            ones = torch.ones_like(inputs)
-            label = f"of {length} {name} numbers with NaN"
-            capped: List[float] = [min(value, 1.0) for value in values[:-1]] + [nan]
-            raised = [max(value, 1.0) for value in values[:-1]] + [nan]
-            computed = torch.minimum(inputs, ones)
-            yield exactly(f"minimum {label}", computed, capped)
-            computed = torch.maximum(ones, inputs)
-            yield exactly(f"maximum {label}", computed, raised)
-            computed = inputs.clamp(max=1)
-            yield exactly(f"clamp {label}", computed, capped)
-            computed = torch.relu(inputs)
-            yield exactly(f"relu {label}", computed, values)
-            for method in ("sum", "max", "min", "mean", "amax", "prod"):
-                computed = getattr(inputs, method)()
-                yield exactly(f"{method} {label}", computed, [nan])
-            flags = [False] * (length - 1) + [True]
-            computed = inputs.isnan()
-            yield exactly(f"isnan {label}", computed, flags)
-            computed = inputs.isfinite()
-            yield exactly(f"isfinite {label}", computed, [not flag for flag in flags])
-            computed = inputs.isnan().any()
-            yield exactly(f"any {label}", computed, [True])
+            yield from what_last_nan_gives(length, dtype_name, device)
+
+
+def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """What becomes of numbers from 0 to 4, of which the last one is NaN."""
+    whole_numbers = sawtooth(length - 1, period=5)
+    values = [*whole_numbers, nan]
+    inputs = tensor_of(values, dtype_name, device)
+    ones = torch.ones_like(inputs)
+    label = f"of {length} {dtype_name} numbers with NaN"
+
+    # Element by element NaN stays where it is.
+    at_most_one = [*(min(value, 1.0) for value in whole_numbers), nan]
+    at_least_one = [*(max(value, 1.0) for value in whole_numbers), nan]
+    computed = torch.minimum(inputs, ones)
+    yield exactly(f"minimum {label}", computed, at_most_one)
+    computed = torch.maximum(ones, inputs)
+    yield exactly(f"maximum {label}", computed, at_least_one)
+    computed = inputs.clamp(max=1)
+    yield exactly(f"clamp {label}", computed, at_most_one)
+    computed = torch.relu(inputs)
+    yield exactly(f"relu {label}", computed, values)
+
+    # Of all elements together nothing but NaN can be said.
+    for method in ("sum", "max", "min", "mean", "amax", "prod"):
+        reduce = getattr(inputs, method)
+        computed = reduce()
+        yield exactly(f"{method} {label}", computed, [nan])
+
+    is_nan = [False] * (length - 1) + [True]
+    is_finite = [True] * (length - 1) + [False]
+    computed = inputs.isnan()
+    yield exactly(f"isnan {label}", computed, is_nan)
+    computed = inputs.isfinite()
+    yield exactly(f"isfinite {label}", computed, is_finite)
+    computed = inputs.isnan().any()
+    yield exactly(f"any {label}", computed, [True])
 
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
     """Catches a logsumexp of large numbers that has no end, and products that lose a sign."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in (17, 1026):
-            for base in (0.0, 256.0):
-                inputs = tensor_of([base] * length, name, device)
-                exact = [base + math.log(length)]
-                limit = Limit(16 * roundoff(name))
-                label = f"logsumexp of {length} times {base:g}, {name}"
-                computed = inputs.logsumexp(0)
-                yield near(label, computed, exact, limit)
-            signs = [-1.0 if position % 3 else 1.0 for position in range(length)]
-            if signs.count(-1.0) % 2 == 0:
-                signs[-1] = -signs[-1]  # an odd number of them: the product is negative
-            inputs = tensor_of(signs, name, device)
-            label = f"of {length} {name} numbers"
-            computed = inputs.prod()
-            yield exactly(f"product {label}", computed, [-1.0])
-            computed = inputs.prod(0)
-            yield exactly(f"product of a row {label}", computed, [-1.0])
-            running: List[float] = []
-            for sign in signs:
-                running.append(sign * (running[-1] if running else 1.0))
-            computed = inputs.cumprod(0)
-            yield exactly(f"cumprod {label}", computed, running)
-            deviations = [float(position % 2) * 2 + 1000 for position in range(length // 2 * 2)]
-            if name in HALVES:
-                continue
-            inputs = tensor_of(deviations, name, device)
-            limit = Limit(64 * roundoff(name) * 1000)
-            computed = inputs.var(0, unbiased=False)
-            yield near(f"variance {label}", computed, [1.0], limit)
-            computed = inputs.std(0, unbiased=False)
-            yield near(f"deviation {label}", computed, [1.0], limit)
+            yield from logarithms_of_sums(length, dtype_name, device)
+            yield from products_of_signs(length, dtype_name, device)
+            if dtype_name not in HALVES:
+                yield from moments_far_from_zero(length, dtype_name, device)
+
+
+def logarithms_of_sums(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The sum of n times exp(base) has the logarithm base + log(n)."""
+    limit = Limit(16 * roundoff(dtype_name))
+    # exp(256) has no end in any 16-bit or 32-bit format.
+    for base in (0.0, 256.0):
+        inputs = tensor_of([base] * length, dtype_name, device)
+        exact = base + math.log(length)
+        label = f"logsumexp of {length} times {base:g}, {dtype_name}"
+        computed = inputs.logsumexp(0)
+        yield near(label, computed, [exact], limit)
+
+
+def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The product of numbers that are 1 or -1, and all products on the way to it."""
+    signs: List[float] = []
+    for position in range(length):
+        signs.append(-1.0 if position % 3 else 1.0)
+    if signs.count(-1.0) % 2 == 0:
+        # With an odd number of them the product is negative.
+        signs[-1] = -signs[-1]
+    running_products = list(accumulate(signs, operator.mul))
+
+    inputs = tensor_of(signs, dtype_name, device)
+    label = f"of {length} {dtype_name} numbers"
+    computed = inputs.prod()
+    yield exactly(f"product {label}", computed, [-1.0])
+    computed = inputs.prod(0)
+    yield exactly(f"product of a row {label}", computed, [-1.0])
+    computed = inputs.cumprod(0)
+    yield exactly(f"cumprod {label}", computed, running_products)
+
+
+def moments_far_from_zero(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The variance of as many 1000s as 1002s is 1, and so is the deviation."""
+    pairs = length // 2
+    inputs = tensor_of([1000.0, 1002.0] * pairs, dtype_name, device)
+    # The mean is rounded at the size of the numbers.
+    limit = Limit(64 * roundoff(dtype_name) * 1000)
+    label = f"of {length} {dtype_name} numbers"
+    computed = inputs.var(0, unbiased=False)
+    yield near(f"variance {label}", computed, [1.0], limit)
+    computed = inputs.std(0, unbiased=False)
+    yield near(f"deviation {label}", computed, [1.0], limit)

@@ -7,7 +7,7 @@ shows.
 
 from __future__ import annotations
 
-from math import exp, fsum, log, log1p
+from math import exp, fsum, log, log1p, nan
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 import torch
@@ -21,8 +21,11 @@ from .answers import (
     ask_all,
     dice,
     formats_on,
+    joined,
     near,
+    products_of_pairs,
     roundoff,
+    sawtooth,
     tensor_of,
 )
 
@@ -55,26 +58,34 @@ class Row(NamedTuple):
         return [logit - self.maximum - self.total for logit in self.logits]
 
     def probabilities(self) -> List[float]:
-        return [exp(value) for value in self.log_probabilities()]
+        return list(map(exp, self.log_probabilities()))
 
 
 def row_of(length: int, base: int, number: int) -> Row:
     """A row with one heavy number, at another place for each number of the row."""
     chance = dice(f"row {length} {base} {number}")
-    logits = [float(base + chance.choice(OFFSETS)) for _ in range(length)]
-    # So far above the others that it weighs about as much as all of them.
+    logits: List[float] = []
+    for _ in range(length):
+        offset = chance.choice(OFFSETS)
+        logits.append(float(base + offset))
+
+    # So far above the others that it weighs about as much as all of them; even, as they are.
     gap = 2 * round(log(length) / 2)
-    # The last element, the first, one in the middle, and the last one of a vector of 16.
-    heavy_places = (length - 1, 0, length // 2, length // 16 * 16 - 1)
-    logits[heavy_places[number % len(heavy_places)]] = float(base + gap)
+    last_of_vectors = length // 16 * 16 - 1
+    heavy_positions = (length - 1, 0, length // 2, last_of_vectors)
+    heavy_position = heavy_positions[number % len(heavy_positions)]
+    logits[heavy_position] = float(base + gap)
+    # Every second row also has a number whose probability is 0.
     if number % 2:
-        logits[chance.randrange(1, length - 1)] = MINUS_INFINITY
+        position = chance.randrange(1, length - 1)
+        logits[position] = MINUS_INFINITY
     return row_from(logits)
 
 
 def row_from(logits: List[float]) -> Row:
     maximum = max(logits)
-    total = log(fsum(exp(logit - maximum) for logit in logits))
+    exponentials = [exp(logit - maximum) for logit in logits]
+    total = log(fsum(exponentials))
     return Row(logits, maximum, total)
 
 
@@ -84,15 +95,26 @@ def rows_of(length: int, base: int) -> List[Row]:
     return [row_of(length, base, number) for number in range(count)]
 
 
-def share_limit(name: str, length: int) -> float:
+def base_for(dtype_name: str, number: int) -> int:
+    """One of the format's bases; they come round."""
+    bases = BASES[dtype_name]
+    return bases[number % len(bases)]
+
+
+def share_limit(dtype_name: str, length: int) -> float:
     """The relative error of a probability: the roundings of a sum of so many exponentials.
 
     A vector of 16 numbers adds up a sixteenth of the row, one number after the other. If the heavy
     number comes first, each later one is rounded alike: measured half of this with torch 2.13.
     """
-    if name in HALVES:
-        return 4 * roundoff(name)  # all but the last rounding happens in float32
-    return (32 + length / 16) * roundoff(name)
+    unit = roundoff(dtype_name)
+    if dtype_name in HALVES:
+        # All but the last rounding happens in float32.
+        return 4 * unit
+    return (32 + length / 16) * unit
+
+
+# --- probabilities --------------------------------------------------------------------------------
 
 
 def softmax(device: str) -> Outcome:
@@ -110,38 +132,38 @@ def softmax(device: str) -> Outcome:
 
 def probabilities_of_long_rows(device: str) -> Iterator[Part]:
     """Catches a row that is cut off, a maximum that is not taken away, and a lost last lane."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for number, length in enumerate(LENGTHS):
-            bases = BASES[name]
-            rows = rows_of(length, bases[number % len(bases)])
-            logits = [value for row in rows for value in row.logits]
-            inputs = tensor_of(logits, name, device, len(rows), length)
-            label = f"of {length} {name} numbers"
-            exact = [value for row in rows for value in row.probabilities()]
-            limit = Limit(share_limit(name, length), LEAST[name])
+            rows = rows_of(length, base_for(dtype_name, number))
+            logits = joined(row.logits for row in rows)
+            inputs = tensor_of(logits, dtype_name, device, len(rows), length)
+            label = f"of {length} {dtype_name} numbers"
+            share = share_limit(dtype_name, length)
+
+            exact = joined(row.probabilities() for row in rows)
             computed = torch.softmax(inputs, -1)
-            yield near(f"softmax {label}", computed, exact, limit)
-            exact = [value for row in rows for value in row.log_probabilities()]
-            # A relative error of the sum is an absolute one of its logarithm.
-            limit = Limit(share_limit(name, length), share_limit(name, length))
+            yield near(f"softmax {label}", computed, exact, Limit(share, LEAST[dtype_name]))
+
+            exact = joined(row.log_probabilities() for row in rows)
             computed = torch.log_softmax(inputs, -1)
-            yield near(f"log_softmax {label}", computed, exact, limit)
+            # A relative error of the sum is an absolute one of its logarithm.
+            yield near(f"log_softmax {label}", computed, exact, Limit(share, share))
 
 
 def probabilities_along_other_axes(device: str) -> Iterator[Part]:
     """Catches a softmax that is right along the last axis alone."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in (17, 65, 1025):
             rows = rows_of(length, 0)
             logits = by_columns([row.logits for row in rows])
             exact = by_columns([row.probabilities() for row in rows])
-            inputs = tensor_of(logits, name, device, length, len(rows))
-            # Here one number is added after the other, not a vector at a time.
-            limit = Limit(share_limit(name, 16 * length), LEAST[name])
-            label = f"{length} {name} numbers"
-            yield near(
-                f"softmax along the first axis, {label}", torch.softmax(inputs, 0), exact, limit
-            )
+            inputs = tensor_of(logits, dtype_name, device, length, len(rows))
+            # Here one number is added after the other, not a vector of 16 at a time.
+            limit = Limit(share_limit(dtype_name, 16 * length), LEAST[dtype_name])
+            label = f"{length} {dtype_name} numbers"
+
+            computed = torch.softmax(inputs, 0)
+            yield near(f"softmax along the first axis, {label}", computed, exact, limit)
             batch = inputs.expand(2, -1, -1)
             computed = torch.softmax(batch, 1)
             yield near(f"softmax along the middle axis, {label}", computed, exact * 2, limit)
@@ -149,37 +171,44 @@ def probabilities_along_other_axes(device: str) -> Iterator[Part]:
 
 def by_columns(rows: Sequence[Sequence[float]]) -> List[float]:
     """The elements of a matrix of which the rows are given as its columns."""
-    return [value for values in zip(*rows) for value in values]
+    return joined(zip(*rows))
 
 
 def gradients_of_softmax(device: str) -> Iterator[Part]:
-    """Catches a backward pass that loses the end of a row, or another row's sum.
-
-    The gradient of a probability p along w is p * (w - sum of all p * w).
-    """
-    for name in formats_on(device):
+    """Catches a backward pass that loses the end of a row, or another row's sum."""
+    for dtype_name in formats_on(device):
         for length in (17, 257, 4097, 70_001):
-            row = row_of(length, 0, 2)
-            weights = [float(position % 5 - 2) for position in range(length)]
-            leaf = tensor_of(row.logits, name, device).requires_grad_()
-            along = tensor_of(weights, name, device)
-            probabilities = row.probabilities()
-            mean = fsum(map(float.__mul__, probabilities, weights))
-            exact = [p * (w - mean) for p, w in zip(probabilities, weights)]
-            limit = gradient_limit(name, length)
-            label = f"{length} {name} numbers"
-            (computed,) = torch.autograd.grad(torch.softmax(leaf, 0), leaf, along)
-            yield near(f"gradient of softmax, {label}", computed, exact, limit)
-            # Of the logarithm it is w - p * (sum of all w).
-            total = fsum(weights)
-            exact = [w - p * total for p, w in zip(probabilities, weights)]
-            (computed,) = torch.autograd.grad(torch.log_softmax(leaf, 0), leaf, along)
-            yield near(f"gradient of log_softmax, {label}", computed, exact, limit)
+            yield from gradients_of_row(length, dtype_name, device)
 
 
-def gradient_limit(name: str, length: int) -> Limit:
+def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The gradients of the probabilities p of one row along weights w."""
+    row = row_of(length, 0, 2)
+    probabilities = row.probabilities()
+    weights = sawtooth(length, period=5, start=-2)
+    leaf = tensor_of(row.logits, dtype_name, device).requires_grad_()
+    arriving = tensor_of(weights, dtype_name, device)
+    limit = gradient_limit(dtype_name, length)
+    label = f"{length} {dtype_name} numbers"
+
+    # Of p it is p * (w - sum of all p * w).
+    mean = fsum(products_of_pairs(probabilities, weights))
+    exact = [p * (w - mean) for p, w in zip(probabilities, weights)]
+    outputs = torch.softmax(leaf, 0)
+    (computed,) = torch.autograd.grad(outputs, leaf, arriving)
+    yield near(f"gradient of softmax, {label}", computed, exact, limit)
+
+    # Of the logarithm of p it is w - p * (sum of all w).
+    total = fsum(weights)
+    exact = [w - p * total for p, w in zip(probabilities, weights)]
+    outputs = torch.log_softmax(leaf, 0)
+    (computed,) = torch.autograd.grad(outputs, leaf, arriving)
+    yield near(f"gradient of log_softmax, {label}", computed, exact, limit)
+
+
+def gradient_limit(dtype_name: str, length: int) -> Limit:
     """Gradients are made of the rounded probabilities: errors of the size of the largest one."""
-    share = share_limit(name, length)
+    share = share_limit(dtype_name, length)
     return Limit(share, 4 * share)
 
 
@@ -208,51 +237,74 @@ CASES = (
 )
 
 
-def cross_entropies(device: str) -> Iterator[Part]:
-    """Catches a mean that counts ignored targets, lost weights, and logits without an end."""
-    for name in formats_on(device):
-        for number, case in enumerate(CASES):
-            bases = BASES[name]
-            yield from cross_entropy(device, name, case, bases[number % len(bases)])
+class Batch(NamedTuple):
+    """Rows of logits with their target classes; the first target is ignored."""
+
+    case: LossCase
+    rows: List[Row]
+    targets: List[int]
+    weights: List[float]
+    """Of the classes."""
 
 
-def cross_entropy(device: str, name: str, case: LossCase, base: int) -> Iterator[Part]:
-    """One loss, of which the first row has an ignored target, and its gradient."""
-    # Rows of an even number hold no minus infinity, whose loss would have no end.
+def batch_of(case: LossCase, base: int) -> Batch:
     count = 5 if case.classes < 5000 else 3
+    # Rows of an even number hold no minus infinity, whose loss would have no end.
     rows = [row_of(case.classes, base, 2 * number) for number in range(count)]
-    targets = targets_of(case, len(rows))
     weights = [1.0] * case.classes
     if case.is_weighted:
-        weights = [float(1 + position % 3) for position in range(case.classes)]
-    expected = expected_loss(case, rows, targets, weights)
-    logits = [value for row in rows for value in row.logits]
-    leaf = tensor_of(logits, name, device, len(rows), case.classes).requires_grad_()
+        weights = sawtooth(case.classes, period=3, start=1)
+
+    chance = dice(f"targets {case}")
+    targets = [chance.randrange(case.classes) for _ in range(count)]
+    targets[0] = case.ignored
+    # A kernel that cuts a row off loses the last class.
+    targets[-1] = case.classes - 1
+    return Batch(case, rows, targets, weights)
+
+
+def cross_entropies(device: str) -> Iterator[Part]:
+    """Catches a mean that counts ignored targets, lost weights, and logits without an end."""
+    for dtype_name in formats_on(device):
+        for number, case in enumerate(CASES):
+            batch = batch_of(case, base_for(dtype_name, number))
+            yield from cross_entropy(batch, dtype_name, device)
+
+
+def cross_entropy(batch: Batch, dtype_name: str, device: str) -> Iterator[Part]:
+    """The loss of one batch, and its gradient."""
+    case = batch.case
+    logits = joined(row.logits for row in batch.rows)
+    leaf = tensor_of(logits, dtype_name, device, len(batch.rows), case.classes).requires_grad_()
+    weight = None
+    if case.is_weighted:
+        weight = tensor_of(batch.weights, dtype_name, device)
     loss = torch.nn.functional.cross_entropy(
         leaf,
-        tensor_of(targets, "int64", device),
-        weight=tensor_of(weights, name, device) if case.is_weighted else None,
+        tensor_of(batch.targets, "int64", device),
+        weight=weight,
         ignore_index=case.ignored,
         reduction=case.reduction,
         label_smoothing=case.smoothing,
     )
-    label = f"of {case.classes} classes, {case.reduction}, {name}"
-    # The logarithm of a probability is as exact as the logit that it is made of, less the maximum.
-    size = max(row.maximum - min(row.logits) + row.total for row in rows)
-    limit = Limit(share_limit(name, case.classes), 4 * share_limit(name, 1) * size)
+    (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+
+    expected = expected_loss(batch)
+    label = f"of {case.classes} classes, {case.reduction}, {dtype_name}"
+    limit = loss_limit(batch, dtype_name)
     yield near(f"cross_entropy {label}", loss, expected.values, limit)
-    (computed,) = torch.autograd.grad(loss.sum(), leaf)
-    limit = gradient_limit(name, case.classes)
-    yield near(f"gradient of cross_entropy {label}", computed, expected.gradient, limit)
+    limit = gradient_limit(dtype_name, case.classes)
+    yield near(f"gradient of cross_entropy {label}", gradient, expected.gradient, limit)
 
 
-def targets_of(case: LossCase, count: int) -> List[int]:
-    """The first row is ignored; the last class is among the targets."""
-    chance = dice(f"targets {case}")
-    targets = [chance.randrange(case.classes) for _ in range(count)]
-    targets[0] = case.ignored
-    targets[-1] = case.classes - 1
-    return targets
+def loss_limit(batch: Batch, dtype_name: str) -> Limit:
+    """The logarithm of a probability is as exact as its logit, less the row's maximum."""
+    largest = 0.0
+    for row in batch.rows:
+        spread = row.maximum - min(row.logits)
+        largest = max(largest, spread + row.total)
+    share = share_limit(dtype_name, batch.case.classes)
+    return Limit(share, 4 * share_limit(dtype_name, 1) * largest)
 
 
 class ExpectedLoss(NamedTuple):
@@ -262,63 +314,88 @@ class ExpectedLoss(NamedTuple):
     gradient: List[float]
 
 
-def expected_loss(
-    case: LossCase, rows: Sequence[Row], targets: Sequence[int], weights: Sequence[float]
-) -> ExpectedLoss:
+def expected_loss(batch: Batch) -> ExpectedLoss:
     """Worked out from the definition: -log p of the target, smoothed over all classes."""
-    counted = [target for target in targets if target != case.ignored]
-    divisor = fsum(weights[target] for target in counted) if case.reduction == "mean" else 1.0
+    case = batch.case
+    divisor = divisor_of(batch)
     values: List[float] = []
     gradient: List[float] = []
-    for row, target in zip(rows, targets):
+    for row, target in zip(batch.rows, batch.targets):
         if target == case.ignored:
             values.append(0.0)
             gradient += [0.0] * case.classes
             continue
-        # A share of the weight is spread over all classes, the rest lies on the target.
-        shares = [case.smoothing / case.classes * weight for weight in weights]
-        shares[target] += (1 - case.smoothing) * weights[target]
-        logs = row.log_probabilities()
-        values.append(-fsum(map(float.__mul__, shares, logs)) / divisor)
+        shares = class_shares(batch, target)
+        log_probabilities = row.log_probabilities()
+        loss = -fsum(products_of_pairs(shares, log_probabilities))
+        values.append(loss / divisor)
         whole = fsum(shares)
-        gradient += [(exp(log_p) * whole - share) / divisor for log_p, share in zip(logs, shares)]
+        for log_p, share in zip(log_probabilities, shares):
+            slope = exp(log_p) * whole - share
+            gradient.append(slope / divisor)
     if case.reduction != "none":
         values = [fsum(values)]
     return ExpectedLoss(values, gradient)
 
 
+def divisor_of(batch: Batch) -> float:
+    """What the sum of all losses is divided by: for a mean, the weights of the targets."""
+    if batch.case.reduction != "mean":
+        return 1.0
+    counted = [target for target in batch.targets if target != batch.case.ignored]
+    return fsum(batch.weights[target] for target in counted)
+
+
+def class_shares(batch: Batch, target: int) -> List[float]:
+    """How much of the loss falls on each class.
+
+    A share of the weight is spread over all classes (label smoothing), the rest lies on the target.
+    """
+    smoothing = batch.case.smoothing
+    spread = smoothing / batch.case.classes
+    shares = [spread * weight for weight in batch.weights]
+    shares[target] += (1 - smoothing) * batch.weights[target]
+    return shares
+
+
 def losses_of_single_numbers(device: str) -> Iterator[Part]:
     """Catches an endless binary cross-entropy of large logits, and a mean of another count."""
     logits = [0.0, 1.0, -1.0, 8.0, -8.0, 96.0, -96.0] * 147
-    targets = [float(position % 2) for position in range(len(logits))]
-    values = [max(x, 0.0) - x * t + log1p(exp(-abs(x))) for x, t in zip(logits, targets)]
-    squares = [(x - t) ** 2 for x, t in zip(logits, targets)]
+    flags = sawtooth(len(logits), period=2)
+    losses: List[float] = []
+    squares: List[float] = []
+    for x, flag in zip(logits, flags):
+        # Written so that the exponential cannot overflow.
+        bend = log1p(exp(-abs(x)))
+        losses.append(max(x, 0.0) - x * flag + bend)
+        squares.append((x - flag) ** 2)
+    mean_loss = fsum(losses) / len(losses)
+    mean_square = fsum(squares) / len(squares)
+
     functional = torch.nn.functional
-    for name in formats_on(device):
-        inputs = tensor_of(logits, name, device)
-        targets = tensor_of(targets, name, device)
+    for dtype_name in formats_on(device):
+        inputs = tensor_of(logits, dtype_name, device)
+        targets = tensor_of(flags, dtype_name, device)
         # The loss of -8 is the small rest of two numbers of this size.
-        limit = Limit(share_limit(name, len(logits)), 16 * roundoff(name))
-        losses = functional.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
-        yield near(f"binary cross-entropy of {name}", losses, values, limit)
-        mean = functional.binary_cross_entropy_with_logits(inputs, targets)
-        yield near(
-            f"mean binary cross-entropy of {name}", mean, [fsum(values) / len(values)], limit
-        )
-        mean = functional.mse_loss(inputs, targets)
-        yield near(f"mean squared error of {name}", mean, [fsum(squares) / len(squares)], limit)
+        limit = Limit(share_limit(dtype_name, len(logits)), 16 * roundoff(dtype_name))
+        computed = functional.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
+        yield near(f"binary cross-entropy of {dtype_name}", computed, losses, limit)
+        computed = functional.binary_cross_entropy_with_logits(inputs, targets)
+        yield near(f"mean binary cross-entropy of {dtype_name}", computed, [mean_loss], limit)
+        computed = functional.mse_loss(inputs, targets)
+        yield near(f"mean squared error of {dtype_name}", computed, [mean_square], limit)
 
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
     """Catches a row of minus infinity alone that is given probabilities: it has none."""
-    not_a_number = float("nan")
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in (17, 1025):
-            dead = [MINUS_INFINITY] * length
             row = row_of(length, 0, 0)
-            inputs = tensor_of(dead + row.logits, name, device, 2, length)
-            expected = [not_a_number] * length + row.probabilities()
-            limit = Limit(share_limit(name, length), LEAST[name])
-            label = f"softmax of a row of minus infinity, {length} {name} numbers"
+            logits = [MINUS_INFINITY] * length + row.logits
+            inputs = tensor_of(logits, dtype_name, device, 2, length)
+            # The row beside it is not affected.
+            exact = [nan] * length + row.probabilities()
+            limit = Limit(share_limit(dtype_name, length), LEAST[dtype_name])
+            label = f"softmax of a row of minus infinity, {length} {dtype_name} numbers"
             computed = torch.softmax(inputs, 1)
-            yield near(label, computed, expected, limit)
+            yield near(label, computed, exact, limit)

@@ -14,7 +14,7 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import Limit, ask_all, near, roundoff, tensor_of
+from .answers import Limit, ask_all, near, repeated, roundoff, tensor_of
 from .exact_steps import FORMS, exact_steps
 
 PERIOD = 61
@@ -28,22 +28,35 @@ Step = Callable[[float, float, State, int], float]
 
 def start_of(position: int) -> float:
     """Where a parameter starts: from -0.3 to 0.3, exact in float32."""
-    return (position % PERIOD - 30) / 128
+    step = position % PERIOD - 30
+    return step / 128
 
 
 def gradient_of(position: int, step: int) -> float:
     """Gradients of either sign; none is zero."""
-    size = (17 * (position % PERIOD) + 29 * step) % 41 - 20
-    return (size + 0.5) / 16
+    # Primes mix positions and steps: a whole number from -20 to 20.
+    mixed = 17 * (position % PERIOD) + 29 * step
+    whole = mixed % 41 - 20
+    return (whole + 0.5) / 16
 
 
 # --- the optimizers as their papers write them ----------------------------------------------------
 
 
+def averaged(state: State, key: str, value: float, share: float) -> float:
+    """A running average, of which each further value makes the given share.
+
+    It starts at zero, and is kept in the state of the parameter.
+    """
+    kept_average = (1 - share) * state.get(key, 0.0)
+    state[key] = kept_average + share * value
+    return state[key]
+
+
 def sgd(parameter: float, gradient: float, state: State, number: int) -> float:
     """With momentum 0.9, Nesterov and weight decay 0.1."""
     gradient += 0.1 * parameter
-    velocity = gradient if number == 1 else 0.9 * state["velocity"] + gradient
+    velocity = 0.9 * state.get("velocity", 0.0) + gradient
     state["velocity"] = velocity
     return parameter - 0.1 * (gradient + 0.9 * velocity)
 
@@ -54,10 +67,10 @@ def plain_sgd(parameter: float, gradient: float, state: State, number: int) -> f
 
 def adam_move(gradient: float, state: State, number: int) -> float:
     """The direction of Adam: both moments, each without the weight of its empty start."""
-    state["mean"] = 0.9 * state.get("mean", 0.0) + 0.1 * gradient
-    state["square"] = 0.999 * state.get("square", 0.0) + 0.001 * gradient**2
-    mean = state["mean"] / (1 - 0.9**number)
-    square = state["square"] / (1 - 0.999**number)
+    mean = averaged(state, "mean", gradient, 0.1)
+    square = averaged(state, "square", gradient**2, 0.001)
+    mean /= 1 - 0.9**number
+    square /= 1 - 0.999**number
     return mean / (sqrt(square) + 1e-8)
 
 
@@ -70,7 +83,8 @@ def adam(parameter: float, gradient: float, state: State, number: int) -> float:
 
 def rising_adam(parameter: float, gradient: float, state: State, number: int) -> float:
     """Adam up the slope (`maximize`)."""
-    return parameter - 0.01 * adam_move(-gradient, state, number)
+    move = adam_move(-gradient, state, number)
+    return parameter - 0.01 * move
 
 
 def unmoved(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -87,61 +101,77 @@ def adamw(parameter: float, gradient: float, state: State, number: int) -> float
 
 def amsgrad(parameter: float, gradient: float, state: State, number: int) -> float:
     """Adam with the largest second moment so far."""
-    state["mean"] = 0.9 * state.get("mean", 0.0) + 0.1 * gradient
-    state["square"] = 0.999 * state.get("square", 0.0) + 0.001 * gradient**2
-    state["largest"] = max(state.get("largest", 0.0), state["square"])
-    mean = state["mean"] / (1 - 0.9**number)
-    square = state["largest"] / (1 - 0.999**number)
-    height = sqrt(square) + 1e-8
+    mean = averaged(state, "mean", gradient, 0.1)
+    square = averaged(state, "square", gradient**2, 0.001)
+    largest = max(state.get("largest", 0.0), square)
+    state["largest"] = largest
+    mean /= 1 - 0.9**number
+    largest /= 1 - 0.999**number
+    height = sqrt(largest) + 1e-8
     return parameter - 0.01 * mean / height
 
 
 def adagrad(parameter: float, gradient: float, state: State, number: int) -> float:
     """With a rate that falls by 0.1 a step."""
-    state["sum"] = state.get("sum", 0.0) + gradient**2
+    total = state.get("sum", 0.0) + gradient**2
+    state["sum"] = total
     rate = 0.01 / (1 + (number - 1) * 0.1)
-    height = sqrt(state["sum"]) + 1e-10
+    height = sqrt(total) + 1e-10
     return parameter - rate * gradient / height
 
 
 def rmsprop(parameter: float, gradient: float, state: State, number: int) -> float:
     """Centered, with momentum 0.9."""
-    state["square"] = 0.99 * state.get("square", 0.0) + 0.01 * gradient**2
-    state["mean"] = 0.99 * state.get("mean", 0.0) + 0.01 * gradient
-    variance = state["square"] - state["mean"] ** 2
+    square = averaged(state, "square", gradient**2, 0.01)
+    mean = averaged(state, "mean", gradient, 0.01)
+    variance = square - mean**2
     height = sqrt(variance) + 1e-8
-    state["velocity"] = 0.9 * state.get("velocity", 0.0) + gradient / height
-    return parameter - 0.01 * state["velocity"]
+    velocity = 0.9 * state.get("velocity", 0.0) + gradient / height
+    state["velocity"] = velocity
+    return parameter - 0.01 * velocity
 
 
 def adadelta(parameter: float, gradient: float, state: State, number: int) -> float:
-    state["square"] = 0.9 * state.get("square", 0.0) + 0.1 * gradient**2
-    distance = state.get("moved", 0.0) + 1e-6
-    rate = sqrt(distance / (state["square"] + 1e-6))
+    """Its steps are as long as the steps before, which start next to nothing."""
+    square = averaged(state, "square", gradient**2, 0.1)
+    moved = state.get("moved", 0.0)
+    rate = sqrt((moved + 1e-6) / (square + 1e-6))
     move = rate * gradient
-    state["moved"] = 0.9 * state.get("moved", 0.0) + 0.1 * move**2
+    averaged(state, "moved", move**2, 0.1)
     return parameter - move
 
 
 def adamax(parameter: float, gradient: float, state: State, number: int) -> float:
-    state["mean"] = 0.9 * state.get("mean", 0.0) + 0.1 * gradient
-    state["largest"] = max(0.999 * state.get("largest", 0.0), abs(gradient) + 1e-8)
+    """Adam with the largest gradient in place of the second moment."""
+    mean = averaged(state, "mean", gradient, 0.1)
+    faded_largest = 0.999 * state.get("largest", 0.0)
+    largest = max(faded_largest, abs(gradient) + 1e-8)
+    state["largest"] = largest
     rate = 0.01 / (1 - 0.9**number)
-    move = state["mean"] / state["largest"]
-    return parameter - rate * move
+    return parameter - rate * (mean / largest)
+
+
+def nadam_weight(number: int) -> float:
+    """Nesterov's momentum in a step: it grows from 0.45 towards 0.9 (decay 0.004)."""
+    faded: float = 0.96 ** (number * 0.004)
+    return 0.9 * (1 - 0.5 * faded)
 
 
 def nadam(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adam with Nesterov's momentum, whose weight grows from step to step (decay 0.004)."""
-    weight: float = 0.9 * (1 - 0.5 * 0.96 ** (number * 0.004))
-    next_weight: float = 0.9 * (1 - 0.5 * 0.96 ** ((number + 1) * 0.004))
-    product = state["product"] = state.get("product", 1.0) * weight
-    state["mean"] = 0.9 * state.get("mean", 0.0) + 0.1 * gradient
-    state["square"] = 0.999 * state.get("square", 0.0) + 0.001 * gradient**2
-    height = sqrt(state["square"] / (1 - 0.999**number)) + 1e-8
+    """Adam with Nesterov's momentum, whose weight grows from step to step."""
+    weight = nadam_weight(number)
+    next_weight = nadam_weight(number + 1)
+    product = state.get("product", 1.0) * weight
+    state["product"] = product
+    mean = averaged(state, "mean", gradient, 0.1)
+    square = averaged(state, "square", gradient**2, 0.001)
+    square /= 1 - 0.999**number
+    height = sqrt(square) + 1e-8
+    # Both parts without the weight of the empty start.
     from_gradient = gradient * (1 - weight) / (1 - product)
-    from_mean = state["mean"] * next_weight / (1 - product * next_weight)
-    return parameter - 0.01 * (from_gradient + from_mean) / height
+    from_mean = mean * next_weight / (1 - product * next_weight)
+    move = (from_gradient + from_mean) / height
+    return parameter - 0.01 * move
 
 
 def rprop(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -152,11 +182,15 @@ def rprop(parameter: float, gradient: float, state: State, number: int) -> float
         size = min(size * 1.2, 50.0)
     elif turn < 0:
         size = max(size * 0.5, 1e-6)
-        gradient = 0.0  # after a change of sign it waits a step
-    state["size"], state["before"] = size, gradient
-    if gradient == 0.0:
-        return parameter
-    return parameter - size if gradient > 0 else parameter + size
+        # After a change of sign it waits a step.
+        gradient = 0.0
+    state["size"] = size
+    state["before"] = gradient
+    if gradient > 0:
+        return parameter - size
+    if gradient < 0:
+        return parameter + size
+    return parameter
 
 
 class Optimizer(NamedTuple):
@@ -196,28 +230,39 @@ def steps(device: str) -> Outcome:
 
 def trained_parameters(device: str) -> Iterator[Part]:
     """Catches an optimizer that leaves a last chunk, a small tensor or a whole form behind."""
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for optimizer in OPTIMIZERS:
-            exact = trained_in_python(optimizer.step)
-            for form, option in FORMS.items():
-                if not hasattr(torch.optim, optimizer.name):
-                    continue
+            # Older builds of torch lack some.
+            if not hasattr(torch.optim, optimizer.name):
+                continue
+            period = trained_in_python(optimizer.step)
+            limit = limit_of(optimizer, dtype_name)
+            for form, form_options in FORMS.items():
                 try:
-                    parameters = trained(optimizer, option, name, device)
+                    parameters = trained(optimizer, form_options, dtype_name, device)
                 except Exception as problem:
-                    if lacks_form(problem) or refuses(problem) or has_no_option(problem):
+                    if is_missing_form(problem):
                         continue
                     raise
-                for parameter, size in zip(parameters, SIZES[name]):
-                    expected = (exact * (size // PERIOD + 1))[:size]
-                    label = f"{form} {optimizer.name} of {size} {name} numbers"
-                    yield near(label, parameter, expected, limit_of(optimizer, name))
+                for parameter in parameters:
+                    size = len(parameter)
+                    label = f"{form} {optimizer.name} of {size} {dtype_name} numbers"
+                    yield near(label, parameter, repeated(period, size), limit)
 
 
-def limit_of(optimizer: Optimizer, name: str) -> Limit:
+def limit_of(optimizer: Optimizer, dtype_name: str) -> Limit:
     """What rounding may change: of the parameter, and of steps about as long as the rate."""
-    unit = max(roundoff(name), roundoff(optimizer.stored or name))
-    return Limit(8 * unit, DIGITS_LOST * unit * max(0.5, optimizer.options["lr"]))
+    unit = roundoff(dtype_name)
+    if optimizer.stored:
+        unit = max(unit, roundoff(optimizer.stored))
+    # No rate is taken for less than a half, the size of the parameters.
+    rate = max(0.5, optimizer.options["lr"])
+    return Limit(8 * unit, DIGITS_LOST * unit * rate)
+
+
+def is_missing_form(problem: Exception) -> bool:
+    """Whether torch lacks a form of an optimizer, as it does for some on each device."""
+    return lacks_form(problem) or refuses(problem) or has_no_option(problem)
 
 
 def has_no_option(problem: Exception) -> bool:
@@ -232,28 +277,27 @@ def trained_in_python(step: Step) -> List[float]:
         parameter = start_of(position)
         state: State = {}
         for number in range(1, STEPS + 1):
-            parameter = step(parameter, gradient_of(position, number), state, number)
+            gradient = gradient_of(position, number)
+            parameter = step(parameter, gradient, state, number)
         parameters.append(parameter)
     return parameters
 
 
-def trained(optimizer: Optimizer, form: Dict[str, bool], name: str, device: str) -> Sequence[Any]:
+def trained(
+    optimizer: Optimizer, form_options: Dict[str, bool], dtype_name: str, device: str
+) -> Sequence[Any]:
     """The parameters that torch's optimizer leaves."""
+    start = [start_of(position) for position in range(PERIOD)]
     parameters = []
-    for size in SIZES[name]:
-        start = one_period([start_of(position) for position in range(PERIOD)], size)
-        parameters.append(tensor_of(start, name, device).requires_grad_())
-    made = getattr(torch.optim, optimizer.name)(parameters, **optimizer.options, **form)
+    for size in SIZES[dtype_name]:
+        parameter = tensor_of(repeated(start, size), dtype_name, device)
+        parameters.append(parameter.requires_grad_())
+    optimizer_class = getattr(torch.optim, optimizer.name)
+    torch_optimizer = optimizer_class(parameters, **optimizer.options, **form_options)
     for number in range(1, STEPS + 1):
         gradient = [gradient_of(position, number) for position in range(PERIOD)]
-        for parameter, size in zip(parameters, SIZES[name]):
-            parameter.grad = tensor_of(one_period(gradient, size), name, device)
-        made.step()
+        for parameter in parameters:
+            size = len(parameter)
+            parameter.grad = tensor_of(repeated(gradient, size), dtype_name, device)
+        torch_optimizer.step()
     return parameters
-
-
-def one_period(values: List[float], size: int) -> List[float]:
-    """So many numbers, of which the first ones come again and again."""
-    periods = size // PERIOD + 1
-    longer = values * periods
-    return longer[:size]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from math import inf, nan
-from typing import Any, Iterator, List, NamedTuple, Tuple
+from math import inf, isnan, nan, prod
+from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import (
+    LARGEST_FLOAT16,
     SIGNIFICANT_BITS,
     as_stored,
     ask_all,
+    dtype_of,
     exactly,
     flat_list,
     formats_on,
+    joined,
     repeated,
     rounded,
+    sawtooth,
     tensor_of,
 )
 
@@ -45,16 +49,28 @@ class Matrix(NamedTuple):
     rows: List[List[int]]
 
     def flat(self) -> List[int]:
-        return [value for row in self.rows for value in row]
+        """Row by row."""
+        return joined(self.rows)
 
-    def turned(self) -> Matrix:
+    def transposed(self) -> Matrix:
         return Matrix([list(column) for column in zip(*self.rows)])
+
+    def with_frame(self, before: Sequence[int], after: Sequence[int]) -> List[int]:
+        """Row by row, with other numbers before and after each row."""
+        return joined([*before, *row, *after] for row in self.rows)
 
 
 def matrix_of(height: int, width: int) -> Matrix:
-    return Matrix(
-        [[(37 * row + 11 * column) % 97 for column in range(width)] for row in range(height)]
-    )
+    """Neighbours differ along both axes; the primes keep rows from coming again soon."""
+    rows: List[List[int]] = []
+    for row in range(height):
+        values = [(37 * row + 11 * column) % 97 for column in range(width)]
+        rows.append(values)
+    return Matrix(rows)
+
+
+FILLING = 99
+"""What lies in the gaps; no element of a matrix is as large."""
 
 
 class Laid(NamedTuple):
@@ -64,16 +80,23 @@ class Laid(NamedTuple):
     tensor: Any
 
 
-def laid_in_ways(matrix: Matrix, name: str, device: str) -> Iterator[Laid]:
+def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]:
     """One after the other, by columns, with gaps, after an offset."""
-    height, width = len(matrix.rows), len(matrix.rows[0])
-    yield Laid("plain", tensor_of(matrix.flat(), name, device, height, width))
-    columns = tensor_of(matrix.turned().flat(), name, device, width, height)
+    height = len(matrix.rows)
+    width = len(matrix.rows[0])
+    plain = tensor_of(matrix.flat(), dtype_name, device, height, width)
+    yield Laid("plain", plain)
+
+    columns = tensor_of(matrix.transposed().flat(), dtype_name, device, width, height)
     yield Laid("by columns", columns.t())
-    spread = [value for number in matrix.flat() for value in (number, 99)]
-    yield Laid("every second", tensor_of(spread, name, device, height, 2 * width)[:, ::2])
-    framed = [value for row in matrix.rows for value in (99, 99, *row, 99)]
-    yield Laid("framed", tensor_of(framed, name, device, height, width + 3)[:, 2:-1])
+
+    with_gaps = joined((number, FILLING) for number in matrix.flat())
+    spread = tensor_of(with_gaps, dtype_name, device, height, 2 * width)
+    yield Laid("every second", spread[:, ::2])
+
+    with_frame = matrix.with_frame([FILLING, FILLING], [FILLING])
+    framed = tensor_of(with_frame, dtype_name, device, height, width + 3)
+    yield Laid("framed", framed[:, 2:-1])
 
 
 def strides(device: str) -> Outcome:
@@ -84,68 +107,90 @@ def strides(device: str) -> Outcome:
 
 def copies(device: str) -> Iterator[Part]:
     """Catches a copy that loses a row or column where strides or sizes are odd."""
-    for name in ("float32", "bfloat16", "int64", "uint8", "float64"):
-        if name == "bfloat16" and name not in formats_on(device):
+    for dtype_name in ("float32", "bfloat16", "int64", "uint8", "float64"):
+        if dtype_name == "bfloat16" and dtype_name not in formats_on(device):
             continue
         for shape in SHAPES:
             matrix = matrix_of(*shape)
-            exact, turned = matrix.flat(), matrix.turned().flat()
-            for laid in laid_in_ways(matrix, name, device):
-                label = f"of {shape} {name}, {laid.method}"
-                inputs = laid.tensor
-                computed = inputs.contiguous()
-                yield exactly(f"contiguous {label}", computed, exact)
-                computed = inputs.t().contiguous()
-                yield exactly(f"transposed copy {label}", computed, turned)
-                kept_values = torch.empty_strided(
-                    shape, (1, shape[0]), dtype=inputs.dtype, device=device
-                )
-                computed = kept_values.copy_(inputs)
-                yield exactly(f"copy_ by columns {label}", computed, exact)
-                gaps = torch.zeros(shape[0], shape[1] + 1, dtype=inputs.dtype, device=device)
-                gaps[:, 1:].copy_(inputs)
-                framed = [value for row in matrix.rows for value in (0, *row)]
-                yield exactly(f"copy_ into a part {label}", gaps, framed)
-                first = torch.zeros_like(inputs[:1]).copy_(inputs[:1]).expand(3, -1)
-                computed = first.clone()
-                yield exactly(f"expanded row {label}", computed, matrix.rows[0] * 3)
+            for laid in laid_in_ways(matrix, dtype_name, device):
+                label = f"of {shape} {dtype_name}, {laid.method}"
+                yield from copies_of(laid.tensor, matrix, label)
+
+
+def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
+    """Copies of one tensor, and into tensors of other layouts."""
+    exact = matrix.flat()
+    computed = inputs.contiguous()
+    yield exactly(f"contiguous {label}", computed, exact)
+    computed = inputs.t().contiguous()
+    yield exactly(f"transposed copy {label}", computed, matrix.transposed().flat())
+
+    height, width = inputs.shape
+    by_columns = inputs.new_empty((width, height)).t()
+    computed = by_columns.copy_(inputs)
+    yield exactly(f"copy_ by columns {label}", computed, exact)
+
+    wider = inputs.new_zeros(height, width + 1)
+    wider[:, 1:].copy_(inputs)
+    exact = matrix.with_frame([0], [])
+    yield exactly(f"copy_ into a part {label}", wider, exact)
+
+    first_row = inputs[:1]
+    three_rows = torch.zeros_like(first_row).copy_(first_row).expand(3, -1)
+    computed = three_rows.clone()
+    yield exactly(f"expanded row {label}", computed, matrix.rows[0] * 3)
 
 
 def casts(device: str) -> Iterator[Part]:
     """Catches a cast between two formats that loses elements of some layout."""
-    names = [name for name in CAST_FORMATS if name != "bfloat16" or name in formats_on(device)]
-    for number, source in enumerate(names):
-        # Another shape for each format: all come round.
-        for step, target in enumerate(names):
-            shape = SHAPES[(number + step) % (len(SHAPES) - 1)]
+    dtype_names = [*CAST_FORMATS]
+    if "bfloat16" not in formats_on(device):
+        dtype_names.remove("bfloat16")
+    # The last shape is large, and would be cast 81 times.
+    shapes = SHAPES[:-1]
+    for source_number, source in enumerate(dtype_names):
+        for target_number, target in enumerate(dtype_names):
+            # Another shape for each pair of formats: all come round.
+            shape = shapes[(source_number + target_number) % len(shapes)]
             matrix = matrix_of(*shape)
             for laid in laid_in_ways(matrix, source, device):
-                computed = laid.tensor.to(getattr(torch, target))
+                computed = laid.tensor.to(dtype_of(target))
                 label = f"{source} to {target} of {shape}, {laid.method}"
                 yield exactly(label, computed, matrix.flat())
 
 
-def casts_that_round(device: str) -> Iterator[Part]:
-    """Catches a cast that cuts digits off, or makes something else of what is too large."""
-    whole: List[int] = []
+def numbers_to_round() -> List[int]:
+    """Numbers of either sign with a few digits behind those that a short format keeps."""
+    positive: List[int] = []
     for exponent in range(1, 15):
         for odd in range(1, 32, 2):
-            whole.append(2**exponent * 8 + odd)
-    numbers = whole + [-value for value in whole]
-    for name in formats_on(device):
-        bits = SIGNIFICANT_BITS[name]
-        exact = [rounded(value, bits) for value in numbers]
-        expected = [as_stored(value, name) for value in exact]
+            positive.append(2**exponent * 8 + odd)
+    return positive + [-value for value in positive]
+
+
+def casts_that_round(device: str) -> Iterator[Part]:
+    """Catches a cast that cuts digits off, or makes something else of what is too large."""
+    numbers = numbers_to_round()
+    for target in formats_on(device):
+        exact: List[float] = []
+        for number in numbers:
+            nearest = rounded(number, SIGNIFICANT_BITS[target])
+            exact.append(as_stored(nearest, target))
         for source in ("float64", "float32", "int64"):
             inputs = tensor_of(numbers, source, device)
-            computed = inputs.to(getattr(torch, name))
-            yield exactly(f"{source} rounded to {name}", computed, expected)
-            target = torch.zeros(len(numbers), dtype=getattr(torch, name), device=device)
-            computed = target.copy_(inputs)
-            yield exactly(f"{source} copied into {name}", computed, expected)
+            computed = inputs.to(dtype_of(target))
+            yield exactly(f"{source} rounded to {target}", computed, exact)
+            zeros = torch.zeros(len(numbers), dtype=dtype_of(target), device=device)
+            computed = zeros.copy_(inputs)
+            yield exactly(f"{source} copied into {target}", computed, exact)
+
+    # float32 keeps 24 binary digits of an integer.
     large = [2**24 + 1, 2**24 + 3, 2**31 - 1, -(2**24) - 1]
+    nearest_float32 = [rounded(value, 24) for value in large]
     computed = tensor_of(large, "int64", device).to(torch.float32)
-    yield exactly("int64 rounded to float32", computed, [rounded(value, 24) for value in large])
+    yield exactly("int64 rounded to float32", computed, nearest_float32)
+
+    # Integers drop the fraction, on either side of zero; all but zero is true.
     fractions = [2.75, -2.75, 0.5, -0.5, 99.99]
     computed = tensor_of(fractions, "float32", device).to(torch.int32)
     yield exactly("fractions cut to int32", computed, [2, -2, 0, 0, 99])
@@ -160,44 +205,60 @@ def casts_of_extremes(device: str) -> Iterator[Part]:
         for source in formats_on(device):
             inputs = tensor_of(values, source, device)
             # bfloat16 has too few digits for the largest number of float16.
-            numbers = flat_list(inputs)
+            stored_values = flat_list(inputs)
+            are_nan = [isnan(value) for value in stored_values]
             for target in formats_on(device):
                 label = f"extremes of {length} {source} numbers to {target}"
-                exact = [as_stored(value, target) for value in numbers]
-                computed = inputs.to(getattr(torch, target))
-                if target == "bfloat16":
-                    exact = [-65_536.0 if value == -65_504.0 else value for value in exact]
+                exact = [extreme_as_stored(value, target) for value in stored_values]
+                computed = inputs.to(dtype_of(target))
                 yield exactly(label, computed, exact)
-                computed = inputs.to(getattr(torch, target)).isnan()
-                yield exactly(f"NaN among {label}", computed, [v != v for v in numbers])
+                computed = inputs.to(dtype_of(target)).isnan()
+                yield exactly(f"NaN among {label}", computed, are_nan)
+
+
+def extreme_as_stored(value: float, dtype_name: str) -> float:
+    """One of the extremes as a format holds it."""
+    if dtype_name == "bfloat16" and value == -LARGEST_FLOAT16:
+        # The nearest number of eight binary digits: 2 to the 16.
+        return -65_536.0
+    return as_stored(value, dtype_name)
+
+
+ImageShape = Tuple[int, int, int, int]
+IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3))
+"""Images, channels, rows and columns."""
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
     """Catches channels or pixels that are mixed up between the two layouts of images."""
-    for name in ("float32", "float64", "float16"):
-        for shape in ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3)):
-            count = shape[0] * shape[1] * shape[2] * shape[3]
-            values = [position % 97 for position in range(count)]
-            inputs = tensor_of(values, name, device, *shape)
-            label = f"of {shape} {name}"
-            last = inputs.contiguous(memory_format=torch.channels_last)
-            yield exactly(f"channels last {label}", last, values)
-            computed = last.contiguous()
+    for dtype_name in ("float32", "float64", "float16"):
+        for shape in IMAGE_SHAPES:
+            values = sawtooth(prod(shape), period=97)
+            inputs = tensor_of(values, dtype_name, device, *shape)
+            label = f"of {shape} {dtype_name}"
+
+            channels_last = inputs.contiguous(memory_format=torch.channels_last)
+            yield exactly(f"channels last {label}", channels_last, values)
+            computed = channels_last.contiguous()
             yield exactly(f"channels last and back {label}", computed, values)
-            doubled = (last + last).contiguous()
-            yield exactly(f"sum in channels last {label}", doubled, [2 * v for v in values])
-            pixels = last.permute(0, 2, 3, 1).reshape(-1, shape[1])
+            computed = (channels_last + channels_last).contiguous()
+            doubled = [2 * value for value in values]
+            yield exactly(f"sum in channels last {label}", computed, doubled)
+
+            rows_of_channels = channels_last.permute(0, 2, 3, 1).reshape(-1, shape[1])
             exact = channels_of_pixels(values, shape)
-            yield exactly(f"channels of pixels {label}", pixels, exact)
+            yield exactly(f"channels of pixels {label}", rows_of_channels, exact)
 
 
-def channels_of_pixels(values: List[int], shape: Tuple[int, int, int, int]) -> List[int]:
+def channels_of_pixels(values: List[float], shape: ImageShape) -> List[float]:
     """The elements of images, pixel by pixel."""
     images, channels, height, width = shape
     pixels = height * width
-    computed: List[int] = []
+    image_size = channels * pixels
+    by_pixels: List[float] = []
     for image in range(images):
         for pixel in range(pixels):
-            start = image * channels * pixels + pixel
-            computed += values[start : start + channels * pixels : pixels]
-    return computed
+            first = image * image_size + pixel
+            end = first + image_size
+            by_pixels += values[first:end:pixels]
+    return by_pixels

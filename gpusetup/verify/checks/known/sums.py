@@ -22,6 +22,7 @@ from .answers import (
     dice,
     exactly,
     formats_on,
+    joined,
     near,
     rounded,
     roundoff,
@@ -54,145 +55,188 @@ def row_of(length: int, salt: str) -> List[int]:
     return row
 
 
-def nearest(total: int, name: str) -> float:
+def nearest(total: int, dtype_name: str) -> float:
     """A sum as its format holds it."""
-    return as_stored(rounded(total, SIGNIFICANT_BITS[name]), name)
+    nearest_number = rounded(total, SIGNIFICANT_BITS[dtype_name])
+    return as_stored(nearest_number, dtype_name)
 
 
-def sum_limit(name: str) -> Limit:
+def sum_limit(dtype_name: str) -> Limit:
     """Halves may be rounded by each thread: two more roundings."""
-    if name in HALVES:
-        return Limit(relative=4 * roundoff(name))
+    if dtype_name in HALVES:
+        return Limit(relative=4 * roundoff(dtype_name))
     return Limit()
+
+
+# --- sums -----------------------------------------------------------------------------------------
 
 
 def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
     """Catches a sum that is kept in 16 bits, loses its end, or adds along another axis."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in LENGTHS:
             rows = [row_of(length, f"{number}") for number in range(3)]
-            values = [value for row in rows for value in row]
-            by_columns = [value for column in zip(*rows) for value in column]
-            inputs = tensor_of(values, name, device, 3, length)
-            turned = tensor_of(by_columns, name, device, length, 3)
-            exact = [nearest(sum(row), name) for row in rows]
-            label = f"of {length} {name} numbers"
-            limit = sum_limit(name)
-            computed = inputs.sum(1)
-            yield near(f"sum of rows {label}", computed, exact, limit)
-            computed = turned.sum(0)
-            yield near(f"sum of columns {label}", computed, exact, limit)
-            computed = turned.t().sum(1)
-            yield near(f"sum of strided rows {label}", computed, exact, limit)
-            middle = turned.expand(2, -1, -1).sum(1)
-            yield near(f"sum of the middle axis {label}", middle, exact * 2, limit)
-            total = nearest(sum(values), name)
-            computed = inputs.sum()
-            yield near(f"sum of everything {label}", computed, [total], limit)
-            means = [sum(row) / length for row in rows]
-            rough = Limit(4 * roundoff(name))
-            computed = inputs.mean(1)
-            yield near(f"mean of rows {label}", computed, means, rough)
-            wide = inputs.sum(1, dtype=torch.float64)
-            yield exactly(f"sum in float64 {label}", wide, [float(sum(row)) for row in rows])
+            yield from sums_of_rows(rows, dtype_name, device)
+
+
+def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterator[Part]:
+    """The sums of a few rows, however they lie in memory, and their means."""
+    height = len(rows)
+    length = len(rows[0])
+    inputs = tensor_of(joined(rows), dtype_name, device, height, length)
+    turned = tensor_of(joined(zip(*rows)), dtype_name, device, length, height)
+    totals = [sum(row) for row in rows]
+    exact = [nearest(total, dtype_name) for total in totals]
+    label = f"of {length} {dtype_name} numbers"
+    limit = sum_limit(dtype_name)
+
+    computed = inputs.sum(1)
+    yield near(f"sum of rows {label}", computed, exact, limit)
+    computed = turned.sum(0)
+    yield near(f"sum of columns {label}", computed, exact, limit)
+    computed = turned.t().sum(1)
+    yield near(f"sum of strided rows {label}", computed, exact, limit)
+    computed = turned.expand(2, -1, -1).sum(1)
+    yield near(f"sum of the middle axis {label}", computed, exact * 2, limit)
+    whole = nearest(sum(totals), dtype_name)
+    computed = inputs.sum()
+    yield near(f"sum of everything {label}", computed, [whole], limit)
+
+    means = [total / length for total in totals]
+    computed = inputs.mean(1)
+    yield near(f"mean of rows {label}", computed, means, Limit(4 * roundoff(dtype_name)))
+    # Asked for in float64, a sum of halves is not rounded at all.
+    computed = inputs.sum(1, dtype=torch.float64)
+    yield exactly(f"sum in float64 {label}", computed, totals)
 
 
 def long_sums(device: str) -> Iterator[Part]:
     """Catches a sum of a million numbers that leaves out its last block."""
     row = row_of(LONGEST, "long")
-    for name in ("float32", "float64", "int32", "uint8"):
-        inputs = tensor_of(row, name, device)
+    total = sum(row)
+    count = len(row) - row.count(0)
+    for dtype_name in ("float32", "float64", "int32", "uint8"):
+        inputs = tensor_of(row, dtype_name, device)
         computed = inputs.sum()
-        yield exactly(f"sum of a million {name} numbers", computed, [sum(row)])
-        counted = sum(1 for value in row if value)
+        yield exactly(f"sum of a million {dtype_name} numbers", computed, [total])
         computed = inputs.count_nonzero()
-        yield exactly(f"count of a million {name} numbers", computed, [counted])
+        yield exactly(f"count of a million {dtype_name} numbers", computed, [count])
 
 
 def products_with_ones(device: str) -> Iterator[Part]:
     """Catches a product of a vector that loses its end: dot, matrix by vector, einsum."""
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for length in (*LENGTHS, 250_007):
-            row = row_of(length, "ones")
-            inputs = tensor_of(row, name, device)
-            ones = torch.ones_like(inputs)
-            label = f"of {length} {name} numbers"
-            total = [float(sum(row))]
-            computed = torch.dot(inputs, ones)
-            yield exactly(f"dot {label}", computed, total)
-            both = inputs.expand(3, -1)
-            computed = torch.mv(both, ones)
-            yield exactly(f"matrix by vector {label}", computed, total * 3)
-            start = tensor_of([2, 2, 2], name, device)
-            computed = torch.addmv(start, both, ones)
-            yield exactly(f"vector plus matrix by vector {label}", computed, [total[0] + 2] * 3)
-            columns = both.t().contiguous()
-            yield exactly(f"vector by matrix {label}", ones @ columns, total * 3)
-            computed = torch.einsum("ij,j->i", both, ones)
-            yield exactly(f"einsum {label}", computed, total * 3)
+            yield from product_with_ones(length, dtype_name, device)
+
+
+def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """A row times ones is its sum."""
+    row = row_of(length, "ones")
+    total = sum(row)
+    inputs = tensor_of(row, dtype_name, device)
+    ones = torch.ones_like(inputs)
+    label = f"of {length} {dtype_name} numbers"
+
+    computed = torch.dot(inputs, ones)
+    yield exactly(f"dot {label}", computed, [total])
+    three_rows = inputs.expand(3, -1)
+    computed = torch.mv(three_rows, ones)
+    yield exactly(f"matrix by vector {label}", computed, [total] * 3)
+    twos = tensor_of([2, 2, 2], dtype_name, device)
+    computed = torch.addmv(twos, three_rows, ones)
+    yield exactly(f"vector plus matrix by vector {label}", computed, [total + 2] * 3)
+    columns = three_rows.t().contiguous()
+    computed = ones @ columns
+    yield exactly(f"vector by matrix {label}", computed, [total] * 3)
+    computed = torch.einsum("ij,j->i", three_rows, ones)
+    yield exactly(f"einsum {label}", computed, [total] * 3)
+
+
+# --- gradients ------------------------------------------------------------------------------------
 
 
 def gradients_that_add_up(device: str) -> Iterator[Part]:
-    """Catches a gradient that a second backward pass replaces, or adds to in part.
-
-    The gradient of sum(parameter * factor) is the factor.
-    """
-    for name in formats_on(device):
+    """Catches a gradient that a second backward pass replaces, or adds to in part."""
+    for dtype_name in formats_on(device):
         for length in (1, 33, 1025, 70_001):
-            # Up to 3 * 20 in all: exact in every format.
-            factors = [
-                [(5 * position + number) % 21 for position in range(length)] for number in range(3)
-            ]
-            parameter = torch.zeros(length, dtype=getattr(torch, name), device=device)
-            parameter.requires_grad_()
-            label = f"of {length} {name} numbers"
-            for factor in factors:
-                (parameter * tensor_of(factor, name, device)).sum().backward()
-            exact = [sum(column) for column in zip(*factors)]
-            yield exactly(f"three gradients {label}", parameter.grad, exact)
-            # Within one pass a parameter that is used twice gets both gradients.
-            parameter.grad = None
-            both = [parameter * tensor_of(factor, name, device) for factor in factors[:2]]
-            (both[0].sum() + both[1].sum()).backward()
-            exact = [first + second for first, second in zip(*factors[:2])]
-            yield exactly(f"gradient of a shared parameter {label}", parameter.grad, exact)
+            yield from gradients_of_factors(length, dtype_name, device)
+
+
+def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The gradient of sum(parameter * factor) is the factor."""
+    factors: List[List[int]] = []
+    for number in range(3):
+        # Up to 3 * 20 in all: exact in every format.
+        factors.append([(5 * position + number) % 21 for position in range(length)])
+    tensors = [tensor_of(factor, dtype_name, device) for factor in factors]
+    parameter = torch.zeros_like(tensors[0]).requires_grad_()
+    label = f"of {length} {dtype_name} numbers"
+
+    for tensor in tensors:
+        loss = (parameter * tensor).sum()
+        loss.backward()
+    exact = list(map(sum, zip(*factors)))
+    yield exactly(f"three gradients {label}", parameter.grad, exact)
+
+    # Within one pass a parameter that is used twice gets both gradients.
+    parameter.grad = None
+    first_loss = (parameter * tensors[0]).sum()
+    second_loss = (parameter * tensors[1]).sum()
+    (first_loss + second_loss).backward()
+    exact = list(map(sum, zip(*factors[:2])))
+    yield exactly(f"gradient of a shared parameter {label}", parameter.grad, exact)
 
 
 def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
     """Catches a bias whose gradient loses rows of the batch: it is their sum, rounded once."""
-    for name in formats_on(device):
-        for rows, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
-            along = [[(3 * row + column) % 4 for column in range(width)] for row in range(rows)]
-            values = [value for row in along for value in row]
-            bias = torch.zeros(width, dtype=getattr(torch, name), device=device)
-            bias.requires_grad_()
-            spread = torch.zeros_like(tensor_of(values, name, device, rows, width)) + bias
-            spread.backward(tensor_of(values, name, device, rows, width))
-            exact = [nearest(sum(column), name) for column in zip(*along)]
-            label = f"gradient of a bias of {width} {name} numbers, {rows} rows"
-            yield near(label, bias.grad, exact, sum_limit(name))
+    for dtype_name in formats_on(device):
+        for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
+            rows: List[List[int]] = []
+            for row in range(height):
+                rows.append([(3 * row + column) % 4 for column in range(width)])
+            arriving = tensor_of(joined(rows), dtype_name, device, height, width)
+            bias = arriving.new_zeros(width).requires_grad_()
+            outputs = torch.zeros_like(arriving) + bias
+            outputs.backward(arriving)
+
+            exact = [nearest(sum(column), dtype_name) for column in zip(*rows)]
+            label = f"gradient of a bias of {width} {dtype_name} numbers, {height} rows"
+            yield near(label, bias.grad, exact, sum_limit(dtype_name))
+
+
+# --- norms of vectors -----------------------------------------------------------------------------
 
 
 def lengths_of_vectors(device: str) -> Iterator[Part]:
     """Catches a norm that loses the end of a long vector, and a clip that scales by another one."""
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for length in LENGTHS:
-            row = row_of(length, "norm")
-            inputs = tensor_of(row, name, device)
-            squares = sum(value * value for value in row)
-            label = f"of {length} {name} numbers"
-            limit = Limit(relative=(8 + sqrt(length)) * roundoff(name))
-            computed = torch.linalg.vector_norm(inputs)
-            yield near(f"vector_norm {label}", computed, [sqrt(squares)], limit)
-            computed = torch.linalg.vector_norm(inputs, 1)
-            yield near(f"sum of sizes {label}", computed, [sum(row)], limit)
-            pair = [torch.zeros_like(inputs), torch.zeros(3, device=device, dtype=inputs.dtype)]
-            for parameter in pair:
-                parameter.requires_grad_()
-            pair[0].grad, pair[1].grad = inputs.clone(), torch.ones_like(pair[1])
-            total = torch.nn.utils.clip_grad_norm_(pair, 1.0)
-            norm = sqrt(squares + 3)
-            yield near(f"norm of gradients {label}", total, [norm], limit)
-            clipped = [value / norm for value in row]
-            rough = Limit((16 + sqrt(length)) * roundoff(name), 1e-6)
-            yield near(f"clipped gradients {label}", pair[0].grad, clipped, rough)
+            yield from norms_of_vector(length, dtype_name, device)
+
+
+def norms_of_vector(length: int, dtype_name: str, device: str) -> Iterator[Part]:
+    """The norms of one row, and the row clipped together with three ones to a norm of 1."""
+    row = row_of(length, "norm")
+    squares = sum(value * value for value in row)
+    inputs = tensor_of(row, dtype_name, device)
+    label = f"of {length} {dtype_name} numbers"
+    unit = roundoff(dtype_name)
+    limit = Limit((8 + sqrt(length)) * unit)
+
+    computed = torch.linalg.vector_norm(inputs)
+    yield near(f"vector_norm {label}", computed, [sqrt(squares)], limit)
+    computed = torch.linalg.vector_norm(inputs, 1)
+    yield near(f"sum of sizes {label}", computed, [sum(row)], limit)
+
+    long_parameter = torch.zeros_like(inputs).requires_grad_()
+    short_parameter = inputs.new_zeros(3).requires_grad_()
+    long_parameter.grad = inputs.clone()
+    short_parameter.grad = torch.ones_like(short_parameter)
+    computed = torch.nn.utils.clip_grad_norm_([long_parameter, short_parameter], 1.0)
+    norm = sqrt(squares + 3)
+    yield near(f"norm of gradients {label}", computed, [norm], limit)
+    clipped = [value / norm for value in row]
+    # clip_grad_norm_ adds 1e-6 to the norm.
+    limit = Limit((16 + sqrt(length)) * unit, 1e-6)
+    yield near(f"clipped gradients {label}", long_parameter.grad, clipped, limit)

@@ -1,0 +1,282 @@
+"""Pools and convolutions of rows and volumes, with their gradients; asked by `resampling`.
+
+All numbers are small and whole, so the sums are exact unless a library computes by transforms.
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import product
+from typing import Iterator, List, NamedTuple
+
+import torch
+
+from ...judging.tolerance import Part
+from .answers import Limit, dice, exactly, formats_on, near, offered, roundoff, sawtooth, tensor_of
+
+
+def whole_row(length: int, salt: str) -> List[float]:
+    """Random whole numbers from -4 to 4."""
+    chance = dice(f"resampled {length} {salt}")
+    return [float(chance.randint(-4, 4)) for _ in range(length)]
+
+
+def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
+    """Random whole numbers from `lowest` on, so many different ones."""
+    return [value % numbers + lowest for value in whole_row(length, salt)]
+
+
+# --- gradients of pools ---------------------------------------------------------------------------
+
+WINDOW = 3
+WINDOW_STEP = 2
+
+
+class PooledRows(NamedTuple):
+    """Rows of different numbers, the windows of a pool over them, and what arrives at each."""
+
+    channels: int
+    length: int
+    values: List[int]
+    windows: List[List[int]]
+    """The positions in each window; neighbouring windows share one."""
+    upstream: List[float]
+
+    def gradient_of_largest(self) -> List[float]:
+        """The largest number of a window gets all that arrives at the window."""
+        gradient = [0.0] * len(self.values)
+        for window, arriving in zip(self.windows, self.upstream):
+            largest = max(window, key=self.values.__getitem__)
+            gradient[largest] += arriving
+        return gradient
+
+    def gradient_of_means(self) -> List[float]:
+        """Each number of a window gets the same share."""
+        gradient = [0.0] * len(self.values)
+        for window, arriving in zip(self.windows, self.upstream):
+            for position in window:
+                gradient[position] += arriving / WINDOW
+        return gradient
+
+
+def pooled_rows(channels: int, length: int) -> PooledRows:
+    # Every number once, so that each window has one largest.
+    values = list(range(channels * length))
+    dice(f"pooled {channels} {length}").shuffle(values)
+    windows: List[List[int]] = []
+    for channel in range(channels):
+        for start in range(0, length - WINDOW + 1, WINDOW_STEP):
+            first = channel * length + start
+            windows.append([first, first + 1, first + 2])
+    upstream = sawtooth(len(windows), period=3, start=1)
+    return PooledRows(channels, length, values, windows, upstream)
+
+
+def gradients_of_pools(device: str) -> Iterator[Part]:
+    """Catches a pool whose gradient arrives at another pixel, or is not shared among a window."""
+    for channels, length in ((1, 17), (3, 66), (17, 9), (2, 1027)):
+        rows = pooled_rows(channels, length)
+        for dtype_name in ("float32", "float64"):
+            yield from gradients_of_largest(rows, dtype_name, device)
+            yield from gradients_of_means(rows, dtype_name, device)
+
+
+def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iterator[Part]:
+    """The same pool of rows, of images of one row, and of volumes of one row."""
+    functional = torch.nn.functional
+    shape = (1, rows.channels, rows.length)
+    leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
+    arriving = tensor_of(rows.upstream, dtype_name, device).reshape(1, rows.channels, -1)
+    exact = rows.gradient_of_largest()
+    label = f"{rows.channels} x {rows.length} {dtype_name}"
+
+    pooled = functional.max_pool1d(leaf, WINDOW, WINDOW_STEP)
+    (computed,) = torch.autograd.grad(pooled, leaf, arriving)
+    yield exactly(f"gradient of max_pool1d, {label}", computed, exact)
+
+    image = leaf[:, :, None]
+    pooled = functional.max_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
+    (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None])
+    yield exactly(f"gradient of max_pool2d, {label}", computed, exact)
+
+    volume = leaf[:, :, None, None]
+    pooled = functional.max_pool3d(volume, (1, 1, WINDOW), (1, 1, WINDOW_STEP))
+    (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None, None])
+    yield exactly(f"gradient of max_pool3d, {label}", computed, exact)
+
+
+def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterator[Part]:
+    """Means of windows, and of whole rows."""
+    functional = torch.nn.functional
+    shape = (1, rows.channels, rows.length)
+    leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
+    arriving = tensor_of(rows.upstream, dtype_name, device).reshape(1, rows.channels, 1, -1)
+    label = f"{rows.channels} x {rows.length} {dtype_name}"
+    limit = Limit(8 * roundoff(dtype_name))
+
+    image = leaf[:, :, None]
+    pooled = functional.avg_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
+    (computed,) = torch.autograd.grad(pooled, leaf, arriving)
+    yield near(f"gradient of avg_pool2d, {label}", computed, rows.gradient_of_means(), limit)
+
+    pooled = functional.adaptive_avg_pool1d(leaf, 1)
+    (computed,) = torch.autograd.grad(pooled.sum(), leaf)
+    exact = [1 / rows.length] * len(rows.values)
+    yield near(f"gradient of adaptive_avg_pool1d, {label}", computed, exact, limit)
+
+
+# --- convolutions of rows and volumes -------------------------------------------------------------
+
+
+class RowLayer(NamedTuple):
+    """The sizes of a convolution of rows."""
+
+    channels: int
+    filters: int
+    length: int
+    taps: int
+
+    @property
+    def output_length(self) -> int:
+        return self.length - self.taps + 1
+
+
+ROW_LAYERS = (
+    RowLayer(1, 1, 17, 3),
+    RowLayer(3, 5, 33, 5),
+    RowLayer(17, 2, 66, 1),
+    RowLayer(2, 3, 1027, 7),
+)
+
+
+class ConvolvedRows(NamedTuple):
+    """The numbers of a layer, what it makes of them, and the gradients of that along `upstream`."""
+
+    input: List[float]
+    weight: List[float]
+    upstream: List[float]
+    output: List[float]
+    input_gradient: List[float]
+    weight_gradient: List[float]
+
+
+def convolved_rows(layer: RowLayer) -> ConvolvedRows:
+    """Every product of an input and a weight, added to the output that it is part of."""
+    channels, filters, length, taps = layer
+    count = layer.output_length
+    row = small_row(channels * length, "row", numbers=3, lowest=-1)
+    weight = small_row(filters * channels * taps, "weight", numbers=2, lowest=0)
+    upstream = small_row(filters * count, "row upstream", numbers=2, lowest=0)
+    output = [0.0] * len(upstream)
+    input_gradient = [0.0] * len(row)
+    weight_gradient = [0.0] * len(weight)
+    for kernel, channel, tap in product(range(filters), range(channels), range(taps)):
+        weight_index = (kernel * channels + channel) * taps + tap
+        first_output = kernel * count
+        first_input = channel * length + tap
+        for position in range(count):
+            output_index = first_output + position
+            input_index = first_input + position
+            output[output_index] += row[input_index] * weight[weight_index]
+            input_gradient[input_index] += upstream[output_index] * weight[weight_index]
+            weight_gradient[weight_index] += upstream[output_index] * row[input_index]
+    return ConvolvedRows(row, weight, upstream, output, input_gradient, weight_gradient)
+
+
+def rows_convolved(device: str) -> Iterator[Part]:
+    """Catches a convolution of rows that loses a tap, channel or border, with its gradients."""
+    for layer in ROW_LAYERS:
+        channels, filters, length, taps = layer
+        exact = convolved_rows(layer)
+        for dtype_name in formats_on(device):
+            rows = tensor_of(exact.input, dtype_name, device, 1, channels, length)
+            weight = tensor_of(exact.weight, dtype_name, device, filters, channels, taps)
+            upstream = tensor_of(exact.upstream, dtype_name, device, 1, filters, -1)
+            leaves = (rows.requires_grad_(), weight.requires_grad_())
+            computed = torch.nn.functional.conv1d(*leaves)
+            gradients = torch.autograd.grad(computed, leaves, upstream)
+
+            label = f"conv1d {channels} x {length}, {filters} filters of {taps}, {dtype_name}"
+            limit = convolution_limit(dtype_name, device)
+            yield near(label, computed, exact.output, limit)
+            yield near(f"gradient of rows of {label}", gradients[0], exact.input_gradient, limit)
+            exact_gradient = exact.weight_gradient
+            yield near(f"gradient of filters of {label}", gradients[1], exact_gradient, limit)
+
+
+def convolution_limit(dtype_name: str, device: str) -> Limit:
+    """Libraries may compute by transforms, whose fractions are rounded; a lost number is 1 off."""
+    absolute = 2.0**-4 if device == "cpu" else 0.25
+    return Limit(2 * roundoff(dtype_name), absolute)
+
+
+def volumes_convolved(device: str) -> Iterator[Part]:
+    """Catches a convolution of volumes that exchanges depth, height and width."""
+    depth, height, width = 4, 5, 7
+    # Of the filter; along the width it is a single number.
+    deep, high = 2, 3
+    values = small_row(depth * height * width, "volume", numbers=3, lowest=-1)
+    weight = small_row(deep * high, "volume weight", numbers=3, lowest=0)
+    exact: List[float] = []
+    outputs = product(range(depth - deep + 1), range(height - high + 1), range(width))
+    for z, y, x in outputs:
+        total = 0.0
+        for down, across in product(range(deep), range(high)):
+            rows_before = (z + down) * height + (y + across)
+            value = values[rows_before * width + x]
+            total += value * weight[high * down + across]
+        exact.append(total)
+
+    for dtype_name in formats_on(device):
+        inputs = tensor_of(values, dtype_name, device, 1, 1, depth, height, width)
+        filters = tensor_of(weight, dtype_name, device, 1, 1, deep, high, 1)
+        convolve = functools.partial(torch.nn.functional.conv3d, inputs, filters)
+        computed = offered(convolve)
+        if computed is not None:
+            limit = Limit(2 * roundoff(dtype_name), 2.0**-4)
+            yield near(f"conv3d of {dtype_name}", computed, exact, limit)
+
+
+class TransposedLayer(NamedTuple):
+    """The sizes of a transposed convolution of one row."""
+
+    length: int
+    taps: int
+    stride: int
+    padding: int
+    extra: int
+    """`output_padding`: numbers behind the end, where a stride leaves the length open."""
+
+    @property
+    def output_length(self) -> int:
+        reach = (self.length - 1) * self.stride + self.taps
+        return reach - 2 * self.padding + self.extra
+
+
+TRANSPOSED_LAYERS = (
+    TransposedLayer(9, 3, 2, 1, 1),
+    TransposedLayer(17, 4, 2, 1, 0),
+    TransposedLayer(33, 5, 3, 0, 2),
+)
+
+
+def strided_transposed_rows(device: str) -> Iterator[Part]:
+    """Catches a transposed convolution whose stride, padding or extra border is another one."""
+    for layer in TRANSPOSED_LAYERS:
+        row = small_row(layer.length, "transposed", numbers=3, lowest=-1)
+        weight = small_row(layer.taps, "transposed weight", numbers=3, lowest=1)
+        exact = [0.0] * layer.output_length
+        for position, tap in product(range(layer.length), range(layer.taps)):
+            target = position * layer.stride + tap - layer.padding
+            # The padding is cut off at both ends.
+            if 0 <= target < len(exact):
+                exact[target] += row[position] * weight[tap]
+
+        options = (layer.stride, layer.padding, layer.extra)
+        for dtype_name in formats_on(device):
+            inputs = tensor_of(row, dtype_name, device, 1, 1, layer.length)
+            filters = tensor_of(weight, dtype_name, device, 1, 1, layer.taps)
+            computed = torch.nn.functional.conv_transpose1d(inputs, filters, None, *options)
+            size = f"{layer.length} {dtype_name} numbers, stride {layer.stride}"
+            limit = Limit(2 * roundoff(dtype_name), 2.0**-4)
+            yield near(f"conv_transpose1d of {size}", computed, exact, limit)
