@@ -58,6 +58,8 @@ PLACES = {
     "ranks": "ranks",
     "cuda": "GPU",
     "cpu": "CPU",
+    "xpu": "Intel GPU",
+    "mps": "Apple GPU",
 }
 
 

@@ -20,7 +20,7 @@ EXAMPLES = (
     'gpusetup verify --device none --expect "torch==2.5.*" "cuda==12.4" "arch>=8.6"',
 )
 Options = argparse.Namespace
-_DEVICE = re.compile(r"(auto|cpu|cuda|none|cuda:\d{1,4})\Z")
+_DEVICE = re.compile(r"(auto|cpu|none|mps|(cuda|xpu)(:\d{1,4})?)\Z")
 
 
 class Parser(argparse.ArgumentParser):
@@ -88,9 +88,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--device",
         type=str.lower,
         default="auto",
-        metavar="auto|cpu|cuda|cuda:N|none",
-        help="auto (every GPU; there must be one), cpu, one GPU (cuda:0), or none (for an image "
-        "build)",
+        metavar="auto|cpu|cuda|cuda:N|xpu|mps|none",
+        help="auto (every GPU; there must be one), cpu, one GPU (cuda:0), Intel's GPUs (xpu), "
+        "Apple's (mps), or none (for an image build)",
     )
     many["metavar"] = "EXPR"
     add(
@@ -128,7 +128,7 @@ def checked(parsed: Options) -> Options:
     """The options with what is `asked` of every check, and the expressions read; WrongQuestion
     where values are malformed or contradict each other."""
     if not _DEVICE.match(parsed.device):
-        hint = "use one of auto, cpu, cuda, cuda:0, ..., none"
+        hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)

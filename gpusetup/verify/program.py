@@ -232,9 +232,9 @@ class Run:
             devices = device_of(self.rank, wanted_device, seen)
         else:
             devices = chosen(wanted_device, seen)
-        # If no GPU could be looked for, the report says so of `cuda` itself.
-        if not devices and wanted_device in ("auto", "cuda"):
-            return ("cuda",)
+        # If no GPU could be looked for, the report says so of the kind of device itself.
+        if not devices and wanted_device != "none":
+            return ("cuda" if wanted_device == "auto" else wanted_device,)
         return devices
 
     def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 PASSED, FAILED, SKIPPED, CRASHED = "passed", "failed", "skipped", "crashed"
 Row = Dict[str, Any]
+OTHER_ACCELERATORS = ("xpu", "mps")
+"""torch's names of Intel's and of Apple's GPUs."""
 HOST = "host"
 """Where a check stands that is about no single device."""
 

@@ -23,7 +23,19 @@ from typing import Optional, TextIO
 from .checks.table import function_of, named
 from .device.importing import first_line
 from .host import available_bytes
-from .values import FAILED, SKIPPED, Asked, Outcome, Row, WrongQuestion, begin, sticky
+from .judging.refusals import refuses
+from .values import (
+    FAILED,
+    OTHER_ACCELERATORS,
+    SKIPPED,
+    Asked,
+    Outcome,
+    Row,
+    WrongQuestion,
+    begin,
+    kind,
+    sticky,
+)
 
 BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
@@ -161,7 +173,7 @@ def served(job: Row, verbose: bool) -> Row:
     except WrongQuestion as wrong:  # only here is torch, which knows what there is to ask
         return {"wrong": wrong.message, "hint": wrong.hint}
     except Exception as problem:  # whatever torch raises is the check's answer
-        outcome = raised(problem)
+        outcome = raised(problem, job["device"])
         if verbose:
             sys.stderr.write(traceback.format_exc())
     return {"outcome": outcome._asdict(), "seconds": time.perf_counter() - began}
@@ -177,8 +189,11 @@ def has_scratch() -> bool:
         return False
 
 
-def raised(problem: Exception) -> Outcome:
+def raised(problem: Exception, device: str) -> Outcome:
     """The outcome of a check that ended in an exception."""
+    # torch's backends for Intel's and Apple's GPUs lack operators, and say so.
+    if kind(device) in OTHER_ACCELERATORS and refuses(problem):
+        return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")
     hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
     if "out of memory" in str(problem):
         hint = "other programs use the GPU's memory: `nvidia-smi` shows which"

@@ -1,8 +1,9 @@
 """A machine with GPUs for the tests of verify: torch says that it has CUDA, the CPU computes.
 
 On PYTHONPATH, with FAKE_CUDA holding JSON: `gpus` (name, memory_bytes, capability), `arch`,
-`faults` (a fault -> the device it is on). It acts in the computing child only, and proves the
-order of the checks, the words and the handling of faults; nothing about real GPUs.
+`faults` (a fault -> the device it is on), `maker` (`xpu` or `mps`: torch is built for that). It
+acts in the computing child only, and proves the order of the checks, the words and the handling of
+faults; nothing about real GPUs.
 """
 
 import json
@@ -15,7 +16,23 @@ SCENE = json.loads(os.environ.get("FAKE_CUDA") or "null")
 
 def index_of(device):
     text = str(device)
-    return int(text.partition(":")[2] or 0) if text.startswith("cuda") else None
+    return int(text.partition(":")[2] or 0) if text.startswith(("cuda", "xpu", "mps")) else None
+
+
+def build_for(torch, maker, gpus):
+    """Make torch a build for Intel's or Apple's GPUs."""
+    torch.version.cuda = None
+    if maker == "mps":
+        torch.backends.mps.is_built = lambda: True
+        torch.backends.mps.is_available = lambda: bool(gpus)
+        torch.mps.recommended_max_memory = lambda: gpus[0]["memory_bytes"]
+        return
+    torch.version.xpu = "20250300"
+    torch.xpu.is_available = lambda: bool(gpus)
+    torch.xpu.device_count = lambda: len(gpus)
+    torch.xpu.get_device_properties = lambda device: types.SimpleNamespace(
+        name=gpus[index_of(device)]["name"], total_memory=gpus[index_of(device)]["memory_bytes"]
+    )
 
 
 def install(scene):
@@ -23,6 +40,47 @@ def install(scene):
     from torch.overrides import TorchFunctionMode
 
     gpus, faults = scene["gpus"], scene.get("faults", {})
+    if "maker" in scene:
+        install_cuda(torch, {**scene, "gpus": []}, [])
+        build_for(torch, scene["maker"], gpus)
+    else:
+        install_cuda(torch, scene, gpus)
+    real_autocast, real_scaler = torch.autocast, torch.amp.GradScaler
+    torch.autocast = lambda device_type, **how: real_autocast("cpu", **how)
+    torch.amp.GradScaler = lambda device, **how: real_scaler("cpu", **how)
+
+    class OnTheCpu(TorchFunctionMode):
+        """Takes every GPU for the CPU, and works the fault of the device last named."""
+
+        def __init__(self):
+            super().__init__()
+            self.device = None
+
+        def __torch_function__(self, func, types_, args=(), kwargs=None):
+            kwargs = dict(kwargs or {})
+            named = [x for x in (*args, *kwargs.values()) if index_of(x) is not None]
+            if named:
+                self.device = str(named[0])
+            args = tuple("cpu" if index_of(x) is not None else x for x in args)
+            kwargs = {k: "cpu" if index_of(x) is not None else x for k, x in kwargs.items()}
+            # Apple's backend has no float64, and says so in these words.
+            is_double = bool(args) and getattr(args[0], "dtype", None) == torch.float64
+            if named and is_double and scene.get("maker") == "mps":
+                raise TypeError(
+                    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't "
+                    "support float64. Please use float32 instead."
+                )
+            found = func(*args, **kwargs)
+            for fault, device in faults.items():
+                if device == self.device:
+                    found = FAULTS[fault](torch, func, found)
+            return found
+
+    OnTheCpu().__enter__()
+
+
+def install_cuda(torch, scene, gpus):
+    """Make torch a build for CUDA."""
     torch.__version__ = scene.get("torch", "2.5.1+cu124")
     torch.version.cuda = scene.get("cuda", "12.4")
     torch._C._cuda_getArchFlags = lambda: scene.get("arch", "sm_50 sm_80 sm_86 sm_90 compute_90")
@@ -50,31 +108,6 @@ def install(scene):
         )
 
     torch.cuda.get_device_properties = get_device_properties
-    real_autocast, real_scaler = torch.autocast, torch.amp.GradScaler
-    torch.autocast = lambda device_type, **how: real_autocast("cpu", **how)
-    torch.amp.GradScaler = lambda device, **how: real_scaler("cpu", **how)
-
-    class OnTheCpu(TorchFunctionMode):
-        """Takes every `cuda:N` for the CPU, and works the fault of the device last named."""
-
-        def __init__(self):
-            super().__init__()
-            self.device = None
-
-        def __torch_function__(self, func, types_, args=(), kwargs=None):
-            kwargs = dict(kwargs or {})
-            named = [x for x in (*args, *kwargs.values()) if index_of(x) is not None]
-            if named:
-                self.device = str(named[0])
-            args = tuple("cpu" if index_of(x) is not None else x for x in args)
-            kwargs = {k: "cpu" if index_of(x) is not None else x for k, x in kwargs.items()}
-            found = func(*args, **kwargs)
-            for fault, device in faults.items():
-                if device == self.device:
-                    found = FAULTS[fault](torch, func, found)
-            return found
-
-    OnTheCpu().__enter__()
 
 
 def multiplies(torch, func, found):

@@ -135,9 +135,12 @@ def known_lines(report: Report) -> List[str]:
         if facts.get(key) is not None:
             lines.append(f"{words}: {facts[key]}")
     for row in facts["devices"]:
-        if "cuda" in row["device"]:
-            memory = row["memory_total_bytes"] / GIB
-            lines += [f"GPU Name: {row['name']}", f"GPU Memory: {memory:.1f} GB"]
+        if row["device"] != "cpu":
+            lines.append(f"GPU Name: {row['name']}")
+            # An older torch does not tell it of Apple's GPUs.
+            memory_bytes = row["memory_total_bytes"]
+            if memory_bytes:
+                lines.append(f"GPU Memory: {memory_bytes / GIB:.1f} GB")
             lines += lines_of_speed(report, row["device"])
     if FAILED in statuses_of(report, ("gpu",)):
         return [*lines, NOT_DETECTED]

@@ -11,7 +11,7 @@ import torch
 from ..judging.precision import amd_target, capability_of, has_bfloat16, read_precision
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, judged, same, source
-from ..values import SKIPPED, Outcome, kind
+from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 
 Shape = Tuple[int, int, int]
 """Rows, inner length, columns."""
@@ -32,8 +32,10 @@ SHAPES: Tuple[Shape, ...] = (
     *((256, 256, 256), (129, 257, 65), (2048, 33, 7), (8, 4096, 8), (1, 511, 129)),
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
 )
-LARGEST = {"cpu": (2048, 2048, 2048), "cuda": (4096, 4096, 4096)}
-"""The product that is asked of a kind of device besides SHAPES."""
+LARGEST = {"cuda": (4096, 4096, 4096)}
+LARGEST_ELSEWHERE = (2048, 2048, 2048)
+"""The product that is asked of a kind of device besides SHAPES. Intel's and Apple's GPUs may have
+little memory."""
 Product = Callable[[Any, Any], Any]
 
 
@@ -67,12 +69,14 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
         # A CPU takes thirty times as long for halves.
         is_slow = kind(device) == "cpu" and name != "float32"
         if not is_slow:
-            shapes = (*SHAPES, LARGEST[kind(device)])
+            largest = LARGEST.get(kind(device), LARGEST_ELSEWHERE)
+            shapes = (*SHAPES, largest)
     try:
         parts = list(multiplied(device, name, shapes))
         if name in CODED:
             parts += codes_are_exact(device, name)
-    except RuntimeError as problem:
+    # Of a format that it lacks, Apple's backend says so by a TypeError.
+    except (RuntimeError, TypeError) as problem:
         if not lacks(device, name, problem):
             raise
         return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
@@ -80,7 +84,8 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
     setting = ""
     if name == "float32" and permitted.name != "ieee":
         setting = f", {permitted.name} by {permitted.because}"
-    return judged(parts, f"whole numbers, every element{setting}", WRONG)
+    hint = WRONG_ELSEWHERE if kind(device) in OTHER_ACCELERATORS else WRONG
+    return judged(parts, f"whole numbers, every element{setting}", hint)
 
 
 float64 = partial(products_of_format, "float64")
@@ -94,9 +99,18 @@ WRONG = (
 )
 
 
+WRONG_ELSEWHERE = (
+    "the device computes wrong numbers: run the check again, then try another release of torch or "
+    "an update of the system, which brings the driver"
+)
+"""Of Intel's and Apple's GPUs, which have neither Xid nor NVIDIA's variables."""
+
+
 def lacks(device: str, name: str, problem: BaseException) -> bool:
     """Whether an error only says that this device has no such products; a GPU that has the units
     for it must not say so."""
+    if kind(device) in OTHER_ACCELERATORS:
+        return refuses(problem)
     if name == "bfloat16" and not has_bfloat16(torch, device):
         return refuses(problem)
     return "not implemented for" in str(problem)

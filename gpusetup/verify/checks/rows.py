@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
-from ..values import Check
+from ..values import OTHER_ACCELERATORS, Check
 
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
+EVERY = (*BOTH, *OTHER_ACCELERATORS)
+"""Also Intel's and Apple's GPUs: what needs neither CUDA's own calls nor float64 on the device."""
+OF_HOST = ("host:auto", "host:cuda", "host:xpu", "host:mps")
+"""What runs once before any GPU is tested."""
 AGAIN = (
     "run the check again; if it fails again, look for Xid and ECC in `dmesg`, and try another build"
 )
@@ -26,7 +30,7 @@ QUICK: Tuple[Check, ...] = (
     Check(
         "import",
         "device.importing:torch_imports",
-        on=("host:auto", "host:cuda", "host:cpu", "host:none"),
+        on=(*OF_HOST, "host:cpu", "host:none"),
         proves="`import torch` works, and imports PyTorch",
         means="nothing that uses torch can start in this environment",
         then=DOCTOR,
@@ -34,9 +38,9 @@ QUICK: Tuple[Check, ...] = (
     Check(
         "gpu",
         "device.devices:gpus_detected",
-        on=("host:auto", "host:cuda"),
+        on=OF_HOST,
         needs=("import",),
-        proves="torch sees a CUDA device",
+        proves="torch sees a GPU of the kind that is asked for",
         means="training would run on the CPU, or stop with an error",
         then=DOCTOR,
     ),
@@ -52,7 +56,7 @@ QUICK: Tuple[Check, ...] = (
     Check(
         "properties",
         "device.devices:properties",
-        on=BOTH,
+        on=EVERY,
         needs=("import", "gpu"),
         proves="the device reports its properties, and returns the data that was written to it",
         means="the device cannot be used at all",
@@ -72,6 +76,7 @@ QUICK: Tuple[Check, ...] = (
         "products:matmul",
         "a 1000 x 1000 product in float32 has every bit right",
         "every model would compute wrong numbers here",
+        on=EVERY,
     ),
     of(
         "amp",
@@ -79,6 +84,7 @@ QUICK: Tuple[Check, ...] = (
         "a few steps of mixed-precision training lower the loss and stay finite",
         "mixed-precision training cannot be trusted here",
         then="`gpusetup doctor`, then another build of torch",
+        on=EVERY,
     ),
 )
 NUMBERS = "models would compute wrong numbers"
@@ -87,12 +93,19 @@ MOVED = "data would arrive changed, or slowly"
 SLOWLY = "training would take many times as long as it should"
 
 STANDARD: Tuple[Check, ...] = (
-    of("float64", "products:float64", "float64 products of whole numbers are exact", NUMBERS),
+    of(
+        "float64",
+        "products:float64",
+        "float64 products of whole numbers are exact",
+        NUMBERS,
+        on=EVERY,
+    ),
     of(
         "float32",
         "products:float32",
         "float32 matrix products of whole numbers are exact, up to 4096 x 4096",
         NUMBERS,
+        on=EVERY,
     ),
     of(
         "float32-modes",
@@ -101,8 +114,20 @@ STANDARD: Tuple[Check, ...] = (
         "switching TF32 on or off would not have the effect that the program expects",
         then="`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
     ),
-    of("float16", "products:float16", "float16 products of whole numbers are exact", NUMBERS),
-    of("bfloat16", "products:bfloat16", "bfloat16 products of whole numbers are exact", NUMBERS),
+    of(
+        "float16",
+        "products:float16",
+        "float16 products of whole numbers are exact",
+        NUMBERS,
+        on=EVERY,
+    ),
+    of(
+        "bfloat16",
+        "products:bfloat16",
+        "bfloat16 products of whole numbers are exact",
+        NUMBERS,
+        on=EVERY,
+    ),
     of(
         "float8",
         "products:float8",
@@ -240,6 +265,7 @@ PROGRAMS: Tuple[Check, ...] = (
         "a small language model trains as it does in float64 on the CPU",
         TRAINED,
         scratch=True,
+        on=EVERY,
     ),
     # Last of these, next to the ration, which wants the same variable: on a GPU each change of
     # variables costs a new process, with `import torch` and a context (4 s on an H100's host).

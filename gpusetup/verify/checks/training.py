@@ -81,17 +81,25 @@ def scaler_of(device: str, scale: float) -> Any:
     return torch.cuda.amp.GradScaler(**options)
 
 
+def formats_of_autocast(device: str) -> List[Any]:
+    """The formats in which mixed precision is usual on a kind of device."""
+    if kind(device) == "mps":
+        return [torch.float16]
+    formats = [torch.float16] if kind(device) == "cuda" else []
+    if has_bfloat16(torch, device):
+        formats.append(torch.bfloat16)
+    return formats
+
+
 def amp(device: str) -> Outcome:
     """A few steps of mixed-precision training lower the loss: in bfloat16 where the device has it,
     on GPUs in float16 with a scaler."""
-    formats = []
-    if device.startswith("cuda"):
-        formats.append(torch.float16)
-    if has_bfloat16(torch, device):
-        formats.append(torch.bfloat16)
+    formats = formats_of_autocast(device)
     parts: List[Part] = []
     for low in formats:
-        scaler = scaler_of(device, FIRST_SCALE) if low == torch.float16 else None
+        # Of Apple's backend float16 is the usual format, and older releases scale no loss there.
+        is_scaled = low == torch.float16 and kind(device) == "cuda"
+        scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
         training = trained(device, low, scaler)
         product_format = training.product_format
         problem = f"multiplied in {product_format}, not in {low}"

@@ -6,7 +6,8 @@ import contextlib
 import os
 from typing import Any, Dict, Tuple
 
-from ..values import FAILED, PASSED, Outcome, WrongQuestion
+from ..values import FAILED, OTHER_ACCELERATORS, PASSED, Outcome, Row, WrongQuestion, kind
+from .accelerators import accelerator_of, accelerator_row, accelerators_detected
 from .gpus import gpu_uuid
 from .importing import arch_list, cuda_build, first_line
 
@@ -21,10 +22,13 @@ ANOTHER_BUILD = (
 )
 
 
-def gpus_detected(_: str) -> Outcome:
-    """torch sees a CUDA device."""
+def gpus_detected(wanted_device: str) -> Outcome:
+    """torch sees a GPU of the kind that is asked for."""
     import torch
 
+    accelerator = accelerator_of(torch, wanted_device)
+    if accelerator:
+        return accelerators_detected(torch, accelerator)
     if not cuda_build(torch):
         return no_gpu(f"torch {torch.__version__} is a CPU build", ANOTHER_BUILD)
     count = 0
@@ -70,7 +74,7 @@ def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     >>> chosen("auto", ("cuda:0", "cuda:1")), chosen("none", ())
     (('cuda:0', 'cuda:1'), ())
     """
-    if wanted_device in ("auto", "cuda"):
+    if wanted_device in ("auto", "cuda", *OTHER_ACCELERATORS):
         return seen
     if wanted_device == "none":
         return ()
@@ -86,7 +90,7 @@ def properties(device: str) -> Outcome:
     """The check reads the device's properties, writes a tensor to it and reads that back."""
     import torch
 
-    row = cuda_row(torch, device) if device.startswith("cuda") else cpu_row(torch)
+    row = row_of(torch, device)
     facts = {"device": row}
     sent = torch.arange(4096, dtype=torch.int32)
     received = sent.to(device).clone().to("cpu")
@@ -103,6 +107,15 @@ def properties(device: str) -> Outcome:
     if row.get("threads"):
         words.append(f"{row['threads']} threads")
     return Outcome(PASSED, ", ".join(words), facts=facts)
+
+
+def row_of(torch: Any, device: str) -> Row:
+    """What the report says of a device."""
+    if kind(device) == "cuda":
+        return cuda_row(torch, device)
+    if kind(device) in OTHER_ACCELERATORS:
+        return accelerator_row(torch, device)
+    return cpu_row(torch)
 
 
 def cuda_row(torch: Any, device: str) -> Dict[str, Any]:

@@ -9,8 +9,13 @@ WORDS = (
     "not compiled for",
     "only supported on",
     "only supported for",
+    "doesn't support float64",
+    "aspect fp64",
+    "not currently implemented for the MPS device",
+    "Could not run 'aten::",
 )
-"""Of torch's and the CUDA libraries' messages. After one of these the device is as before."""
+"""Of torch's and the libraries' messages; the last four are of Apple's and Intel's backends. After
+one of these the device is as before."""
 NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
 """What torch's refusal of an optimizer's form has one of."""
 

@@ -1,0 +1,90 @@
+"""GPUs of Intel (`xpu`) and Apple (`mps`) as torch names them; AMD's are `cuda` to torch.
+
+Sources: the documentation of `torch.xpu`, `torch.mps` and `torch.backends.mps`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from ..values import FAILED, OTHER_ACCELERATORS, PASSED, Outcome, Row, kind
+from .importing import cuda_build, first_line
+
+MAKERS = {"xpu": "Intel", "mps": "Apple"}
+"""torch's name of a kind of GPU -> its maker."""
+NOT_BUILT = {
+    "xpu": "`gpusetup install --backend xpu` installs the build for Intel's GPUs",
+    "mps": "torch's wheels for Macs with Apple's processors have it; a Mac with Intel's has no MPS",
+}
+"""What to do where torch is not built for a kind of GPU."""
+NOT_FOUND = {
+    "xpu": "`gpusetup doctor` shows whether Intel's driver is loaded and your user may use the GPU",
+    "mps": "MPS needs macOS 12.3 or later (torch 2.13 needs macOS 14), and no virtual machine",
+}
+"""What to do where torch is built for it and finds no GPU."""
+
+
+def accelerator_of(torch: Any, wanted_device: str) -> str:
+    """`xpu` or `mps` where that is to be tested; "" for a GPU that torch calls `cuda`.
+
+    `auto` means the kind of GPU that this torch is built for.
+    """
+    if kind(wanted_device) in OTHER_ACCELERATORS:
+        return kind(wanted_device)
+    if wanted_device != "auto" or cuda_build(torch):
+        return ""
+    for name in OTHER_ACCELERATORS:
+        if is_built_for(torch, name) and count_of(torch, name):
+            return name
+    return ""
+
+
+def is_built_for(torch: Any, name: str) -> bool:
+    """Whether this torch has the kernels of a kind of GPU."""
+    if name == "mps":
+        backend = getattr(torch.backends, "mps", None)
+        return backend is not None and bool(backend.is_built())
+    return getattr(torch.version, "xpu", None) is not None
+
+
+def count_of(torch: Any, name: str) -> int:
+    """How many GPUs of this kind torch sees; a Mac has one."""
+    if name == "mps":
+        return int(torch.backends.mps.is_available())
+    return int(torch.xpu.device_count()) if torch.xpu.is_available() else 0
+
+
+def accelerators_detected(torch: Any, name: str) -> Outcome:
+    """Whether torch sees GPUs of this kind, and which."""
+    gpu = f"GPU not detected! torch {torch.__version__}"
+    if not is_built_for(torch, name):
+        detail = f"{gpu} is not built for {MAKERS[name]}'s GPUs"
+        return Outcome(FAILED, detail, hint=NOT_BUILT[name])
+    reason = f"has the device {name} and finds no GPU for it"
+    count = 0
+    # A driver that does not answer raises RuntimeError.
+    try:
+        count = count_of(torch, name)
+    except Exception as problem:
+        reason = first_line(problem)
+    if not count:
+        return Outcome(FAILED, f"{gpu} {reason}", hint=NOT_FOUND[name])
+    devices = ["mps"] if name == "mps" else [f"{name}:{index}" for index in range(count)]
+    facts: Dict[str, Any] = {"gpus": count, "seen": devices}
+    words = "1 GPU" if count == 1 else f"{count} GPUs"
+    return Outcome(PASSED, f"torch sees {words} of {MAKERS[name]}", facts=facts)
+
+
+def accelerator_row(torch: Any, device: str) -> Row:
+    """What the report says of such a GPU."""
+    if device == "mps":
+        # Older releases of torch do not tell how much memory the GPU may take.
+        limit_of = getattr(torch.mps, "recommended_max_memory", None)
+        memory_bytes = int(limit_of()) if limit_of else None
+        return {"device": device, "name": "Apple GPU", "memory_total_bytes": memory_bytes}
+    gpu = torch.xpu.get_device_properties(device)
+    return {
+        "device": device,
+        "name": str(gpu.name),
+        "memory_total_bytes": int(gpu.total_memory),
+    }

@@ -1,0 +1,75 @@
+"""verify on Intel's and Apple's GPUs, with a stand-in for torch's build: order, words and limits.
+
+The CPU computes here: nothing in this file says how a real GPU of these makers computes.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from verifying import started, states, with_gpus
+
+APPLE = {"name": "Apple GPU", "memory_bytes": 22906503168, "capability": [0, 0]}
+ARC = {"name": "Intel(R) Arc(TM) B580 Graphics", "memory_bytes": 12168933376, "capability": [0, 0]}
+PRODUCTS = ("--level", "standard", "--only", "float64", "float32", "float16", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("maker", "gpus", "devices"),
+    [("mps", [APPLE], ["mps"]), ("xpu", [ARC, ARC], ["xpu:0", "xpu:1"])],
+    ids=["mps", "xpu"],
+)
+@pytest.mark.parametrize("asks", [(), None], ids=["auto", "named"])
+def test_the_gpus_of_the_build_are_proven(
+    maker: str, gpus: list[object], devices: list[str], asks: tuple[str, ...] | None
+) -> None:
+    words = ("--device", maker) if asks is None else asks
+    run = with_gpus(*words, "--json", gpus=gpus, maker=maker)
+    document = json.loads(run.stdout)
+    assert (run.returncode, document["verdict"]) == (0, "passed"), run.stderr
+    assert [row["device"] for row in document["devices"]] == devices
+    for device in devices:
+        assert states(document)[f"matmul@{device}"] == "passed"
+        assert states(document)[f"amp@{device}"] == "passed"
+
+
+def test_one_of_several_is_named() -> None:
+    run = with_gpus("--device", "xpu:1", "--json", gpus=[ARC, ARC], maker="xpu")
+    assert [row["device"] for row in json.loads(run.stdout)["devices"]] == ["xpu:1"]
+    run = with_gpus("--device", "xpu:2", gpus=[ARC, ARC], maker="xpu")
+    assert run.returncode == 2
+    assert "There is no xpu:2: torch sees 2 GPUs" in run.stderr
+
+
+def test_what_apples_backend_lacks_is_skipped_with_the_reason() -> None:
+    run = with_gpus("--device", "mps", *PRODUCTS, "--json", gpus=[APPLE], maker="mps")
+    document = json.loads(run.stdout)
+    found = states(document)
+    assert found["float64@mps"] == "skipped"
+    assert found["float32@mps"] == found["float16@mps"] == found["bfloat16@mps"] == "passed"
+    rows = {row["name"]: row for row in document["checks"]}
+    assert "multiplies no float64 on mps" in rows["float64"]["detail"]
+    assert run.returncode == 0
+
+
+def test_a_wrong_product_fails() -> None:
+    faults = {"wrong-element": "mps"}
+    run = with_gpus("--device", "mps", gpus=[APPLE], maker="mps", faults=faults)
+    assert run.returncode == 1
+    assert run.stdout.startswith("verdict: failed (matmul on mps failed)")
+    assert "dmesg" not in run.stdout
+
+
+def test_without_a_gpu_the_next_step_is_named() -> None:
+    run = with_gpus("--device", "xpu", gpus=[], maker="xpu")
+    assert run.returncode == 1
+    assert "finds no GPU for it" in run.stdout
+    assert "`gpusetup doctor`" in run.stdout
+
+
+def test_a_build_without_the_kernels_says_which_one_has_them() -> None:
+    run = started("--device", "xpu")
+    assert run.returncode == 1
+    assert "is not built for Intel's GPUs" in run.stdout
+    assert "`gpusetup install --backend xpu`" in run.stdout
