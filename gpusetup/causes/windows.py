@@ -70,6 +70,11 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
+def _has_a_linux_driver(context: RuleContext) -> bool:
+    """Whether a text shows that a Linux driver was installed inside WSL."""
+    return bool(events(context, "linux-driver-installed"))
+
+
 def _runtime_was_tried(context: RuleContext) -> bool:
     tried = events(context, "remedy-tried")
     return any(event.values.get("what") == "vc-runtime" for event in tried)
@@ -283,6 +288,17 @@ CAUSES = (
             context, context.catalog.driver_floor("12", "windows")
         ),
         cases=(
+            Message(
+                where=(_has_a_linux_driver,),
+                title="A Linux driver was installed inside WSL and hides the driver of Windows",
+                means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+                text="Remove the Linux driver's packages from WSL, then start WSL again",
+                way=lambda context, text: Fix(
+                    text=text,
+                    commands=(*_removal(context), *lines("wsl.exe --shutdown")),
+                    needs_root=True,
+                ),
+            ),
             Message(
                 # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
                 where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),

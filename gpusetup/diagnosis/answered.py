@@ -56,6 +56,12 @@ def _gpus_are_listed(context: RuleContext) -> bool:
     return bool(listed_gpus(context))
 
 
+def _crashed_after_collect_env(context: RuleContext) -> bool:
+    """Whether torch's values are shown, and the program ends in a crash all the same."""
+    is_printed = _printed("collect-env")(context)
+    return is_printed and bool(events(context, "program-crashed", "silent-crash"))
+
+
 def _import_fails(context: RuleContext) -> bool:
     """Whether torch cannot be imported, so that torch's own tools fail in the same way."""
     return bool(context.torch.import_error)
@@ -73,7 +79,10 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
     Answered(part=alike.COLLECT_ENV, is_shown=_import_fails, following=alike.IMPORT_FAULT),
-    Answered(part=alike.COLLECT_ENV, is_shown=_printed("collect-env"), following=alike.FAULTS),
+    Answered(part=alike.COLLECT_ENV, is_shown=_crashed_after_collect_env, following=alike.FAULTS),
+    Answered(
+        part=alike.COLLECT_ENV, is_shown=_printed("collect-env"), following=alike.WHILE_IT_RUNS
+    ),
     Answered(part=alike.ASK_TORCH, is_shown=_torch_answered, following=alike.WHILE_IT_RUNS),
     Answered(part=alike.TORCHS_CUDA, is_shown=_build_is_known, following=alike.THIS_TORCH),
     Answered(part=alike.TORCHS_KERNELS, is_shown=_kernels_are_listed, following=alike.BLOCKING_RUN),

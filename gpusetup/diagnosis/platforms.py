@@ -119,7 +119,8 @@ def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
     if lender := lender_of(context):
         return replace(finding, fix=_way_at_lender(context, lender, finding, fix))
     scheduled = has_a_scheduler(context)
-    if RECORDS[finding.id].lacks == "gpu" and scheduled:
+    # Who asked the scheduler for a GPU already has another problem.
+    if RECORDS[finding.id].lacks == "gpu" and scheduled and not _asked_for_a_gpu(context):
         return replace(finding, fix=ON_A_CLUSTER)
     shared = scheduled or events(context, "shared-node") or IN_KUBERNETES(context)
     if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
@@ -128,6 +129,12 @@ def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
     return replace(
         finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
     )
+
+
+def _asked_for_a_gpu(context: RuleContext) -> bool:
+    """Whether a text shows that its job asked the scheduler for a GPU."""
+    requests = [event.values.get("gpus") for event in events(context, "slurm-job")]
+    return "asked for" in requests
 
 
 def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:

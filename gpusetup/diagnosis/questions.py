@@ -208,8 +208,21 @@ ON_ANOTHER_DEVICE = lazy(
 def _what_it_does(context: RuleContext) -> str | None:
     """The command that shows whether the program uses the GPU, or what ended its run."""
     is_elsewhere = ON_ANOTHER_DEVICE.search(_quoted_complaint(context))
-    is_unused = events(context, "gpu-unused") or is_elsewhere
-    return alike.WHILE_IT_RUNS if is_unused else alike.FAULTS
+    if events(context, "gpu-unused") or is_elsewhere:
+        return alike.WHILE_IT_RUNS
+    if ends_in_a_crash(context):
+        return alike.FAULTS
+    # An exception has its traceback already: what counts is which call on the GPU raised it.
+    if events(context, "program-failed"):
+        return alike.BLOCKING_RUN
+    return alike.MONITOR
+
+
+def ends_in_a_crash(context: RuleContext) -> bool:
+    """Whether the process ends, so that only its native stack tells where."""
+    if events(context, "program-crashed", "silent-crash"):
+        return True
+    return working.CRASH.search(_quoted_complaint(context)) is not None
 
 
 def _is_slow(context: RuleContext) -> bool:

@@ -209,6 +209,7 @@ NO_FAILURES = (
         "machine-powers-off",
         "graphics-crash",
         "install-typed",
+        "linux-driver-installed",
         "silent-crash",
         "gpu-starved",
         "pin-pulls-torch",

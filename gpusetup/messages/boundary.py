@@ -134,6 +134,9 @@ ROWS = (
         r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b",
         gpus="not shown",
     ),
+    # AllocTRES=cpu=4,mem=16G,node=1
+    row("slurm-job", r"\b(?:Alloc|Req)TRES=(?=\w)(?![^\n]*gres/gpu)", gave="none"),
+    row("slurm-job", r"\b(?:Alloc|Req)TRES=[^\n]*gres/gpu", gpus="asked for"),
     # CUDA_VISIBLE_DEVICES=NoDevFiles
     row("slurm-job", r"\bCUDA_VISIBLE_DEVICES\}?\W{1,3}NoDevFiles\b", gave="none"),
     # --gres gpu

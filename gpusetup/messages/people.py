@@ -374,6 +374,13 @@ SEVERAL: tuple[MessageRow, ...] = (
         r"\b(?:pip3?|uv pip|uv|conda|mamba) (?:install|add|sync)\b(?: -\S+)*(?: (?P<package>[A-Za-z][\w.-]{1,40}))?",
         *("pip install", "pip3 install", "uv ", "conda install", "mamba install"),
     ),
+    # sudo apt install nvidia-driver-535
+    row(
+        "linux-driver-installed",
+        r"\b(?:apt|apt-get|aptitude|dnf|yum|zypper) (?:-\S+ )*install (?:-\S+ )*[^\n`]{0,60}?\b(?:nvidia-driver|nvidia-utils|libnvidia-compute|akmod-nvidia|cuda-drivers|nvidia-open)|\bNVIDIA-Linux-x86_64-[\d.]+\.run\b|\bubuntu-drivers (?:auto)?install",
+        *("nvidia-driver", "nvidia-utils", "libnvidia-compute", "akmod-nvidia", "cuda-drivers"),
+        *("nvidia-open", "nvidia-linux-x86_64", "ubuntu-drivers"),
+    ),
     # GPU crash dump
     row(
         "graphics-crash",

@@ -32,6 +32,8 @@ NOTICES = lazy(
     r"|\b(?:rather than|not|isn't|no) (?:a |an )?(?:bug|failure|crash)\b|\bbug reports?\b"
     # A person who has not begun.
     r"|\b(?:I|we) (?:have |had )?(?:not|haven't|didn't)(?: yet)? (?:\w+ )?(?:start|try|tri|run|install|us)\w*"
+    # What somebody does not use or need.
+    r"|\b(?:I|we) (?:do not|don't|don’t) (?:\w+ )?(?:use|need|want|have|run)\b(?! (?:it|the gpu|my gpu|a gpu|cuda)\b)"
     # The first run of a shape is slow: it searches for kernels, or compiles them.
     r"|\b(?:the )?(?:first|1st) (?:step|run|image|batch|iteration|request|generation|inference|forward|call|start|prompt|token)s? (?:\w+ )?(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
     # A condition, and what somebody does not use by choice.
@@ -74,9 +76,14 @@ OUTSIDE = lazy(
     r"(?i)\bgam(?:es?|ing)\b|游戏|ゲーム|게임|\bигр|\bSpiele?n?\b|\bjeux?\b|\bjuegos?\b|\bjogos?\b|\bblender\b|\bnvidia-smi\b(?=[^.\n]{0,24}\b(?:works?|fine|ok))"
 )
 """What works on any driver, whatever torch does: that it works proves nothing of torch."""
+CRASH = lazy(
+    r"(?i)\bcrash\w*|\bseg(?:fault|mentation)|\bcore dumped\b|\bkilled\b|\babort\w*|\bexit(?:ed)?(?: with)?(?: code)?:? ?-?[1-9]\d*\b|\b(?:closes|dies|quits|terminat\w+|disappears)\b"
+    r"|崩溃|闪退|退出|クラッシュ|落ち|강제 ?종료|튕|вылета|падает|\babst(?:ü|ue)rz\w*|st(?:ü|ue)rzt|\bplante\b|se cierra|\bfecha sozinho"
+)
+"""Words that a program's process ended, without an exception of Python's."""
 SOLVED = Alternatives(
     r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
-    r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b|\bit worked\b(?! (?:until|before|yesterday|last|in|on|with|fine until))"
+    r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b|\bit worked\b(?![^.\n]{0,40}\b(?:until|before|ago|yesterday|earlier|last|previously|in|on|with)\b)"
     r"|(?<!未)(?<!没有)(?<!没)解决了|搞定|解決しました|直りました|해결(?:했|됐|되었)|решил[аи]? (?:проблему|вопрос)|проблема решена|теперь (?:вс[её] )?работает|gel(?:ö|oe)st|l(?:ä|ae)uft jetzt|funktioniert jetzt|r[ée]solu|(?:marche|fonctionne) maintenant|solucionad|resuelto|ahora (?:s[ií] )?funciona|resolvid|agora funciona"
 )
 """A person's word that what failed before is mended."""

@@ -85,6 +85,11 @@ SAYS_MISMATCH = lazy(
     r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
 """Messages that two packages are of releases that do not belong together."""
+# `requests.exceptions.HTTPError: ...`, `huggingface_hub.errors.GatedRepoError: ...`.
+ERROR_WITHOUT_GPU = lazy(
+    r"(?m)^\s*(?:requests|urllib3?|httpx|httpcore|aiohttp|http|huggingface_hub|datasets|yaml|json|ssl|socket|fsspec|botocore|s3fs|gcsfs|git|wandb|mlflow|pydantic(?:_core)?|jsonschema|jinja2|omegaconf|hydra|click|sqlalchemy|sqlite3|zipfile|tarfile|csv|pandas|PIL|soundfile|librosa|av|gradio|fastapi|starlette|uvicorn|safetensors_rust)\.[\w.]*(?:Error|Exception|Timeout|Warning)\b"
+)
+"""An exception of a package that reads files or talks to servers: no GPU takes part in it."""
 FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING)
 TELLING_LENGTH = 12
 """Characters of a message below which it says too little to tell whose failure it is."""
@@ -168,6 +173,9 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     is_marked = failure["name"] or failure["marked"]
     if not is_marked:
         return False
+    # The class names its package, whatever the text says of GPUs before it.
+    if ERROR_WITHOUT_GPU.search(surroundings):
+        return True
     # What shows that the GPU works is no word against it.
     words = GPU_WORKS.sub("", failure.string)
     if GPU_STACK_WORD.search(words):

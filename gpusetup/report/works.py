@@ -39,6 +39,24 @@ ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
 
+# `tensor(22.63, device='cuda:0')`, the last line of a printed tensor; no call has it with a number.
+PRINTED_TENSOR = lazy(
+    r"(?m)^(?![^\n]*(?:>>>|\btorch\.\w+\(|=\s*tensor\())[^\n]*\bdevice='(?:cuda|xpu|mps):\d+'[^\n]*\)\s*$"
+)
+"""A tensor on a GPU as torch prints it."""
+# `>>> (x.cuda() @ y).sum().item()` and below it `-13284.5`.
+PRINTED_NUMBER = lazy(
+    r"(?m)^(?:>>>|\$|In \[\d+\]:)[^\n]*(?:device=['\"](?:cuda|xpu|mps)|\.cuda\(\)|\.to\(['\"](?:cuda|xpu|mps))[^\n]*"
+    r"\n(?:Out\[\d+\]: )?(?:-?\d+\.\d[\d.e+-]*|tensor\([^\n]*)\s*$"
+)
+"""A typed line that computes on a GPU, and the number that came out below it."""
+# `command not found`, `False`, `None`, `no nvcc`.
+ABSENT = lazy(
+    r"(?i)\b(?:command )?(?:is |was )?not (?:found|installed|available)\b|(?<!=)\b(?:False|None)\b|\bno (?:such (?:file|command)\b[^\n]*|nvcc|nvidia-smi|toolkit|cudnn|cuda)\b|\bno matching distribution\b|\bwithout (?:nvcc|cuda|a toolkit)\b"
+)
+"""Words that something is not there. Who shows that the GPU computes does not need it."""
+
+
 class FailureLines(NamedTuple):
     """The lines of a text that name a failure, by their index (from 0)."""
 
@@ -64,7 +82,8 @@ class Use(NamedTuple):
     """A line that only a program prints which has its GPU."""
 
     form: str
-    """What the line shows: `device`, `found`, `training`, `server`, `available`, `tensor`."""
+    """What the line shows: `device`, `found`, `training`, `server`, `available`, `tensor`, or
+    `computed`: a result that came from a GPU."""
     match: re.Match[str]
 
 
@@ -95,7 +114,8 @@ def works(text: Text) -> Iterator[Event]:
     uses = tuple(_uses(flat))
     last_word_of_success = _last_match(working.SOLVED, flat)
     if last_word_of_success and _is_mended(lines, failures):
-        yield _event("works-there", flat, last_word_of_success)
+        event = _event("works-there", flat, last_word_of_success)
+        yield replace(event, values={"form": "mended"})
     elif not _is_outweighed(lines, failures, uses):
         # What works beside a failure is no answer.
         if failures.by_person:
@@ -207,10 +227,16 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     """Whether what the text shows of the GPU denies every failure that it names."""
     flat = "\n".join(lines)
     last_use = max((_line_index(flat, use.match.end()) for use in uses), default=-1)
-    if not all(_is_denied(lines[index], has_use=bool(uses)) for index in failures.complaints):
+    forms = [use.form for use in uses]
+    complaints = [lines[index] for index in failures.complaints]
+    errors = list(failures.errors)
+    if "computed" in forms:
+        complaints = [line for line in complaints if not says_absence_only(line)]
+        errors = [index for index in errors if not says_absence_only(lines[index])]
+    if not all(_is_denied(complaint, has_use=bool(uses)) for complaint in complaints):
         return False
     # A program that goes on after a logged error got over it.
-    last_error = max(failures.errors, default=-1)
+    last_error = max(errors, default=-1)
     if last_error > last_use:
         return False
     # It does not get over an exception; people paste the traceback before the head of the log as
@@ -220,6 +246,19 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     # A program that somebody calls slow may run on the CPU, unless the text shows the GPU at work.
     has_gpu_at_work = any(use.form not in ("available", "found") for use in uses)
     return not failures.slow or has_gpu_at_work or _computes_on_a_gpu(flat)
+
+
+def says_absence_only(line: str) -> bool:
+    """Whether a line says that something is not there, and names no other failure.
+
+    >>> says_absence_only("bash: nvidia-smi: command not found")
+    True
+    >>> says_absence_only("nvcc not found, and then it crashes")
+    False
+    """
+    other_words = ABSENT.sub(" ", line)
+    is_about_absence = other_words != line
+    return is_about_absence and not working.FAILURE.search(other_words)
 
 
 def _is_denied(complaint: str, *, has_use: bool) -> bool:
@@ -251,6 +290,8 @@ def _uses(flat: str) -> Iterator[Use]:
     names_gpu = working.A_GPU.search(flat) is not None
     compares_results = working.TOPICS["result"].search(flat) is not None
     forms = (
+        ("computed", PRINTED_TENSOR, True),
+        ("computed", PRINTED_NUMBER, True),
         ("device", working.DEVICE_SHOWN, True),
         ("found", working.FOUND_SHOWN, True),
         # A server and a training run on a CPU, too.

@@ -1,0 +1,68 @@
+"""What a text itself shows to be over: failures that are mended since, and missing tools that a
+result from the GPU did not need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpusetup.model.machine import Event
+from gpusetup.report import fields
+from gpusetup.report.facts import Claim
+from gpusetup.report.works import says_absence_only
+
+NO_MESSAGES = (
+    *("gpu-in-use", "gpu-speed", "gpu-trains", "works-there", "asks-about", "names-no-failure"),
+    *("question-asked", "output-shown", "torch-folder", "foreign-gpu", "remedy-tried"),
+    *("install-typed", "linux-driver-installed", "library-imported", "several-gpus"),
+)
+"""Kinds of events that report no failure: what the machine is, what was done, what is asked."""
+STATES = (
+    fields.DRIVER_NVML_CODE,
+    fields.CUDA_INIT_CODE,
+    fields.TORCH_CUDA_AVAILABLE,
+    fields.TORCH_IMPORT_ERROR,
+)
+"""Fields of a state that a repair changes."""
+LINE = re.compile(r"line (\d+)")
+
+
+def mended_line_of(events: Iterable[Event]) -> int:
+    """The line in which somebody says that what failed before works now; 0 if there is none."""
+    for event in events:
+        if event.values.get("form") == "mended":
+            return _line_of(event.source)
+    return 0
+
+
+def present_events(events: Iterable[Event]) -> list[Event]:
+    """The events without failures from before the line in which they are said to be mended.
+
+    If a computation on the GPU printed its result, messages that a tool or a library is missing go
+    as well.
+    """
+    all_events = list(events)
+    mended_line = mended_line_of(all_events)
+    has_result = any(event.values.get("form") == "computed" for event in all_events)
+    present = []
+    for event in all_events:
+        is_past = _line_of(event.source) < mended_line
+        is_not_needed = has_result and says_absence_only(event.text or "")
+        if event.kind in NO_MESSAGES or not (is_past or is_not_needed):
+            present.append(event)
+    return present
+
+
+def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
+    """The claims without states from before the line in which they are said to be mended."""
+    present = []
+    for claim in claims:
+        if claim.subject not in STATES or _line_of(claim.source) >= mended_line:
+            present.append(claim)
+    return present
+
+
+def _line_of(source: str | None) -> int:
+    """The line that a source names; beyond every line if it names none."""
+    line = LINE.search(source or "")
+    return int(line[1]) if line else 1 << 30

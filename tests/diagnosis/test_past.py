@@ -1,0 +1,93 @@
+"""What a text shows to be over is no present failure; what it merely hopes for is."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.api import read_report
+
+BLACKWELL_ERROR = (
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    "torch 2.6.0+cu124, RTX 5070\n"
+)
+OVER = (
+    # Mended, and shown to compute.
+    BLACKWELL_ERROR
+    + "EDIT: solved with another index. Now:\n>>> torch.__version__\n'2.7.1+cu128'\n"
+    ">>> torch.rand(2, device='cuda').sum()\ntensor(0.9, device='cuda:0')",
+    "[SOLVED] nvidia-smi has failed\n\nNVIDIA-SMI has failed because it couldn't communicate with "
+    "the NVIDIA driver.\n\nUpdate: fixed, I enrolled the key and rebooted. nvidia-smi shows the "
+    "RTX 3060 again.",
+    # A result came from the GPU: nothing that is missing was needed.
+    "$ nvcc --version\nCommand 'nvcc' not found\n>>> torch.__version__\n'2.8.0+cu128'\n"
+    ">>> x = torch.randn(9, 9, device='cuda'); (x @ x).sum().item()\n-13.5\nRTX 4060. Do I need it?",
+    "$ nvidia-smi\nbash: nvidia-smi: command not found\n2.7.1+rocm6.3 True AMD Instinct MI250X\n"
+    "tensor(250.13, device='cuda:0')",
+    "MacBook M4\n>>> torch.cuda.is_available()\nFalse\n>>> torch.rand(1, device='mps') + 1\n"
+    "tensor([1.12], device='mps:0')",
+)
+NOT_OVER = (
+    BLACKWELL_ERROR + "It worked five minutes before.",
+    BLACKWELL_ERROR + "I hope it can be solved.",
+    "EDIT: solved, it works now.\nAnd an hour later again:\n" + BLACKWELL_ERROR,
+    # The result came before the failure.
+    ">>> torch.rand(2, device='cuda')\ntensor([0.1, 0.2], device='cuda:0')\n"
+    ">>> train()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has "
+    "a total capacity of 7.78 GiB",
+    # Code that names a device printed nothing.
+    "model = model.to('cuda')\nx = torch.zeros(2, device='cuda:0')\n" + BLACKWELL_ERROR,
+)
+
+
+@each("text", OVER)
+def test_a_failure_that_is_over_is_no_cause(text: str) -> None:
+    assert read_report(text).cause == "ok"
+
+
+@each("text", NOT_OVER)
+def test_a_failure_that_is_not_over_stays(text: str) -> None:
+    assert read_report(text).cause != "ok"
+
+
+CLUSTER = "On the node (A100, driver 550.54) nvidia-smi works outside. I asked for --gres=gpu:1.\n"
+INSIDE = '$ apptainer exec train.sif nvidia-smi\nFATAL: "nvidia-smi": executable file not found\n'
+
+
+def commands_of(text: str) -> str:
+    answer = read_report(text)
+    root = next(finding for finding in answer.findings if finding.root)
+    return "\n".join(line for line in root.fix.commands) if root.fix else ""
+
+
+def test_who_asked_the_scheduler_is_not_told_to_ask() -> None:
+    assert "--nv" in commands_of(CLUSTER + INSIDE)
+    assert "srun" not in commands_of(CLUSTER + INSIDE)
+
+
+def test_slurms_own_line_shows_a_job_without_a_gpu() -> None:
+    said = (
+        "$ scontrol show job 8\n   AllocTRES=cpu=4,mem=16G,node=1\n$ nvidia-smi\nNo devices found\n"
+    )
+    assert read_report(said + "No devices were found").cause == "cuda-visible-devices-hidden"
+    with_gpu = said.replace("node=1", "node=1,gres/gpu=1")
+    assert read_report(with_gpu + "No devices were found").cause != "cuda-visible-devices-hidden"
+
+
+def test_a_driver_that_was_installed_inside_wsl_is_removed() -> None:
+    said = (
+        "WSL2, Ubuntu 22.04, Windows driver 551.86. I ran `sudo apt install nvidia-driver-535`.\n"
+        "Failed to initialize NVML: GPU access blocked by the operating system"
+    )
+    assert "apt purge" in commands_of(said)
+    assert "apt purge" not in commands_of(said.replace("sudo apt install nvidia-driver-535", "ls"))
+
+
+def test_an_exception_of_a_download_is_no_fault_of_the_gpu() -> None:
+    said = (
+        "Loading a model fails on my GPU server (L4)\nTraceback (most recent call last):\n"
+        "requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://example.org\n"
+        "OSError: You are trying to access a gated repository.\n"
+    )
+    answer = read_report(said)
+    assert answer.cause == "program-failed"
+    assert "GPU, driver and torch are not the reason" in (answer.findings[0].detail or "")
