@@ -17,11 +17,8 @@ from .answers import (
     HALVES,
     Limit,
     formats_on,
-    joined,
     near,
-    products_of_pairs,
     roundoff,
-    sawtooth,
     tensor_of,
 )
 from .masks import (
@@ -36,6 +33,12 @@ from .masks import (
     inputs_of,
     value_factors,
     weights_of,
+)
+from .number_lists import (
+    joined,
+    products_of_pairs,
+    sawtooth,
+    scaled,
 )
 
 SHAPES = (
@@ -101,7 +104,7 @@ def arriving_at(shape: Shape, dtype_name: str, device: str) -> Any:
     rows: List[List[float]] = []
     for query in range(shape.queries):
         height = upstream_of(query) if query in live else 0.0
-        rows.append([height * factor for factor in factors])
+        rows.append(scaled(factors, height))
     heads = HEADS * shape.groups
     values = joined(rows) * heads
     return tensor_of(values, dtype_name, device, 1, heads, shape.queries, shape.width)
@@ -145,7 +148,7 @@ def judged_gradients(
     for head in heads:
         queries += head.queries * shape.groups
         # Each head of a group adds the same to its keys and values.
-        keys += [shape.groups * value for value in head.keys]
+        keys += scaled(head.keys, shape.groups)
         for value in head.values:
             values += [shape.groups * value * factor for factor in upstream_factors(shape)]
 

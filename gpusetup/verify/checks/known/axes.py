@@ -21,12 +21,15 @@ from .answers import (
     dtype_of,
     exactly,
     formats_on,
-    joined,
     near,
     offered,
     roundoff,
-    sawtooth,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    random_wholes,
+    sawtooth,
 )
 
 Shape = Tuple[int, int, int]
@@ -52,30 +55,31 @@ def axes(device: str) -> Outcome:
 def numbers_of(shape: Shape) -> List[float]:
     """Small whole numbers without a pattern."""
     chance = dice(f"axes {shape}")
-    return [float(chance.randint(-3, 3)) for _ in range(prod(shape))]
+    return random_wholes(chance, prod(shape), -3, 3)
 
 
 def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
     """Where the lines along an axis lie in memory, in the order in which a reduction keeps them."""
-    strides = [shape[1] * shape[2], shape[2], 1]
-    length = shape[axis]
-    stride = strides.pop(axis)
-    first_length, second_length = other_lengths(shape, axis)
-    for first, second in product(range(first_length), range(second_length)):
-        start = first * strides[0] + second * strides[1]
-        yield slice(start, start + length * stride, stride)
-
-
-def other_lengths(shape: Shape, axis: int) -> List[int]:
-    """The lengths of the two other axes."""
+    plane_size = shape[1] * shape[2]
+    # The last axis moves fastest in memory.
+    strides = [plane_size, shape[2], 1]
     lengths = list(shape)
-    del lengths[axis]
-    return lengths
+    stride = strides.pop(axis)
+    length = lengths.pop(axis)
+    # The two other axes are left.
+    for first, second in product(*map(range, lengths)):
+        start = first * strides[0] + second * strides[1]
+        stop = start + length * stride
+        yield slice(start, stop, stride)
 
 
 def lines_along(values: Sequence[float], shape: Shape, axis: int) -> Lines:
     """The lines of a tensor along an axis."""
-    return [list(values[positions]) for positions in slices_along(shape, axis)]
+    lines: Lines = []
+    for positions in slices_along(shape, axis):
+        line = values[positions]
+        lines.append(list(line))
+    return lines
 
 
 def put_back(lines: Lines, shape: Shape, axis: int) -> List[float]:
@@ -212,7 +216,8 @@ def variance_of(line: List[float]) -> float:
     """The unbiased one, which is torch's default."""
     mean = mean_of(line)
     squares = [(value - mean) ** 2 for value in line]
-    return fsum(squares) / (len(line) - 1)
+    degrees_of_freedom = len(line) - 1
+    return fsum(squares) / degrees_of_freedom
 
 
 # --- picks and scatters ---------------------------------------------------------------------------
@@ -385,15 +390,20 @@ def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Numbers by ones and by twos, and the same one again and again."""
     dtype = dtype_of(dtype_name)
     label = f"of {length} {dtype_name} numbers"
+    counted = range(length)
     computed = torch.arange(length, dtype=dtype, device=device)
-    yield exactly(f"arange {label}", computed, range(length))
-    end = 3 + 2 * length
-    computed = torch.arange(3, end, 2, dtype=dtype, device=device)
-    yield exactly(f"arange by twos {label}", computed, range(3, end, 2))
+    yield exactly(f"arange {label}", computed, counted)
+    # Of the three arguments none is a default.
+    odd = range(3, 3 + 2 * length, 2)
+    computed = torch.arange(odd.start, odd.stop, odd.step, dtype=dtype, device=device)
+    yield exactly(f"arange by twos {label}", computed, odd)
+
+    sevens = [7] * length
     computed = torch.full((length,), 7, dtype=dtype, device=device)
-    yield exactly(f"full {label}", computed, [7] * length)
+    yield exactly(f"full {label}", computed, sevens)
+    zeros = [0] * length
     computed = torch.zeros(length, dtype=dtype, device=device)
-    yield exactly(f"zeros {label}", computed, [0] * length)
+    yield exactly(f"zeros {label}", computed, zeros)
 
 
 def diagonals(size: int, device: str) -> Iterator[Part]:

@@ -7,7 +7,21 @@ from typing import Any, Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import Limit, dice, exactly, formats_on, joined, near, roundoff, tensor_of
+from .answers import (
+    Limit,
+    dice,
+    exactly,
+    formats_on,
+    near,
+    roundoff,
+    tensor_of,
+)
+from .number_lists import (
+    elements_at,
+    joined,
+    scaled,
+    sums_of_pairs,
+)
 
 
 class Bags(NamedTuple):
@@ -21,7 +35,8 @@ class Bags(NamedTuple):
         return len(self.table[0])
 
     def rows_of(self, bag: List[int]) -> List[List[float]]:
-        return [self.table[row] for row in bag]
+        """The rows that lie in a bag."""
+        return elements_at(bag, self.table)
 
     def starts(self) -> List[int]:
         """Where each bag begins among all members."""
@@ -73,11 +88,6 @@ class Bags(NamedTuple):
         return joined(rows)
 
 
-def sums_of_pairs(first: List[float], second: List[float]) -> List[float]:
-    """Each number of one list plus its neighbour in the other one."""
-    return list(map(float.__add__, first, second))
-
-
 def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
     """Bags of 0 to 5 rows, some of which come twice in a bag; the last row is in the last bag."""
     chance = dice(f"bags {row_count} {width} {bag_count}")
@@ -121,16 +131,7 @@ def sums_of_bags(device: str) -> Iterator[Part]:
             tensors = Tensors(table.requires_grad_(), members, starts)
             label = f"of {bag_count} bags from {row_count} x {width} {dtype_name}"
             yield from sums_and_gradients(bags, tensors, label)
-
-            computed = tensors.looked_up("mean")
-            limit = Limit(4 * roundoff(dtype_name))
-            yield near(f"embedding_bag by means {label}", computed, bags.means(), limit)
-            computed = tensors.looked_up("max")
-            yield exactly(f"embedding_bag by the largest {label}", computed, bags.largest())
-            twos = table.new_full((len(members),), 2.0)
-            computed = tensors.looked_up("sum", weights=twos)
-            doubled = [2 * value for value in bags.sums()]
-            yield exactly(f"weighed embedding_bag {label}", computed, doubled)
+            yield from other_bags(bags, tensors, label)
 
 
 def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
@@ -146,3 +147,23 @@ def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Par
     if gradient.dtype != torch.bfloat16:
         exact = bags.gradient(upstream)
         yield exactly(f"gradient of embedding_bag {label}", gradient, exact)
+
+
+def other_bags(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
+    """Means, largest numbers, and sums of rows that count twice."""
+    computed = tensors.looked_up("mean")
+    dtype_name = str(computed.dtype).replace("torch.", "")
+    # A sum, and the rounding of its quotient.
+    limit = Limit(4 * roundoff(dtype_name))
+    yield near(f"embedding_bag by means {label}", computed, bags.means(), limit)
+
+    computed = tensors.looked_up("max")
+    exact = bags.largest()
+    yield exactly(f"embedding_bag by the largest {label}", computed, exact)
+
+    # A weight for each member of a bag.
+    member_count = len(tensors.members)
+    twos = tensors.table.new_full((member_count,), 2.0)
+    computed = tensors.looked_up("sum", weights=twos)
+    exact = scaled(bags.sums(), 2.0)
+    yield exactly(f"weighed embedding_bag {label}", computed, exact)

@@ -13,7 +13,16 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import ask_all, dice, exactly, formats_on, joined, tensor_of
+from .answers import (
+    ask_all,
+    dice,
+    exactly,
+    formats_on,
+    tensor_of,
+)
+from .number_lists import (
+    joined,
+)
 
 Matrix = List[List[int]]
 ONES = 24
@@ -155,13 +164,16 @@ def products_of_spread(
     """The same product so many times; a clone has a stride of its own."""
     many_left = factors.first.expand(count, -1, -1)
     many_right = factors.second.expand(count, -1, -1)
-    computed = many_left @ many_right.clone()
+    copied_left = many_left.clone()
+    copied_right = many_right.clone()
+    computed = many_left @ copied_right
     yield exactly(f"bmm, left one spread {label}", computed, exact)
-    computed = torch.bmm(many_left.clone(), many_right)
+    computed = torch.bmm(copied_left, many_right)
     yield exactly(f"bmm, right one spread {label}", computed, exact)
     computed = many_left @ many_right
     yield exactly(f"bmm, both spread {label}", computed, exact)
-    computed = many_left.clone() @ factors.second
+    # A batch times a single matrix.
+    computed = copied_left @ factors.second
     yield exactly(f"matmul of a batch {label}", computed, exact)
 
 

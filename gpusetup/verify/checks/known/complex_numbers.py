@@ -20,10 +20,13 @@ from .answers import (
     dice,
     dtype_of,
     exactly,
-    joined,
     near,
     roundoff,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    random_wholes,
 )
 
 LENGTHS = (1, 17, 1025, 70_001)
@@ -57,8 +60,9 @@ def whole_numbers(length: int, salt: str) -> List[complex]:
 
 def on_device(values: Sequence[complex], dtype_name: str, device: str) -> Any:
     """A complex tensor whose parts have the format `dtype_name`."""
-    complex_dtype = dtype_of(COMPLEX[dtype_name])
-    return torch.tensor(list(values), dtype=complex_dtype).to(device)
+    complex_name = COMPLEX[dtype_name]
+    tensor = torch.tensor(list(values), dtype=dtype_of(complex_name))
+    return tensor.to(device)
 
 
 def parts_of(values: Sequence[complex]) -> List[float]:
@@ -215,8 +219,9 @@ def impulses(length: int) -> Signal:
 def wave(frequency: int, position: int, length: int) -> complex:
     """What an impulse of 1 at a position adds to one number of the spectrum."""
     # Whole turns are taken away first: the angle stays small and exact.
-    turns = frequency * position % length / length
-    return cmath.exp(-2j * pi * turns)
+    part_of_turn = frequency * position % length / length
+    angle = -2 * pi * part_of_turn
+    return cmath.exp(1j * angle)
 
 
 def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part]:
@@ -268,6 +273,5 @@ def whole_signals(length: int) -> List[List[float]]:
     chance = dice(f"signal {length}")
     rows: List[List[float]] = []
     for _ in range(3):
-        row = [float(chance.randint(-3, 3)) for _ in range(length)]
-        rows.append(row)
+        rows.append(random_wholes(chance, length, -3, 3))
     return rows

@@ -13,7 +13,16 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, asked
-from .answers import Limit, ask_all, dtype_of, exactly, flat_list, formats_on, near, roundoff
+from .answers import (
+    Limit,
+    ask_all,
+    dtype_of,
+    exactly,
+    flat_list,
+    formats_on,
+    near,
+    roundoff,
+)
 
 COUNT = 2**17
 LANES = (3, 8, 32, 100, 256, 1000)
@@ -56,10 +65,12 @@ def kept_flags(computed: Any) -> List[bool]:
 def within_chance(label: str, count: int, draws: int) -> Part:
     """Whether so many of the draws were kept, as far as chance allows."""
     expected = draws * (1 - DROPPED)
+    # Of a binomial distribution.
     variance = draws * DROPPED * (1 - DROPPED)
-    is_likely = abs(count - expected) <= SIGMAS * sqrt(variance)
+    allowed = SIGMAS * sqrt(variance)
+    distance = abs(count - expected)
     message = f"{count} of {draws} are kept, about {expected:.0f} must be"
-    return holds(label, is_likely, message)
+    return holds(label, distance <= allowed, message)
 
 
 def lanes(device: str) -> Iterator[Part]:
@@ -166,18 +177,25 @@ def draws_that_move_on(device: str) -> Iterator[Part]:
     for method, draw in DRAWERS.items():
         for size in SMALL_SIZES:
             empty = torch.zeros(size, device=device)
-            generator = torch.Generator(device=device).manual_seed(asked().seed % SEED_LIMIT)
-            yield from moves_on(f"{method} of {size}", draw, empty, generator)
-            yield from moves_on(f"{method} of {size}, usual", draw, empty, None)
+            label = f"{method} of {size}"
+            generator = torch.Generator(device=device)
+            generator.manual_seed(asked().seed % SEED_LIMIT)
+            yield from moves_on(label, draw, empty, generator)
+            # Without one torch takes the device's usual generator.
+            yield from moves_on(f"{label}, usual", draw, empty, None)
 
 
 def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Part]:
     """Whether two series of draws differ, and the draws of one series."""
-    calls = max(2, LEAST_NUMBERS // len(empty) + 1)
+    enough_calls = LEAST_NUMBERS // len(empty) + 1
+    # Two at least, to be compared with each other.
+    calls = max(2, enough_calls)
     first = drawn(draw, empty, generator, calls)
     second = drawn(draw, empty, generator, calls)
-    yield holds(f"{label}, the next draws", first != second, "they come again")
-    has_moved = any(row != first[0] for row in first)
+    differ = first != second
+    yield holds(f"{label}, the next draws", differ, "they come again")
+    # A generator that stands still gives the same row in each call.
+    has_moved = first.count(first[0]) < len(first)
     yield holds(f"{label}, single draws", has_moved, "each one is the same")
 
 

@@ -13,7 +13,16 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import HALVES, Number, exactly, formats_on, repeated, tensor_of
+from .answers import (
+    HALVES,
+    exactly,
+    formats_on,
+    tensor_of,
+)
+from .number_lists import (
+    Number,
+    repeated,
+)
 
 PERIOD = 59
 RATE, MOMENTUM = 0.25, 0.5
@@ -110,11 +119,16 @@ def give_gradients(parameters: Parameters, number: int) -> None:
     """The gradients of one step; the transposed matrix has one that lies as it does."""
     dtype_name = format_of(parameters.resting)
     device = str(parameters.resting.device)
-    period: List[Number] = [gradient_of(position, number) for position in range(PERIOD)]
+    period: List[Number] = []
+    for position in range(PERIOD):
+        period.append(gradient_of(position, number))
+
+    # The resting parameter has a gradient too: only its rate keeps it as it is.
     for tensor in (*parameters.learning, parameters.resting):
         gradient = repeated(period, len(tensor))
         tensor.grad = tensor_of(gradient, dtype_name, device)
-    parameters.transposed.grad = matrix_by_columns(period, dtype_name, device)
+    matrix_gradient = matrix_by_columns(period, dtype_name, device)
+    parameters.transposed.grad = matrix_gradient
 
 
 def format_of(tensor: Any) -> str:
@@ -158,7 +172,9 @@ def train(
 def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
     """An optimizer with two groups, of which the second one has a rate of 0."""
     moving = [*parameters.learning, parameters.transposed, parameters.without_gradient]
-    groups = [{"params": moving}, {"params": [parameters.resting], "lr": 0.0}]
+    moving_group = {"params": moving}
+    resting_group = {"params": [parameters.resting], "lr": 0.0}
+    groups = [moving_group, resting_group]
     return torch.optim.SGD(groups, lr=RATE, momentum=MOMENTUM, **options)
 
 

@@ -28,11 +28,17 @@ from .answers import (
     near,
     near_in_periods,
     offered,
+    roundoff,
+    tensor_of,
+)
+from .number_lists import (
+    columns_of,
+    joined,
     products_of_pairs,
     repeated,
-    roundoff,
+    rows_of_length,
     sawtooth,
-    tensor_of,
+    scaled,
 )
 from .pointwise import Function, functions
 
@@ -67,12 +73,14 @@ def slope(exact: Callable[[float], float], x: float) -> float:
     >>> round(slope(lambda x: x**3, 2.0), 9)
     12.0
     """
-    step = min(abs(x), 1.0) * STEP
+    scale = min(abs(x), 1.0)
+    step = scale * STEP
     near_difference = exact(x + step) - exact(x - step)
     two_steps = 2 * step
     far_difference = exact(x + two_steps) - exact(x - two_steps)
     # With these weights the third derivative falls out.
-    return (8 * near_difference - far_difference) / (12 * step)
+    weighed_difference = 8 * near_difference - far_difference
+    return weighed_difference / (12 * step)
 
 
 def slopes_of_functions(device: str) -> Iterator[Part]:
@@ -221,20 +229,35 @@ class Linear(NamedTuple):
     arriving: Any
 
 
-def linear_of(rows: int, inner: int, columns: int, dtype_name: str, device: str) -> Linear:
+class LinearShape(NamedTuple):
+    """The lengths of a linear layer's inputs and outputs."""
+
+    rows: int
+    inner: int
+    columns: int
+
+
+LINEAR_SHAPES = (LinearShape(5, 17, 3), LinearShape(33, 65, 9), LinearShape(130, 3, 31))
+
+
+def linear_of(shape: LinearShape, dtype_name: str, device: str) -> Linear:
+    """A layer of small whole numbers."""
+    rows, inner, columns = shape
     inputs = whole_leaf((rows, inner), dtype_name, device)
     weight = whole_leaf((columns, inner), dtype_name, device)
     bias = whole_leaf((columns,), dtype_name, device)
-    arriving = whole_leaf((rows, columns), dtype_name, device)
-    return Linear(inputs, weight, bias, arriving.detach())
+    # What arrives does not learn.
+    arriving = whole_leaf((rows, columns), dtype_name, device).detach()
+    return Linear(inputs, weight, bias, arriving)
 
 
 def gradients_of_products(device: str) -> Iterator[Part]:
     """Catches a linear layer whose gradients lose rows, columns or a bias."""
     for dtype_name in formats_on(device):
-        for rows, inner, columns in ((5, 17, 3), (33, 65, 9), (130, 3, 31)):
-            layer = linear_of(rows, inner, columns, dtype_name, device)
-            label = f"linear {rows} x {inner} x {columns} of {dtype_name}"
+        for shape in LINEAR_SHAPES:
+            layer = linear_of(shape, dtype_name, device)
+            size = f"{shape.rows} x {shape.inner} x {shape.columns}"
+            label = f"linear {size} of {dtype_name}"
             yield from gradients_of_linear(layer, label)
             yield gradient_of_batch(layer, label)
 
@@ -268,19 +291,15 @@ def gradient_of_batch(layer: Linear, label: str) -> Part:
 
     arriving_columns = columns_of(layer.arriving.tolist())
     input_columns = columns_of(layer.inputs.tolist())
-    products = product_of_rows(arriving_columns, input_columns)
-    exact = [2 * value for value in products]
-    return near(f"gradient of bmm, {label}", computed, exact, product_limit(layer.arriving))
+    exact = scaled(product_of_rows(arriving_columns, input_columns), 2)
+    limit = product_limit(layer.arriving)
+    return near(f"gradient of bmm, {label}", computed, exact, limit)
 
 
 def product_limit(tensor: Any) -> Limit:
     """The longest sums of bfloat16 are rounded."""
     dtype_name = str(tensor.dtype).replace("torch.", "")
     return Limit(2 * roundoff(dtype_name))
-
-
-def columns_of(rows: Sequence[Sequence[float]]) -> List[List[float]]:
-    return [list(column) for column in zip(*rows)]
 
 
 def product_of_rows(
@@ -319,11 +338,16 @@ def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Pa
     largest = len(order) - 1
     exact = [0.0] * len(order)
     exact[order.index(largest)] = 1.0
-    (computed,) = torch.autograd.grad(leaf.max(), leaf)
+    of_all = leaf.max()
+    (computed,) = torch.autograd.grad(of_all, leaf)
     yield exactly(f"gradient of max, {label}", computed, exact)
-    (computed,) = torch.autograd.grad(leaf.max(0)[0], leaf)
+    # Along an axis torch takes another kernel, which also says where the largest one is.
+    along_row, _ = leaf.max(0)
+    (computed,) = torch.autograd.grad(along_row, leaf)
     yield exactly(f"gradient of max along a row, {label}", computed, exact)
-    (computed,) = torch.autograd.grad(leaf.amax(0), leaf)
+    # This one would share the gradient among equal elements.
+    shared = leaf.amax(0)
+    (computed,) = torch.autograd.grad(shared, leaf)
     yield exactly(f"gradient of amax, {label}", computed, exact)
 
 
@@ -366,21 +390,25 @@ def gradients_along_rows(device: str) -> Iterator[Part]:
 
 def gradient_of_running_sums(leaf: Any, label: str) -> Part:
     """Each element is part of all sums behind it."""
-    length = leaf.shape[1]
-    weights = sawtooth(2 * length, period=3)
-    arriving = leaf.new_tensor(weights).reshape(2, length)
-    (computed,) = torch.autograd.grad(leaf.cumsum(1), leaf, arriving)
-    first_row = sums_from_here(weights[:length])
-    second_row = sums_from_here(weights[length:])
-    return exactly(f"gradient of cumsum, {label}", computed, first_row + second_row)
+    weights = sawtooth(leaf.numel(), period=3)
+    arriving = leaf.new_tensor(weights).reshape(leaf.shape)
+    running_sums = leaf.cumsum(1)
+    (computed,) = torch.autograd.grad(running_sums, leaf, arriving)
+    rows = rows_of_length(weights, leaf.shape[1])
+    exact = joined(map(sums_from_here, rows))
+    return exactly(f"gradient of cumsum, {label}", computed, exact)
 
 
 def gradient_of_means(leaf: Any, label: str, limit: Limit) -> Part:
     """1 arrives at the first row's mean, and -3 at the second one's."""
     length = leaf.shape[1]
     arriving = leaf.new_tensor([1.0, -3.0])
-    (computed,) = torch.autograd.grad(leaf.mean(1), leaf, arriving)
-    exact = [1 / length] * length + [-3 / length] * length
+    means = leaf.mean(1)
+    (computed,) = torch.autograd.grad(means, leaf, arriving)
+    # Each element has the same share in its row's mean.
+    first_row = [1 / length] * length
+    second_row = [-3 / length] * length
+    exact = first_row + second_row
     return near(f"gradient of mean, {label}", computed, exact, limit)
 
 
@@ -396,11 +424,16 @@ def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
 
 def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
     """Twice the distance from the mean, by the number of elements less one."""
-    (computed,) = torch.autograd.grad(leaf.var(), leaf)
+    variance = leaf.var()
+    (computed,) = torch.autograd.grad(variance, leaf)
     values = flat_list(leaf)
     count = len(values)
     mean = sum(values) / count
-    exact = [2 * (value - mean) / (count - 1) for value in values]
+    exact: List[float] = []
+    for value in values:
+        distance = value - mean
+        exact.append(2 * distance / (count - 1))
+    # Distances next to zero are as exact as the mean.
     limit = Limit(64 * unit, 64 * unit / count)
     return near(f"gradient of var, {label}", computed, exact, limit)
 
@@ -451,7 +484,7 @@ def gradients_of_checkpoints(device: str) -> Iterator[Part]:
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)
-            exact = [6 * value for value in flat_list(leaf)]
+            exact = scaled(flat_list(leaf), 6)
             for method, is_reentrant in (("reentrant", True), ("plain", False)):
                 leaf.grad = None
                 outputs = checkpoint(three_squares, leaf, use_reentrant=is_reentrant)
@@ -473,7 +506,8 @@ def second_derivatives(device: str) -> Iterator[Part]:
     for dtype_name in ("float32", "float64"):
         leaf = whole_leaf((1025,), dtype_name, device)
         cubes = leaf * leaf * leaf
+        # The graph makes the gradient itself something that has a gradient.
         (first,) = torch.autograd.grad(cubes.sum(), leaf, create_graph=True)
         (second,) = torch.autograd.grad(first.sum(), leaf)
-        exact = [6 * value for value in flat_list(leaf)]
+        exact = scaled(flat_list(leaf), 6)
         yield exactly(f"second derivative of {dtype_name} numbers", second, exact)

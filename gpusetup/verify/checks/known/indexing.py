@@ -19,11 +19,16 @@ from .answers import (
     dtype_of,
     exactly,
     formats_on,
-    joined,
-    sawtooth,
     tensor_of,
 )
-from .bags import sums_of_bags, sums_of_pairs
+from .bags import sums_of_bags
+from .number_lists import (
+    elements_at,
+    joined,
+    random_wholes,
+    sawtooth,
+    sums_of_pairs,
+)
 
 ROWS = (5, 33, 1025, 70_001)
 WIDTHS = (1, 3, 17)
@@ -95,8 +100,7 @@ def table_of(row_count: int, width: int, place_count: int) -> Table:
 
     added: List[List[float]] = []
     for _ in range(place_count):
-        values = [float(chance.randint(-2, 2)) for _ in range(width)]
-        added.append(values)
+        added.append(random_wholes(chance, width, -2, 2))
     return Table(rows, positions, added)
 
 
@@ -157,7 +161,7 @@ def label_of(table: Table, dtype_name: str) -> str:
 def rows_that_are_picked(device: str) -> Iterator[Part]:
     """Catches places past 16 bits that wrap around, negative ones that are read as 0, lost rows."""
     for table in tables():
-        picked_rows = [table.rows[position] for position in table.positions]
+        picked_rows = elements_at(table.positions, table.rows)
         last_column = [row[-1] for row in picked_rows]
         for dtype_name in formats_for(table, device):
             inputs = tensors_of(table, dtype_name, device)
@@ -290,6 +294,7 @@ class TableGradients(NamedTuple):
 
 
 def gradients_in_python(table: Table) -> TableGradients:
+    """The sum of what arrives at all places that name a row."""
     positions = table.counted_from_front()
     padding = positions[len(positions) // 2]
     rows = [[0.0] * table.width for _ in table.rows]
@@ -341,11 +346,15 @@ def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) 
     rows: List[List[int]] = []
     for number in range(count):
         length = 1 + number % 5
-        rows.append([(7 * number + position) % 100 for position in range(length)])
+        # Below 128, the end of the shortest format.
+        row = [(7 * number + position) % 100 for position in range(length)]
+        rows.append(row)
     tensors = [tensor_of(row, dtype_name, device) for row in rows]
     whole = torch.cat(tensors)
     yield exactly(f"cat {label}", whole, joined(rows))
-    parts = whole.split([len(row) for row in rows])
+
+    lengths = list(map(len, rows))
+    parts = whole.split(lengths)
     for number in (0, count // 2, count - 1):
         yield exactly(f"part {number} {label}", parts[number], rows[number])
 
@@ -411,9 +420,10 @@ def triangles(device: str) -> Iterator[Part]:
                 lower: List[int] = []
                 upper: List[int] = []
                 for row, column in product(range(height), range(width)):
-                    # The diagonal itself belongs to both.
-                    lower.append(int(column - row <= diagonal))
-                    upper.append(int(column - row >= diagonal))
+                    # How far to the right of the main diagonal; the cut itself belongs to both.
+                    distance = column - row
+                    lower.append(int(distance <= diagonal))
+                    upper.append(int(distance >= diagonal))
                 label = f"of 3 x {height} x {width} {dtype_name}, diagonal {diagonal}"
                 computed = inputs.tril(diagonal)
                 yield exactly(f"tril {label}", computed, lower * 3)

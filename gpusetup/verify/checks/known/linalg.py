@@ -16,11 +16,15 @@ from .answers import (
     dice,
     exactly,
     formats_on,
-    joined,
     near,
-    products_of_pairs,
     roundoff,
     tensor_of,
+)
+from .number_lists import (
+    columns_of,
+    joined,
+    products_of_pairs,
+    random_wholes,
 )
 
 Matrix = List[List[float]]
@@ -93,7 +97,7 @@ def operand_of(letters: str, lengths: Dict[str, int], salt: str) -> Operand:
     """Numbers from -1 to 2: sums of 40 products stay below 256."""
     chance = dice(f"{salt} {letters}")
     count = prod(lengths[letter] for letter in letters)
-    values = [float(chance.randint(-1, 2)) for _ in range(count)]
+    values = random_wholes(chance, count, -1, 2)
     return Operand(letters, lengths, values)
 
 
@@ -127,16 +131,12 @@ def lower_triangle(size: int) -> Matrix:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    columns = transposed(second)
+    columns = columns_of(second)
     rows: Matrix = []
     for row in first:
         sums = [sum(products_of_pairs(row, column)) for column in columns]
         rows.append(sums)
     return rows
-
-
-def transposed(matrix: Matrix) -> Matrix:
-    return [list(column) for column in zip(*matrix)]
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
@@ -210,7 +210,7 @@ def decompositions(device: str) -> Iterator[Part]:
 def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     """The decompositions of a triangle times itself transposed: symmetric and positive."""
     lower = lower_triangle(size)
-    square = multiplied(lower, transposed(lower))
+    square = multiplied(lower, columns_of(lower))
     inputs = matrix_tensor(square, dtype_name, device)
     label = f"of {size} x {size} {dtype_name}"
     limit = limit_of(dtype_name, size)

@@ -22,13 +22,15 @@ from .answers import (
     formats_on,
     near,
     offered,
-    products_of_pairs,
-    repeated,
     roundoff,
-    sawtooth,
     tensor_of,
 )
 from .gradients import slope
+from .number_lists import (
+    products_of_pairs,
+    repeated,
+    sawtooth,
+)
 
 REDUCTIONS = ("none", "mean", "sum")
 LENGTHS = (17, 1027)
@@ -414,7 +416,8 @@ def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[
 def row_number(number: int, length: int) -> List[float]:
     """One of three rows of whole numbers from -2 to 4, each with another start."""
     offset = 3 * number
-    return sawtooth(offset + length, period=7, start=-2)[offset:]
+    longer = sawtooth(offset + length, period=7, start=-2)
+    return longer[offset:]
 
 
 def size_of(row: Sequence[float]) -> float:

@@ -21,12 +21,16 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
-    joined,
     near,
-    products_of_pairs,
     roundoff,
-    sawtooth,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    products_of_pairs,
+    random_wholes,
+    sawtooth,
+    scaled,
 )
 
 
@@ -74,9 +78,9 @@ class Numbers(NamedTuple):
 def numbers_of(shape: Shape, head: int) -> Numbers:
     """Small whole numbers; queries and keys are even smaller, as their products are exponents."""
     chance = dice(f"attention {shape} {head}")
-    queries = [float(chance.randint(-2, 2)) for _ in range(shape.queries)]
-    keys = [float(chance.randint(-2, 2)) for _ in range(shape.keys)]
-    values = [float(chance.randint(-8, 8)) for _ in range(shape.keys)]
+    queries = random_wholes(chance, shape.queries, -2, 2)
+    keys = random_wholes(chance, shape.keys, -2, 2)
+    values = random_wholes(chance, shape.keys, -8, 8)
     # The last key counts more than any other: a row that is cut off is far away.
     keys[-1] = 3.0
     values[-1] = LARGEST_VALUE
@@ -132,7 +136,8 @@ def heads_of(shape: Shape) -> Heads:
 
 def backends_for(number: int) -> Sequence[Optional[str]]:
     """Torch's own choice, and one of the backends, which come round."""
-    return (None, BACKENDS[number % len(BACKENDS)])
+    backend = BACKENDS[number % len(BACKENDS)]
+    return (None, backend)
 
 
 def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str]) -> Any:
@@ -181,7 +186,7 @@ def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
         queries += query_rows * shape.groups
         keys += joined((key, *zeros) for key in head.keys)
         for value in head.values:
-            values += [value * factor for factor in factors]
+            values += scaled(factors, value)
     return [
         tensor_of(queries, dtype_name, device, 1, -1, shape.queries, shape.width),
         tensor_of(keys, dtype_name, device, 1, HEADS, shape.keys, shape.width),
@@ -223,7 +228,7 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
             exact += row
         else:
             mean = fsum(products_of_pairs(weights, head.values))
-            exact += [mean * factor for factor in value_factors(shape)]
+            exact += scaled(value_factors(shape), mean)
     message = f"{filled_rows} rows that may see no key are filled with numbers"
     yield holds(f"{label}, dead rows", not filled_rows, message)
     yield near(label, computed, exact, attention_limit(dtype_name_of(computed), shape.keys))
@@ -239,7 +244,11 @@ def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbe
 
 def is_dead(row: Sequence[float]) -> bool:
     """Whether it holds no number: older releases give NaN, torch 2.5 and later zero."""
-    return all(isnan(value) or value == 0.0 for value in row)
+    for value in row:
+        has_number = not isnan(value) and value != 0.0
+        if has_number:
+            return False
+    return True
 
 
 def attention_limit(dtype_name: str, keys: int) -> Limit:

@@ -13,7 +13,16 @@ import torch
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
 from ..training import Descent, scaler_of
-from .answers import Limit, ask_all, dtype_of, exactly, formats_on, near, roundoff, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    dtype_of,
+    exactly,
+    formats_on,
+    near,
+    roundoff,
+    tensor_of,
+)
 
 
 def mixed_precision(device: str) -> Outcome:
@@ -25,9 +34,9 @@ def mixed_precision(device: str) -> Outcome:
 def low_formats(device: str) -> List[str]:
     """The formats that autocast offers on a device."""
     # Before torch 2.3 autocast of a CPU knows bfloat16 alone.
-    has_float16 = kind(device) != "cpu" or hasattr(torch.amp, "GradScaler")
-    candidates = ["bfloat16", "float16"] if has_float16 else ["bfloat16"]
-    return [dtype_name for dtype_name in candidates if dtype_name in formats_on(device)]
+    candidates = ["bfloat16", "float16"] if has_scaler(device) else ["bfloat16"]
+    offered_names = formats_on(device)
+    return [dtype_name for dtype_name in candidates if dtype_name in offered_names]
 
 
 def formats_of_autocast(device: str) -> Iterator[Part]:
@@ -55,8 +64,10 @@ def formats_of_autocast(device: str) -> Iterator[Part]:
 
 
 def has_dtype(label: str, tensor: Any, expected: Any) -> Part:
-    message = f"is made in {tensor.dtype}, not in {expected}"
-    return holds(label, tensor.dtype == expected, message)
+    """Whether a tensor has the format that autocast promises."""
+    computed = tensor.dtype
+    message = f"is made in {computed}, not in {expected}"
+    return holds(label, computed == expected, message)
 
 
 def gradients_through_autocast(device: str) -> Iterator[Part]:

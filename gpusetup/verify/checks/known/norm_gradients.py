@@ -19,12 +19,14 @@ from .answers import (
     Limit,
     dice,
     formats_on,
-    joined,
     near,
-    products_of_pairs,
     roundoff,
-    sawtooth,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    products_of_pairs,
+    sawtooth,
 )
 
 SPREAD, EPS = 0.5, 0.75
@@ -151,8 +153,9 @@ def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
 
     A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
     """
-    adds_in_halves = dtype_name in HALVES and kind(device) == "cpu"
-    return count < 256 or not adds_in_halves
+    if count < 256:
+        return True
+    return dtype_name not in HALVES or kind(device) != "cpu"
 
 
 def gradients_of_layer_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[Part]:

@@ -15,8 +15,20 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, sawtooth, tensor_of
+from .answers import (
+    HALVES,
+    Limit,
+    ask_all,
+    dice,
+    formats_on,
+    near,
+    roundoff,
+    tensor_of,
+)
 from .norm_gradients import gradients_of_image_norms, gradients_of_rows
+from .number_lists import (
+    sawtooth,
+)
 
 LENGTHS = (16, 34, 126, 1000, 1026, 4098)
 """Even, so that as many numbers lie above the mean as below it."""
@@ -74,7 +86,11 @@ def signs_of(length: int, salt: str) -> List[float]:
 
 def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
     """The center, plus or minus the spread."""
-    return [case.center + sign * case.spread for sign in signs]
+    numbers: List[float] = []
+    for sign in signs:
+        distance = sign * case.spread
+        numbers.append(case.center + distance)
+    return numbers
 
 
 def root_of(case: Spread) -> float:
@@ -189,7 +205,9 @@ SHAPES = ((2, 3, 34), (3, 17, 66), (1, 5, 1026), (5, 1, 8), (1, 2, 8194))
 def channel_case(case: Spread, channel: int) -> Spread:
     """Each channel has another spread and center."""
     factor = 1.0 + channel % 2
-    return case._replace(spread=case.spread * factor, center=case.center * factor)
+    spread = case.spread * factor
+    center = case.center * factor
+    return case._replace(spread=spread, center=center)
 
 
 class ChannelNumbers(NamedTuple):

@@ -12,7 +12,18 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import ask_all, dice, exactly, flat_list, formats_on, joined, tensor_of
+from .answers import (
+    ask_all,
+    dice,
+    exactly,
+    flat_list,
+    formats_on,
+    tensor_of,
+)
+from .number_lists import (
+    elements_at,
+    joined,
+)
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
 WHOLE_FORMATS = ("int64", "int32", "uint8")
@@ -27,7 +38,8 @@ class Ranking(NamedTuple):
     falling: List[int]
 
     def at(self, positions: Sequence[int]) -> List[float]:
-        return [self.values[position] for position in positions]
+        """The elements at these positions."""
+        return elements_at(positions, self.values)
 
 
 def ordering(device: str) -> Outcome:
@@ -111,9 +123,12 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
 def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -> Iterator[Part]:
     """The places of a sort that is not stable: each one once, and its value there."""
     computed = flat_list(positions)
-    each_once = sorted(computed) == list(range(len(computed)))
+    all_positions = range(len(computed))
+    each_once = sorted(computed) == list(all_positions)
     yield holds(f"{label}, places", each_once, "not each one once")
-    are_inside = all(0 <= position < len(ranking.values) for position in computed)
+    # If not, no value can be looked up.
+    row_positions = range(len(ranking.values))
+    are_inside = all(position in row_positions for position in computed)
     yield holds(f"{label}, range of places", are_inside, "a place outside of the row")
     if are_inside:
         yield exactly(f"{label}, values at its places", values, ranking.at(computed))

@@ -17,7 +17,6 @@ from .answers import (
     HALVES,
     LEAST,
     Limit,
-    Number,
     ask_all,
     dtype_of,
     exactly,
@@ -26,10 +25,13 @@ from .answers import (
     near,
     near_in_periods,
     offered,
-    repeated,
     roundoff,
-    sawtooth,
     tensor_of,
+)
+from .number_lists import (
+    Number,
+    repeated,
+    sawtooth,
 )
 
 LONG = 70_003
@@ -76,7 +78,10 @@ def elu(x: float) -> float:
 
 def celu(x: float) -> float:
     """With alpha 2."""
-    return x if x > 0 else 2 * math.expm1(x / 2)
+    alpha = 2
+    if x > 0:
+        return x
+    return alpha * math.expm1(x / alpha)
 
 
 def selu(x: float) -> float:
@@ -98,15 +103,17 @@ def mish(x: float) -> float:
 
 def gelu(x: float) -> float:
     """x times the share of the normal distribution that lies below x."""
-    share_below = math.erfc(-x / math.sqrt(2)) / 2
+    standard = x / math.sqrt(2)
+    share_below = math.erfc(-standard) / 2
     return x * share_below
 
 
 def tanh_gelu(x: float) -> float:
     """The approximation of GELU by a hyperbolic tangent, with the constant of its paper."""
     cubic = x + 0.044715 * x**3
-    inner = math.sqrt(2 / math.pi) * cubic
-    return 0.5 * x * (1 + math.tanh(inner))
+    scale = math.sqrt(2 / math.pi)
+    share_below = 1 + math.tanh(scale * cubic)
+    return 0.5 * x * share_below
 
 
 def clamp(x: float, lowest: float, highest: float) -> float:
@@ -176,7 +183,8 @@ def positive_only(
     name: str, exact: Callable[[float], float], numbers: Tuple[float, ...] = POSITIVE
 ) -> Function:
     """A function that has no value below zero."""
-    return Function(name, getattr(torch, name), exact, numbers, has_both_signs=False)
+    run = getattr(torch, name)
+    return Function(name, run, exact, numbers, has_both_signs=False)
 
 
 def logarithms_and_roots() -> Tuple[Function, ...]:
@@ -349,7 +357,10 @@ FRACTIONS = tuple(Fraction(*pair) for pair in product(range(-7, 8), (-3, -2, -1,
 
 def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
     """What a function of two whole numbers makes of each fraction."""
-    return [exact(fraction.upper, fraction.lower) for fraction in FRACTIONS]
+    values: List[Number] = []
+    for upper, lower in FRACTIONS:
+        values.append(exact(upper, lower))
+    return values
 
 
 def whole_quotients(device: str) -> Iterator[Part]:

@@ -16,12 +16,15 @@ from .answers import (
     ask_all,
     dice,
     formats_on,
-    joined,
     near,
     offered,
-    products_of_pairs,
     roundoff,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    products_of_pairs,
+    sums_of_pairs,
 )
 
 Vector = List[float]
@@ -85,10 +88,6 @@ def gate(values: Vector, number: int, size: int) -> Vector:
     """The block of one gate."""
     start = number * size
     return values[start : start + size]
-
-
-def sums_of_pairs(first: Vector, second: Vector) -> Vector:
-    return list(map(float.__add__, first, second))
 
 
 def plain_step(weights: Weights, inputs: Vector, state: State) -> State:
@@ -252,11 +251,17 @@ def module_of(kind: Kind, net: Net, layers: List[Layer]) -> Any:
 
 def write_weights(module: Any, name: str, weights: Weights) -> None:
     """Copy the weights of one layer and direction into the module."""
-    with torch.no_grad():
-        getattr(module, f"weight_ih_{name}").copy_(torch.tensor(weights.from_input))
-        getattr(module, f"weight_hh_{name}").copy_(torch.tensor(weights.from_state))
-        getattr(module, f"bias_ih_{name}").copy_(torch.tensor(weights.input_bias))
-        getattr(module, f"bias_hh_{name}").copy_(torch.tensor(weights.state_bias))
+    tensors = {
+        "weight_ih": weights.from_input,
+        "weight_hh": weights.from_state,
+        "bias_ih": weights.input_bias,
+        "bias_hh": weights.state_bias,
+    }
+    for kind, values in tensors.items():
+        parameter = getattr(module, f"{kind}_{name}")
+        # Written in place, which a parameter that learns does not allow.
+        with torch.no_grad():
+            parameter.copy_(torch.tensor(values))
 
 
 def outputs_of(module: Any, inputs: Any) -> Any:

@@ -20,12 +20,15 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
-    joined,
     near,
     offered,
     roundoff,
-    sawtooth,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    rows_of_length,
+    sawtooth,
 )
 from .row_layers import (
     gradients_of_pools,
@@ -185,7 +188,9 @@ def position_limit(dtype_name: str, length: int) -> Limit:
     """A place is rounded in float32 at least, so a share is off by a roundoff of the length."""
     unit = roundoff(dtype_name)
     place_unit = min(unit, roundoff("float32"))
-    return Limit(4 * unit, 16 * unit + 64 * length * place_unit)
+    # Of a place, times the difference of two neighbours: 8 at most.
+    by_place = 64 * length * place_unit
+    return Limit(4 * unit, 16 * unit + by_place)
 
 
 def enlarged_images(device: str) -> Iterator[Part]:
@@ -208,11 +213,6 @@ def enlarged_images(device: str) -> Iterator[Part]:
                 )
                 label = f"bilinear image of {channels} channels, {dtype_name}, {layout}"
                 yield near(label, computed, exact, position_limit(dtype_name, height))
-
-
-def rows_of_length(values: Sequence[float], length: int) -> List[Sequence[float]]:
-    """The numbers cut into rows."""
-    return [values[start : start + length] for start in range(0, len(values), length)]
 
 
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:
@@ -297,10 +297,15 @@ def sampled_images(device: str) -> Iterator[Part]:
 
 def sampled(rows: Sequence[Sequence[float]], y: float, x: float) -> float:
     """The four pixels around a place, weighed by how near they are; outside there are zeros."""
+    top = floor(y)
+    left_column = floor(x)
+    rows_inside = range(len(rows))
+    columns_inside = range(len(rows[0]))
     total = 0.0
-    for row, column in product((floor(y), floor(y) + 1), (floor(x), floor(x) + 1)):
-        is_inside = 0 <= row < len(rows) and 0 <= column < len(rows[0])
-        if not is_inside:
+    for down, across in product((0, 1), (0, 1)):
+        row = top + down
+        column = left_column + across
+        if row not in rows_inside or column not in columns_inside:
             continue
         row_share = 1 - abs(y - row)
         column_share = 1 - abs(x - column)

@@ -24,10 +24,12 @@ from .answers import (
     dice,
     flat_list,
     formats_on,
-    joined,
     near,
     rounded,
     tensor_of,
+)
+from .number_lists import (
+    joined,
 )
 
 Rows = List[List[int]]
@@ -71,7 +73,13 @@ def factors_of(inner: int, largest: int, salt: str) -> Factors:
     chance = dice(f"factors {inner} {salt}")
     first_factor = rows_of(chance, -largest, largest, inner)
     columns = rows_of(chance, -largest, largest, inner)
-    return Factors(first_factor, columns, products_of(first_factor, columns))
+    return multiplied(first_factor, columns)
+
+
+def multiplied(first_factor: Rows, columns: Rows) -> Factors:
+    """The factors with their product."""
+    product = products_of(first_factor, columns)
+    return Factors(first_factor, columns, product)
 
 
 def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
@@ -132,7 +140,9 @@ def by_linear(operands: Operands) -> Any:
 
 def by_mv(operands: Operands) -> Any:
     """One column after the other."""
-    columns = [torch.mv(operands.first_factor, column) for column in operands.right_columns]
+    columns: List[Any] = []
+    for right_column in operands.right_columns:
+        columns.append(torch.mv(operands.first_factor, right_column))
     return torch.stack(columns, 1)
 
 
@@ -228,9 +238,11 @@ def with_one_number_a_row(inner: int, bits: int) -> Factors:
     largest = 2**bits - 1
     first_factor = [[0] * inner for _ in range(SIDE)]
     for row in first_factor:
-        row[chance.randrange(inner)] = chance.randint(1, largest)
+        number = chance.randint(1, largest)
+        position = chance.randrange(inner)
+        row[position] = number
     columns = rows_of(chance, -largest, largest, inner)
-    return Factors(first_factor, columns, products_of(first_factor, columns))
+    return multiplied(first_factor, columns)
 
 
 def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
@@ -253,7 +265,7 @@ def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
     largest = 2**bits - 1
     first_factor = rows_of(chance, 1, largest, inner)
     columns = rows_of(chance, 1, largest, inner)
-    return Factors(first_factor, columns, products_of(first_factor, columns))
+    return multiplied(first_factor, columns)
 
 
 class Tally(NamedTuple):

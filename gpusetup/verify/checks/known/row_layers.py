@@ -12,18 +12,35 @@ from typing import Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import Limit, dice, exactly, formats_on, near, offered, roundoff, sawtooth, tensor_of
+from .answers import (
+    Limit,
+    dice,
+    exactly,
+    formats_on,
+    near,
+    offered,
+    roundoff,
+    tensor_of,
+)
+from .number_lists import (
+    random_wholes,
+    sawtooth,
+)
 
 
 def whole_row(length: int, salt: str) -> List[float]:
     """Random whole numbers from -4 to 4."""
     chance = dice(f"resampled {length} {salt}")
-    return [float(chance.randint(-4, 4)) for _ in range(length)]
+    return random_wholes(chance, length, -4, 4)
 
 
 def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
     """Random whole numbers from `lowest` on, so many different ones."""
-    return [value % numbers + lowest for value in whole_row(length, salt)]
+    values: List[float] = []
+    for value in whole_row(length, salt):
+        step = value % numbers
+        values.append(lowest + step)
+    return values
 
 
 # --- gradients of pools ---------------------------------------------------------------------------
@@ -60,6 +77,7 @@ class PooledRows(NamedTuple):
 
 
 def pooled_rows(channels: int, length: int) -> PooledRows:
+    """Windows that do not reach from one row to the next one."""
     # Every number once, so that each window has one largest.
     values = list(range(channels * length))
     dice(f"pooled {channels} {length}").shuffle(values)
@@ -67,7 +85,8 @@ def pooled_rows(channels: int, length: int) -> PooledRows:
     for channel in range(channels):
         for start in range(0, length - WINDOW + 1, WINDOW_STEP):
             first = channel * length + start
-            windows.append([first, first + 1, first + 2])
+            window = range(first, first + WINDOW)
+            windows.append(list(window))
     upstream = sawtooth(len(windows), period=3, start=1)
     return PooledRows(channels, length, values, windows, upstream)
 
@@ -164,22 +183,28 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
     """Every product of an input and a weight, added to the output that it is part of."""
     channels, filters, length, taps = layer
     count = layer.output_length
+    weight_count = filters * channels * taps
     row = small_row(channels * length, "row", numbers=3, lowest=-1)
-    weight = small_row(filters * channels * taps, "weight", numbers=2, lowest=0)
+    weight = small_row(weight_count, "weight", numbers=2, lowest=0)
     upstream = small_row(filters * count, "row upstream", numbers=2, lowest=0)
+
     output = [0.0] * len(upstream)
     input_gradient = [0.0] * len(row)
     weight_gradient = [0.0] * len(weight)
     for kernel, channel, tap in product(range(filters), range(channels), range(taps)):
         weight_index = (kernel * channels + channel) * taps + tap
+        weight_value = weight[weight_index]
         first_output = kernel * count
         first_input = channel * length + tap
+        # The same weight at every place of the row.
         for position in range(count):
             output_index = first_output + position
             input_index = first_input + position
-            output[output_index] += row[input_index] * weight[weight_index]
-            input_gradient[input_index] += upstream[output_index] * weight[weight_index]
-            weight_gradient[weight_index] += upstream[output_index] * row[input_index]
+            input_value = row[input_index]
+            arriving = upstream[output_index]
+            output[output_index] += input_value * weight_value
+            input_gradient[input_index] += arriving * weight_value
+            weight_gradient[weight_index] += arriving * input_value
     return ConvolvedRows(row, weight, upstream, output, input_gradient, weight_gradient)
 
 
@@ -206,8 +231,10 @@ def rows_convolved(device: str) -> Iterator[Part]:
 
 def convolution_limit(dtype_name: str, device: str) -> Limit:
     """Libraries may compute by transforms, whose fractions are rounded; a lost number is 1 off."""
-    absolute = 2.0**-4 if device == "cpu" else 0.25
-    return Limit(2 * roundoff(dtype_name), absolute)
+    relative = 2 * roundoff(dtype_name)
+    if device == "cpu":
+        return Limit(relative, 2.0**-4)
+    return Limit(relative, 0.25)
 
 
 def volumes_convolved(device: str) -> Iterator[Part]:
@@ -249,8 +276,11 @@ class TransposedLayer(NamedTuple):
 
     @property
     def output_length(self) -> int:
-        reach = (self.length - 1) * self.stride + self.taps
-        return reach - 2 * self.padding + self.extra
+        """How long the answer is."""
+        last_start = (self.length - 1) * self.stride
+        reach = last_start + self.taps
+        cut_off = 2 * self.padding
+        return reach - cut_off + self.extra
 
 
 TRANSPOSED_LAYERS = (

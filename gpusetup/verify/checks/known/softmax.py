@@ -21,12 +21,14 @@ from .answers import (
     ask_all,
     dice,
     formats_on,
-    joined,
     near,
-    products_of_pairs,
     roundoff,
-    sawtooth,
     tensor_of,
+)
+from .number_lists import (
+    joined,
+    products_of_pairs,
+    sawtooth,
 )
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
@@ -55,7 +57,11 @@ class Row(NamedTuple):
     """log of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
-        return [logit - self.maximum - self.total for logit in self.logits]
+        logs: List[float] = []
+        for logit in self.logits:
+            distance = logit - self.maximum
+            logs.append(distance - self.total)
+        return logs
 
     def probabilities(self) -> List[float]:
         return list(map(exp, self.log_probabilities()))

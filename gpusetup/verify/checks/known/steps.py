@@ -14,8 +14,17 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import Limit, ask_all, near, repeated, roundoff, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    near,
+    roundoff,
+    tensor_of,
+)
 from .exact_steps import FORMS, exact_steps
+from .number_lists import (
+    repeated,
+)
 
 PERIOD = 61
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}

@@ -18,11 +18,15 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
+    rounded,
+    tensor_of,
+)
+from .number_lists import (
+    columns_of,
     joined,
     repeated,
-    rounded,
     sawtooth,
-    tensor_of,
+    scaled,
 )
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
@@ -53,11 +57,14 @@ class Matrix(NamedTuple):
         return joined(self.rows)
 
     def transposed(self) -> Matrix:
-        return Matrix([list(column) for column in zip(*self.rows)])
+        return Matrix(columns_of(self.rows))
 
     def with_frame(self, before: Sequence[int], after: Sequence[int]) -> List[int]:
         """Row by row, with other numbers before and after each row."""
-        return joined([*before, *row, *after] for row in self.rows)
+        framed: List[int] = []
+        for row in self.rows:
+            framed += [*before, *row, *after]
+        return framed
 
 
 def matrix_of(height: int, width: int) -> Matrix:
@@ -242,7 +249,7 @@ def images_of_other_layouts(device: str) -> Iterator[Part]:
             computed = channels_last.contiguous()
             yield exactly(f"channels last and back {label}", computed, values)
             computed = (channels_last + channels_last).contiguous()
-            doubled = [2 * value for value in values]
+            doubled = scaled(values, 2)
             yield exactly(f"sum in channels last {label}", computed, doubled)
 
             rows_of_channels = channels_last.permute(0, 2, 3, 1).reshape(-1, shape[1])

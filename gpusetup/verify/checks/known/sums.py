@@ -22,11 +22,14 @@ from .answers import (
     dice,
     exactly,
     formats_on,
-    joined,
     near,
     rounded,
     roundoff,
     tensor_of,
+)
+from .number_lists import (
+    columns_of,
+    joined,
 )
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
@@ -194,13 +197,15 @@ def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
         for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
             rows: List[List[int]] = []
             for row in range(height):
+                # From 0 to 3, so that a bias's sum is exact in float32.
                 rows.append([(3 * row + column) % 4 for column in range(width)])
             arriving = tensor_of(joined(rows), dtype_name, device, height, width)
             bias = arriving.new_zeros(width).requires_grad_()
             outputs = torch.zeros_like(arriving) + bias
             outputs.backward(arriving)
 
-            exact = [nearest(sum(column), dtype_name) for column in zip(*rows)]
+            totals = map(sum, columns_of(rows))
+            exact = [nearest(total, dtype_name) for total in totals]
             label = f"gradient of a bias of {width} {dtype_name} numbers, {height} rows"
             yield near(label, bias.grad, exact, sum_limit(dtype_name))
 
