@@ -25,12 +25,13 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .gradients import slope
+from .functions import log_sigmoid
 from .number_lists import (
     products_of_pairs,
     repeated,
     sawtooth,
 )
+from .slopes import slope
 
 REDUCTIONS = ("none", "mean", "sum")
 LENGTHS = (17, 1027)
@@ -70,13 +71,6 @@ def huber(x: float, target: float) -> float:
     if distance < HUBER_DELTA:
         return distance**2 / 2
     return HUBER_DELTA * (distance - HUBER_DELTA / 2)
-
-
-def log_sigmoid(x: float) -> float:
-    """log(1 / (1 + exp(-x))), written so that the exponential cannot overflow."""
-    distance_from_zero = abs(x)
-    decay = math.exp(-distance_from_zero)
-    return min(x, 0.0) - math.log1p(decay)
 
 
 def soft_margin(x: float, sign: float) -> float:
