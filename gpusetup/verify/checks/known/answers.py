@@ -123,7 +123,9 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
     part = near_at_once(label, values, expected, limit)
     if part is not None:
         return part
-    return near_one_by_one(Row(label, values, tuple(computed.shape)), expected, limit)
+    # Something is wrong, or cannot be told at once: each element by itself.
+    row = Row(label, values, tuple(computed.shape))
+    return near_one_by_one(row, expected, limit)
 
 
 def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: Limit) -> Part:

@@ -83,6 +83,7 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
                 leaf.requires_grad_()
             arriving = arriving_at(shape, dtype_name, device)
             label = f"attention {tuple(shape)} of {dtype_name}"
+            # Each backend has a backward pass of its own.
             for backend in backends_for(number):
                 outputs = computed_by_torch(heads, leaves, backend)
                 gradients = torch.autograd.grad(outputs, leaves, arriving)
@@ -103,6 +104,7 @@ def arriving_at(shape: Shape, dtype_name: str, device: str) -> Any:
     factors = upstream_factors(shape)
     rows: List[List[float]] = []
     for query in range(shape.queries):
+        # With zero a dead query's NaN stays out of the keys' gradients.
         height = upstream_of(query) if query in live else 0.0
         rows.append(scaled(factors, height))
     heads = HEADS * shape.groups

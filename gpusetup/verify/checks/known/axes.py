@@ -135,10 +135,12 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
+            # Worked out once for all formats.
             exact: Dict[str, List[float]] = {}
             lines = lines_along(values, shape, axis)
             for method, reduction in REDUCTIONS.items():
-                exact[method] = list(map(reduction.exact, lines))
+                answers = map(reduction.exact, lines)
+                exact[method] = list(answers)
             for dtype_name in (*formats_on(device), "int64", "int32"):
                 inputs = tensor_of(values, dtype_name, device, *shape)
                 label = f"along axis {axis} of {shape} {dtype_name}"
@@ -193,7 +195,9 @@ def moments_along_axes(device: str) -> Iterator[Part]:
         for shape in SHAPES:
             values = numbers_of(shape)
             inputs = tensor_of(values, dtype_name, device, *shape)
-            limit = Limit(32 * roundoff(dtype_name), 32 * roundoff(dtype_name))
+            # Some ten operations: a mean, distances, squares, their mean and a root.
+            unit = 32 * roundoff(dtype_name)
+            limit = Limit(unit, unit)
             for axis in range(3):
                 lines = lines_along(values, shape, axis)
                 means = list(map(mean_of, lines))
@@ -268,7 +272,8 @@ def scatters_along_axes(device: str) -> Iterator[Part]:
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
-            scattered = Scattered(shape, axis, lines_along(values, shape, axis))
+            lines = lines_along(values, shape, axis)
+            scattered = Scattered(shape, axis, lines)
             for dtype_name in (*formats_on(device), "int64"):
                 inputs = tensor_of(values, dtype_name, device, *shape)
                 label = f"along axis {axis} of {shape} {dtype_name}"
@@ -327,7 +332,9 @@ class Scattered(NamedTuple):
 
     def mirrored(self) -> List[float]:
         """The tensor with each line turned around."""
-        turned_lines = [line[::-1] for line in self.lines]
+        turned_lines: Lines = []
+        for line in self.lines:
+            turned_lines.append(line[::-1])
         return put_back(turned_lines, self.shape, self.axis)
 
 
@@ -343,9 +350,10 @@ def tensors_without_elements(device: str) -> Iterator[Part]:
 
 
 def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """A sum of nothing is 0, a product 1, a mean NaN; what keeps the other axis has 5 of them."""
+    """A sum of nothing is 0, a product 1, a mean NaN."""
     computed = empty.sum()
     yield exactly(f"sum {label}", computed, [0.0])
+    # The axis without elements goes, the other one of five columns stays.
     computed = empty.sum(0)
     yield exactly(f"sum of columns {label}", computed, [0.0] * 5)
     computed = empty.prod()
@@ -363,9 +371,11 @@ def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
+    # 5 x 0 by 0 x 5: each of 25 sums has no term.
     computed = empty.t() @ empty
     yield exactly(f"inner length 0 {label}", computed, [0.0] * 25)
-    computed = torch.cat([empty, ones.t()])
+    rows = ones.t()
+    computed = torch.cat([empty, rows])
     yield exactly(f"joined {label}", computed, [1.0] * 15)
     no_index = torch.zeros(0, dtype=torch.int64, device=empty.device)
     computed = ones[no_index]
@@ -411,6 +421,7 @@ def diagonals(size: int, device: str) -> Iterator[Part]:
     identity: List[float] = []
     rising_diagonal: List[float] = []
     for row, column in product(range(size), repeat=2):
+        # Beside the diagonal both are zero.
         is_on_diagonal = row == column
         identity.append(1.0 if is_on_diagonal else 0.0)
         rising_diagonal.append(float(row) if is_on_diagonal else 0.0)

@@ -63,6 +63,7 @@ class Bags(NamedTuple):
         means: List[float] = []
         for number, bag in enumerate(self.members):
             start = number * self.width
+            # Nothing of an empty bag is divided.
             divisor = max(1, len(bag))
             for total in sums[start : start + self.width]:
                 means.append(total / divisor)
@@ -83,6 +84,7 @@ class Bags(NamedTuple):
         """What arrives at each row of the table, of a sum: as often as the row lies in a bag."""
         rows = [[0.0] * self.width for _ in self.table]
         for bag, arriving in zip(self.members, upstream):
+            # A row that comes twice gets it twice.
             for row in bag:
                 rows[row] = sums_of_pairs(rows[row], arriving)
         return joined(rows)
@@ -120,15 +122,21 @@ class Tensors(NamedTuple):
         )
 
 
+def tensors_of(bags: Bags, dtype_name: str, device: str) -> Tensors:
+    """The table learns; members are one list, in which starts say where each bag begins."""
+    table = tensor_of(joined(bags.table), dtype_name, device)
+    table = table.reshape(-1, bags.width).requires_grad_()
+    members = tensor_of(joined(bags.members), "int64", device)
+    starts = tensor_of(bags.starts(), "int64", device)
+    return Tensors(table, members, starts)
+
+
 def sums_of_bags(device: str) -> Iterator[Part]:
     """Catches a bag that loses its last row, counts an empty one, or divides by another count."""
     for row_count, width, bag_count in ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9)):
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):
-            table = tensor_of(joined(bags.table), dtype_name, device, row_count, width)
-            members = tensor_of(joined(bags.members), "int64", device)
-            starts = tensor_of(bags.starts(), "int64", device)
-            tensors = Tensors(table.requires_grad_(), members, starts)
+            tensors = tensors_of(bags, dtype_name, device)
             label = f"of {bag_count} bags from {row_count} x {width} {dtype_name}"
             yield from sums_and_gradients(bags, tensors, label)
             yield from other_bags(bags, tensors, label)

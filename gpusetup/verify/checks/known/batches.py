@@ -65,6 +65,7 @@ def product_of(shape: Shape, salt: int = 0) -> Product:
     first: Matrix = []
     for _ in range(rows):
         row = [0] * inner
+        # A place may come twice; then fewer numbers are left.
         for position in chance.choices(range(inner), k=ONES):
             row[position] = chance.choice((-2, -1, 1, 2))
         row[-1] = 2
@@ -119,9 +120,12 @@ def single_products(device: str) -> Iterator[Part]:
             factors = factors_of(product, dtype_name, device)
             label = f"of {shape} {dtype_name}"
             yield from products_of_matrices(factors, joined(product.exact), label)
-            exact = [row[0] for row in product.exact]
-            yield from products_with_vector(factors, exact, label)
-            computed = torch.nn.functional.linear(factors.first[None], factors.second.t())
+            first_column = [row[0] for row in product.exact]
+            yield from products_with_vector(factors, first_column, label)
+            # A linear layer has its weight transposed; its input is a batch of one matrix.
+            batch = factors.first[None]
+            weight = factors.second.t()
+            computed = torch.nn.functional.linear(batch, weight)
             yield exactly(f"linear {label}", computed, joined(product.exact))
 
 
@@ -129,6 +133,7 @@ def products_of_matrices(factors: Factors, exact: List[int], label: str) -> Iter
     """The product of two matrices that lie row by row in memory, and column by column."""
     computed = factors.first @ factors.second
     yield exactly(f"mm {label}", computed, exact)
+    # The same matrices again, with columns side by side in memory.
     first_by_columns = factors.first.t().contiguous().t()
     second_by_columns = factors.second.t().contiguous().t()
     computed = first_by_columns @ second_by_columns

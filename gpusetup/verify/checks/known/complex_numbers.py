@@ -27,6 +27,7 @@ from .answers import (
 from .number_lists import (
     joined,
     random_wholes,
+    rows_of_length,
 )
 
 LENGTHS = (1, 17, 1025, 70_001)
@@ -129,10 +130,11 @@ def complex_matrices(device: str) -> Iterator[Part]:
             computed = in_parts(x @ y)
 
             exact: List[complex] = []
-            for start in range(0, rows * inner, inner):
-                row = left[start : start + inner]
-                for column in range(columns):
-                    products = map(complex.__mul__, row, right[column::columns])
+            for row in rows_of_length(left, inner):
+                # Every so many numbers of the right matrix make a column.
+                for number in range(columns):
+                    column = right[number::columns]
+                    products = map(complex.__mul__, row, column)
                     exact.append(sum(products))
             label = f"complex product {rows} x {inner} x {columns} of {dtype_name}"
             yield exactly(label, computed, parts_of(exact))

@@ -144,14 +144,17 @@ def nothing_and_everything(device: str) -> Iterator[Part]:
     """Catches a dropout of 0 or 1, or of a model in use, that draws nevertheless."""
     functional = torch.nn.functional
     length = 1025
+    untouched = [1.0] * length
+    nothing = [0.0] * length
     for dtype_name in formats_on(device):
         inputs = ones(device, dtype_name, length)
         computed = functional.dropout(inputs, 0.0)
-        yield exactly(f"dropout 0 of {dtype_name}", computed, [1.0] * length)
+        yield exactly(f"dropout 0 of {dtype_name}", computed, untouched)
+        # What is kept would be divided by zero.
         computed = functional.dropout(inputs, 1.0)
-        yield exactly(f"dropout 1 of {dtype_name}", computed, [0.0] * length)
+        yield exactly(f"dropout 1 of {dtype_name}", computed, nothing)
         computed = functional.dropout(inputs, 0.5, training=False)
-        yield exactly(f"dropout in use of {dtype_name}", computed, [1.0] * length)
+        yield exactly(f"dropout in use of {dtype_name}", computed, untouched)
 
 
 # --- draws ----------------------------------------------------------------------------------------

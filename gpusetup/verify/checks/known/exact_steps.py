@@ -171,6 +171,7 @@ def train(
 
 def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
     """An optimizer with two groups, of which the second one has a rate of 0."""
+    # A parameter without a gradient is skipped, and must not end the step.
     moving = [*parameters.learning, parameters.transposed, parameters.without_gradient]
     moving_group = {"params": moving}
     resting_group = {"params": [parameters.resting], "lr": 0.0}
@@ -234,6 +235,7 @@ def parameters_after_steps(
     exact = repeated(period, MATRIX_SIZE)
     yield exactly(f"{label}, a matrix by columns", columns, exact)
 
+    # As before the first step.
     start = [start_of(position) for position in range(PERIOD)]
     exact = repeated(start, RESTING_LENGTH)
     yield exactly(f"{label}, a group with rate 0", parameters.resting, exact)

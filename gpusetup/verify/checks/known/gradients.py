@@ -69,8 +69,9 @@ class SpreadPair(NamedTuple):
         """Both with as many axes; the missing ones are in front, of length 1."""
         shapes: List[Sequence[int]] = []
         for shape in (self.first, self.second):
-            missing = self.dimensions - len(shape)
-            shapes.append((*[1] * missing, *shape))
+            missing_count = self.dimensions - len(shape)
+            missing_axes = [1] * missing_count
+            shapes.append((*missing_axes, *shape))
         return shapes
 
 
@@ -114,6 +115,7 @@ def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List
     first_gradient = [0.0] * len(operands[0])
     second_gradient = [0.0] * len(operands[1])
     for index in product(*map(range, spread_shape)):
+        # Many elements of the product share one of a spread operand.
         first = flat_position(index, first_shape)
         second = flat_position(index, second_shape)
         first_gradient[first] += operands[1][second]
@@ -297,6 +299,7 @@ def gradients_along_rows(device: str) -> Iterator[Part]:
             leaf = whole_leaf((2, length), dtype_name, device)
             unit = roundoff(dtype_name)
             label = f"2 x {length} {dtype_name} numbers"
+            # Sums are exact, quotients rounded once, roots made of rounded squares.
             yield gradient_of_running_sums(leaf, label)
             yield gradient_of_means(leaf, label, Limit(4 * unit))
             yield gradient_of_norm(leaf, label, Limit(64 * unit))
@@ -332,7 +335,9 @@ def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
     norm = torch.linalg.vector_norm(leaf)
     (computed,) = torch.autograd.grad(norm, leaf)
     values = flat_list(leaf)
-    size = sum(products_of_pairs(values, values)) ** 0.5
+    squares = products_of_pairs(values, values)
+    size = sum(squares) ** 0.5
+    # A vector of length 1.
     exact = [value / size for value in values]
     return near(f"gradient of vector_norm, {label}", computed, exact, limit)
 
@@ -400,6 +405,7 @@ def gradients_of_checkpoints(device: str) -> Iterator[Part]:
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)
             exact = scaled(flat_list(leaf), 6)
+            # Torch has two implementations of it.
             for method, is_reentrant in (("reentrant", True), ("plain", False)):
                 leaf.grad = None
                 outputs = checkpoint(three_squares, leaf, use_reentrant=is_reentrant)

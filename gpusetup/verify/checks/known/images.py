@@ -48,9 +48,11 @@ class Layer(NamedTuple):
 
     def output_length(self, length: int) -> int:
         """How many places the kernel has along an axis of the image."""
+        # From the first tap of the kernel to the last one.
         reach = self.dilation * (self.kernel - 1) + 1
         padded_length = length + 2 * self.padding
-        return (padded_length - reach) // self.stride + 1
+        last_start = padded_length - reach
+        return last_start // self.stride + 1
 
     @property
     def input_shape(self) -> Shape:
@@ -250,6 +252,7 @@ def convolution(layer: Layer, layout_number: int, dtype_name: str, device: str) 
     computed = torch.nn.functional.conv2d(*leaves, *options)
     gradients = torch.autograd.grad(computed, leaves, upstream)
 
+    # Each of the four is made by a kernel of its own.
     label = f"{tuple(layer)} of {dtype_name}, layout {layout_number}"
     limit = limit_for(dtype_name, device)
     yield near(f"conv2d {label}", computed, exact.output, limit)

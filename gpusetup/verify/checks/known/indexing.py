@@ -161,6 +161,7 @@ def label_of(table: Table, dtype_name: str) -> str:
 def rows_that_are_picked(device: str) -> Iterator[Part]:
     """Catches places past 16 bits that wrap around, negative ones that are read as 0, lost rows."""
     for table in tables():
+        # A negative place counts from the end in Python, too.
         picked_rows = elements_at(table.positions, table.rows)
         last_column = [row[-1] for row in picked_rows]
         for dtype_name in formats_for(table, device):
@@ -274,7 +275,9 @@ def numbers_met_at_places(device: str) -> Iterator[Part]:
     for table in tables():
         rows = table.row_copies()
         for position, added in zip(table.positions, table.added):
-            rows[position] = list(map(max, rows[position], added))
+            # The number that was in the table takes part, too.
+            larger = map(max, rows[position], added)
+            rows[position] = list(larger)
         exact = joined(rows)
         for dtype_name in ("float32", "float64", "int64"):
             inputs = tensors_of(table, dtype_name, device)
@@ -296,6 +299,7 @@ class TableGradients(NamedTuple):
 def gradients_in_python(table: Table) -> TableGradients:
     """The sum of what arrives at all places that name a row."""
     positions = table.counted_from_front()
+    # A row that is looked up: otherwise nothing would arrive at it.
     padding = positions[len(positions) // 2]
     rows = [[0.0] * table.width for _ in table.rows]
     for position, arriving in zip(positions, table.added):

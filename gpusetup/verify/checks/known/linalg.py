@@ -88,7 +88,8 @@ def contractions(device: str) -> Iterator[Part]:
         for dtype_name in formats_on(device):
             tensors: List[Any] = []
             for operand in operands:
-                tensors.append(tensor_of(operand.values, dtype_name, device, *operand.shape))
+                tensor = tensor_of(operand.values, dtype_name, device, *operand.shape)
+                tensors.append(tensor)
             computed = torch.einsum(equation, *tensors)
             yield exactly(f"einsum {equation} of {dtype_name}", computed, exact)
 
@@ -107,6 +108,7 @@ def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) ->
     count = prod(lengths[letter] for letter in output)
     sums = [0.0] * count
     ranges = map(range, lengths.values())
+    # A letter that is missing in the output is summed over.
     for indices in product(*ranges):
         index = dict(zip(lengths, indices))
         position = position_of(output, index, lengths)

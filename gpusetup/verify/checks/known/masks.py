@@ -99,6 +99,7 @@ def allowed_keys(shape: Shape) -> List[List[bool]]:
         elif query % 3 == 2:
             row = [False] * shape.keys
         else:
+            # The first key keeps a row from being dead by chance.
             row = [key == 0 or chance.random() < 0.7 for key in range(shape.keys)]
         rows.append(row)
     return rows
@@ -110,6 +111,7 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
     if not any(allowed):
         return None
     scores = [SCALE * numbers.queries[query] * key for key in numbers.keys]
+    # Taken away, so that no exponential is too large.
     maximum = max(scores)
     heights: List[float] = []
     for score, is_allowed in zip(scores, allowed):

@@ -26,7 +26,9 @@ from .answers import (
 from .number_lists import (
     joined,
     products_of_pairs,
+    rows_of_length,
     sawtooth,
+    sums_of_pairs,
 )
 
 SPREAD, EPS = 0.5, 0.75
@@ -84,6 +86,7 @@ def gradient_limit(dtype_name: str, count: int) -> Limit:
 def sum_limit(dtype_name: str, count: int) -> Limit:
     """The gradient of a weight is a sum over rows. Halves may be added up in parts."""
     unit = roundoff(dtype_name)
+    # Errors of either sign add up like the steps of a random walk.
     growth = sqrt(count)
     if dtype_name in HALVES:
         return Limit(8 * unit, 4 * unit * growth)
@@ -105,7 +108,9 @@ class Rows(NamedTuple):
         """The gradient of the numbers, row by row."""
         gradient: List[float] = []
         for numbers, arriving in zip(self.numbers, self.arriving):
-            group = Group(numbers, products_of_pairs(arriving, self.weight))
+            # What arrives passes the weight first.
+            weighed = products_of_pairs(arriving, self.weight)
+            group = Group(numbers, weighed)
             gradient += group.gradient(takes_mean)
         return gradient
 
@@ -113,28 +118,47 @@ class Rows(NamedTuple):
         """For each column the sum of the numbers times what arrives at them."""
         sums = [0.0] * len(self.weight)
         for numbers, arriving in zip(self.numbers, self.arriving):
-            for column, product in enumerate(products_of_pairs(numbers, arriving)):
-                sums[column] += product
+            products = products_of_pairs(numbers, arriving)
+            sums = sums_of_pairs(sums, products)
         return sums
 
     def bias_gradient(self) -> List[float]:
         """For each column the sum of what arrives."""
         sums = [0.0] * len(self.weight)
         for arriving in self.arriving:
-            for column, value in enumerate(arriving):
-                sums[column] += value
+            sums = sums_of_pairs(sums, arriving)
         return sums
 
 
 def rows_of(count: int, length: int) -> Rows:
+    """So many rows of balanced numbers."""
+    numbers = [balanced_numbers(length, f"row {row}") for row in range(count)]
     upstream = arriving_numbers(count * length)
-    numbers: List[List[float]] = []
-    arriving: List[List[float]] = []
-    for row in range(count):
-        numbers.append(balanced_numbers(length, f"row {row}"))
-        start = row * length
-        arriving.append(upstream[start : start + length])
-    return Rows(numbers, arriving, channel_weights(length))
+    arriving = rows_of_length(upstream, length)
+    weight = channel_weights(length)
+    return Rows(numbers, arriving, weight)
+
+
+class Leaves(NamedTuple):
+    """The tensors of rows that are normalised: what learns, and what arrives at the answers."""
+
+    inputs: Any
+    weight: Any
+    bias: Any
+    upstream: Any
+
+
+def leaves_of(rows: Rows, dtype_name: str, device: str) -> Leaves:
+    """The rows on a device; the bias is zero."""
+    length = len(rows.weight)
+    zeros = [0.0] * length
+    inputs = tensor_of(joined(rows.numbers), dtype_name, device).reshape(-1, length)
+    weight = tensor_of(rows.weight, dtype_name, device)
+    bias = tensor_of(zeros, dtype_name, device)
+    upstream = tensor_of(joined(rows.arriving), dtype_name, device)
+    for leaf in (inputs, weight, bias):
+        leaf.requires_grad_()
+    return Leaves(inputs, weight, bias, upstream.reshape(inputs.shape))
 
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
@@ -162,16 +186,14 @@ def gradients_of_layer_norm(rows: Rows, dtype_name: str, device: str) -> Iterato
     """The gradients of the numbers, the weight and the bias."""
     count = len(rows.numbers)
     length = len(rows.weight)
-    leaf = tensor_of(joined(rows.numbers), dtype_name, device, count, length).requires_grad_()
-    weight = tensor_of(rows.weight, dtype_name, device).requires_grad_()
-    bias = tensor_of([0.0] * length, dtype_name, device).requires_grad_()
-    upstream = tensor_of(joined(rows.arriving), dtype_name, device, count, length)
-    outputs = torch.nn.functional.layer_norm(leaf, (length,), weight, bias, EPS)
-    gradients = torch.autograd.grad(outputs, (leaf, weight, bias), upstream)
+    inputs, weight, bias, upstream = leaves_of(rows, dtype_name, device)
+    outputs = torch.nn.functional.layer_norm(inputs, (length,), weight, bias, EPS)
+    gradients = torch.autograd.grad(outputs, (inputs, weight, bias), upstream)
 
     label = f"of layer_norm, {count} x {length} {dtype_name}"
     exact = rows.gradient(takes_mean=True)
-    yield near(f"gradient {label}", gradients[0], exact, gradient_limit(dtype_name, length))
+    limit = gradient_limit(dtype_name, length)
+    yield near(f"gradient {label}", gradients[0], exact, limit)
     if has_exact_sums(count, dtype_name, device):
         limit = sum_limit(dtype_name, count)
         exact = rows.weight_gradient()
@@ -187,15 +209,15 @@ def gradients_of_rms_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[
     """
     count = len(rows.numbers)
     length = len(rows.weight)
-    leaf = tensor_of(joined(rows.numbers), dtype_name, device, count, length).requires_grad_()
-    weight = tensor_of(rows.weight, dtype_name, device).requires_grad_()
-    upstream = tensor_of(joined(rows.arriving), dtype_name, device, count, length)
-    outputs = torch.nn.functional.rms_norm(leaf, (length,), weight, EPS)
-    gradients = torch.autograd.grad(outputs, (leaf, weight), upstream)
+    # An RMS norm has no bias.
+    inputs, weight, _, upstream = leaves_of(rows, dtype_name, device)
+    outputs = torch.nn.functional.rms_norm(inputs, (length,), weight, EPS)
+    gradients = torch.autograd.grad(outputs, (inputs, weight), upstream)
 
     label = f"of rms_norm, {count} x {length} {dtype_name}"
     exact = rows.gradient(takes_mean=False)
-    yield near(f"gradient {label}", gradients[0], exact, gradient_limit(dtype_name, length))
+    limit = gradient_limit(dtype_name, length)
+    yield near(f"gradient {label}", gradients[0], exact, limit)
     if has_exact_sums(count, dtype_name, device):
         limit = sum_limit(dtype_name, count)
         exact = rows.weight_gradient()
@@ -244,9 +266,12 @@ def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Pa
     expected = expected_gradients(norm)
     dtype_name = str(images.dtype).replace("torch.", "")
     device = str(images.device)
+    weights = channel_weights(norm.channels)
+    zeros = [0.0] * norm.channels
+    # A detached tensor learns without what it was made of.
     leaf = images.detach().requires_grad_()
-    weight = tensor_of(channel_weights(norm.channels), dtype_name, device).requires_grad_()
-    bias = tensor_of([0.0] * norm.channels, dtype_name, device).requires_grad_()
+    weight = tensor_of(weights, dtype_name, device).requires_grad_()
+    bias = tensor_of(zeros, dtype_name, device).requires_grad_()
     upstream = tensor_of(expected.upstream, dtype_name, device, *images.shape)
     outputs = normalised(norm, leaf, weight, bias)
     gradients = torch.autograd.grad(outputs, (leaf, weight, bias), upstream)
@@ -293,6 +318,7 @@ def expected_gradients(norm: ImageNorm) -> ExpectedGradients:
     upstream = arriving_numbers(len(numbers))
     weights = channel_weights(norm.channels)
 
+    # A weight and a bias belong to one channel of all images.
     by_weight = [0.0] * norm.channels
     by_bias = [0.0] * norm.channels
     arriving: List[float] = []
