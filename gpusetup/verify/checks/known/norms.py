@@ -112,7 +112,9 @@ def limit_of(case: Spread, dtype_name: str, length: int) -> Limit:
     if dtype_name in HALVES:
         return Limit(absolute=8 * unit)
     size = 1.0 + abs(case.center) / root_of(case)
-    return Limit(absolute=(32 + sqrt(length)) * unit * size)
+    # Thirty-two for a dozen operations; sums grow with the root of their length.
+    roundings = 32 + sqrt(length)
+    return Limit(absolute=roundings * unit * size)
 
 
 # --- norms of rows --------------------------------------------------------------------------------
@@ -226,7 +228,9 @@ def channel_numbers(shape: Tuple[int, int, int], case: Spread) -> ChannelNumbers
     for position, sign in enumerate(images.signs):
         channel = images.channel_of(position)
         scaled_case = channel_case(case, channel)
-        values.append(scaled_case.center + sign * scaled_case.spread)
+        distance = sign * scaled_case.spread
+        values.append(scaled_case.center + distance)
+        # Neither weight nor bias: plus or minus the height.
         normalised.append(sign * height(scaled_case))
     return ChannelNumbers(values, normalised)
 
@@ -326,6 +330,12 @@ class ChannelTable(NamedTuple):
     weight: float
     bias: float
 
+    def answer(self, number: float) -> float:
+        """What the norm makes of a number of this channel."""
+        root = sqrt(self.variance + USE_EPS)
+        normalised = (number - self.mean) / root
+        return normalised * self.weight + self.bias
+
 
 USE_EPS = 0.25
 
@@ -333,10 +343,12 @@ USE_EPS = 0.25
 def channel_table(channel: int) -> ChannelTable:
     """With eps the root of each variance is a whole number, from 1 to 4."""
     root = 1.0 + channel % 4
+    variance = root**2 - USE_EPS
+    # Other periods: neighbours differ in each of the four.
     mean = float(channel % 3)
     weight = 1.0 + channel % 3
     bias = 1.0 + channel % 2
-    return ChannelTable(mean, root**2 - USE_EPS, weight, bias)
+    return ChannelTable(mean, variance, weight, bias)
 
 
 def batch_norms_in_use(device: str) -> Iterator[Part]:
@@ -348,14 +360,13 @@ def batch_norms_in_use(device: str) -> Iterator[Part]:
             exact: List[float] = []
             for position, sign in enumerate(images.signs):
                 channel = channels[images.channel_of(position)]
-                root = sqrt(channel.variance + USE_EPS)
-                normalised = (sign - channel.mean) / root
-                exact.append(normalised * channel.weight + channel.bias)
+                exact.append(channel.answer(sign))
 
-            inputs = tensor_of(images.signs, dtype_name, device, *images.shape())
+            plain = tensor_of(images.signs, dtype_name, device, *images.shape())
+            # Means, variances, weights and biases.
             tables = [tensor_of(column, dtype_name, device) for column in zip(*channels)]
             limit = Limit(absolute=32 * roundoff(dtype_name))
             label = f"batch_norm in use of {shape} {dtype_name} numbers"
-            for layout, laid_out in (("", inputs), (", channels last", channels_last(inputs))):
-                computed = torch.nn.functional.batch_norm(laid_out, *tables, eps=USE_EPS)
+            for layout, inputs in (("", plain), (", channels last", channels_last(plain))):
+                computed = torch.nn.functional.batch_norm(inputs, *tables, eps=USE_EPS)
                 yield near(f"{label}{layout}", computed, exact, limit)

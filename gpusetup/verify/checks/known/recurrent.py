@@ -24,6 +24,8 @@ from .answers import (
 from .number_lists import (
     joined,
     products_of_pairs,
+    random_wholes,
+    scaled,
     sums_of_pairs,
 )
 
@@ -110,6 +112,7 @@ def lstm_step(weights: Weights, inputs: Vector, state: State) -> State:
     candidates = list(map(tanh, gate(sums, 2, size)))
     output_gate = list(map(sigmoid, gate(sums, 3, size)))
 
+    # The cell keeps a part of what it held, and takes in a part of what is new.
     remembered = products_of_pairs(forget_gate, state.cell)
     learned = products_of_pairs(input_gate, candidates)
     cell = sums_of_pairs(remembered, learned)
@@ -175,8 +178,8 @@ def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
     chance = dice(f"recurrent {rows} {columns} {salt}")
     matrix: Matrix = []
     for _ in range(rows):
-        row = [chance.randint(-7, 7) / 16 for _ in range(columns)]
-        matrix.append(row)
+        sixteenths = random_wholes(chance, columns, -7, 7)
+        matrix.append(scaled(sixteenths, 1 / 16))
     return matrix
 
 
@@ -242,6 +245,7 @@ def module_of(kind: Kind, net: Net, layers: List[Layer]) -> Any:
     """Torch's net with these weights, on the CPU."""
     module_class = getattr(torch.nn, kind.module)
     module = module_class(net.inputs, net.hidden, net.layers, bidirectional=net.both_directions)
+    # Torch names them by the number of the layer.
     for number, layer in enumerate(layers):
         write_weights(module, f"l{number}", layer.forward)
         if layer.backward is not None:

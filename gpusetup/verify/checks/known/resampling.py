@@ -26,6 +26,7 @@ from .answers import (
     tensor_of,
 )
 from .number_lists import (
+    columns_of,
     joined,
     rows_of_length,
     sawtooth,
@@ -200,8 +201,8 @@ def enlarged_images(device: str) -> Iterator[Part]:
         pixels = whole_row(channels * height * width, "image")
         rows = rows_of_length(pixels, width)
         exact: List[float] = []
-        for first_row in range(0, len(rows), height):
-            plane = rows[first_row : first_row + height]
+        # Other factors for rows and columns, so that exchanged ones show.
+        for plane in rows_of_length(rows, height):
             exact += enlarged_plane(plane, 3 * height, 2 * width)
 
         for dtype_name in formats_on(device):
@@ -218,10 +219,11 @@ def enlarged_images(device: str) -> Iterator[Part]:
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:
     """The pixels of one enlarged channel, row by row: first along the rows, then the columns."""
     wide_rows = [weighed(row, new_width, linear_shares) for row in rows]
-    columns: List[List[float]] = []
-    for column in zip(*wide_rows):
-        columns.append(weighed(column, new_height, linear_shares))
-    return joined(zip(*columns))
+    high_columns: List[List[float]] = []
+    for column in columns_of(wide_rows):
+        high_columns.append(weighed(column, new_height, linear_shares))
+    new_rows = columns_of(high_columns)
+    return joined(new_rows)
 
 
 # --- pixels that move -----------------------------------------------------------------------------

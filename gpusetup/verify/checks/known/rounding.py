@@ -130,7 +130,9 @@ def by_bmm(operands: Operands) -> Any:
     zeros = torch.zeros_like(operands.first_factor)
     first_factors = torch.stack([zeros, operands.first_factor])
     right_columns = torch.stack([operands.right_columns, operands.right_columns])
-    products = torch.bmm(first_factors, right_columns.transpose(1, 2))
+    right_factors = right_columns.transpose(1, 2)
+    # The first product is all zeros.
+    products = torch.bmm(first_factors, right_factors)
     return products[1]
 
 
@@ -171,8 +173,10 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
     Every partial sum is exact in float32, so the one rounding at the end is the only one.
     """
+    # Older GPUs have no bfloat16.
     dtype_names = [dtype_name for dtype_name in HALVES if dtype_name in formats_on(device)]
     for inner in (*INNER_LENGTHS, LONGEST):
+        # Worked out once for both.
         factors = factors_of(inner, largest_factor(inner), "halves")
         for dtype_name in dtype_names:
             label = f"{dtype_name}, inner length {inner}"
@@ -236,7 +240,7 @@ def with_one_number_a_row(inner: int, bits: int) -> Factors:
     """Factors of all digits; each row of the left one has a single number."""
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
-    first_factor = [[0] * inner for _ in range(SIDE)]
+    first_factor: Rows = [[0] * inner for _ in range(SIDE)]
     for row in first_factor:
         number = chance.randint(1, largest)
         position = chance.randrange(inner)
@@ -263,6 +267,7 @@ def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
     """Factors of all digits, so that each step of a sum is rounded."""
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
+    # Without a zero, and all of one sign.
     first_factor = rows_of(chance, 1, largest, inner)
     columns = rows_of(chance, 1, largest, inner)
     return multiplied(first_factor, columns)

@@ -24,6 +24,7 @@ from .answers import (
 )
 from .number_lists import (
     random_wholes,
+    rows_of_length,
     sawtooth,
 )
 
@@ -64,6 +65,7 @@ class PooledRows(NamedTuple):
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             largest = max(window, key=self.values.__getitem__)
+            # It may be the largest of two windows.
             gradient[largest] += arriving
         return gradient
 
@@ -95,6 +97,7 @@ def gradients_of_pools(device: str) -> Iterator[Part]:
     """Catches a pool whose gradient arrives at another pixel, or is not shared among a window."""
     for channels, length in ((1, 17), (3, 66), (17, 9), (2, 1027)):
         rows = pooled_rows(channels, length)
+        # Halves could not hold a thousand different numbers.
         for dtype_name in ("float32", "float64"):
             yield from gradients_of_largest(rows, dtype_name, device)
             yield from gradients_of_means(rows, dtype_name, device)
@@ -105,7 +108,7 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
-    arriving = tensor_of(rows.upstream, dtype_name, device).reshape(1, rows.channels, -1)
+    arriving = tensor_of(rows.upstream, dtype_name, device, 1, rows.channels, -1)
     exact = rows.gradient_of_largest()
     label = f"{rows.channels} x {rows.length} {dtype_name}"
 
@@ -113,11 +116,13 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
     (computed,) = torch.autograd.grad(pooled, leaf, arriving)
     yield exactly(f"gradient of max_pool1d, {label}", computed, exact)
 
+    # One more axis of length 1.
     image = leaf[:, :, None]
     pooled = functional.max_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None])
     yield exactly(f"gradient of max_pool2d, {label}", computed, exact)
 
+    # And another one.
     volume = leaf[:, :, None, None]
     pooled = functional.max_pool3d(volume, (1, 1, WINDOW), (1, 1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None, None])
@@ -129,14 +134,16 @@ def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterat
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
-    arriving = tensor_of(rows.upstream, dtype_name, device).reshape(1, rows.channels, 1, -1)
+    arriving = tensor_of(rows.upstream, dtype_name, device, 1, rows.channels, 1, -1)
     label = f"{rows.channels} x {rows.length} {dtype_name}"
+    # A third is rounded, and so is each sum of thirds.
     limit = Limit(8 * roundoff(dtype_name))
 
     image = leaf[:, :, None]
     pooled = functional.avg_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving)
-    yield near(f"gradient of avg_pool2d, {label}", computed, rows.gradient_of_means(), limit)
+    exact = rows.gradient_of_means()
+    yield near(f"gradient of avg_pool2d, {label}", computed, exact, limit)
 
     pooled = functional.adaptive_avg_pool1d(leaf, 1)
     (computed,) = torch.autograd.grad(pooled.sum(), leaf)
@@ -217,6 +224,7 @@ def rows_convolved(device: str) -> Iterator[Part]:
             rows = tensor_of(exact.input, dtype_name, device, 1, channels, length)
             weight = tensor_of(exact.weight, dtype_name, device, filters, channels, taps)
             upstream = tensor_of(exact.upstream, dtype_name, device, 1, filters, -1)
+            # What learns are the rows and the filters.
             leaves = (rows.requires_grad_(), weight.requires_grad_())
             computed = torch.nn.functional.conv1d(*leaves)
             gradients = torch.autograd.grad(computed, leaves, upstream)
@@ -224,7 +232,8 @@ def rows_convolved(device: str) -> Iterator[Part]:
             label = f"conv1d {channels} x {length}, {filters} filters of {taps}, {dtype_name}"
             limit = convolution_limit(dtype_name, device)
             yield near(label, computed, exact.output, limit)
-            yield near(f"gradient of rows of {label}", gradients[0], exact.input_gradient, limit)
+            exact_gradient = exact.input_gradient
+            yield near(f"gradient of rows of {label}", gradients[0], exact_gradient, limit)
             exact_gradient = exact.weight_gradient
             yield near(f"gradient of filters of {label}", gradients[1], exact_gradient, limit)
 
@@ -244,14 +253,16 @@ def volumes_convolved(device: str) -> Iterator[Part]:
     deep, high = 2, 3
     values = small_row(depth * height * width, "volume", numbers=3, lowest=-1)
     weight = small_row(deep * high, "volume weight", numbers=3, lowest=0)
+    rows = rows_of_length(values, width)
+    weight_rows = rows_of_length(weight, high)
+    # As many places as the filter has along each axis.
+    places = product(range(depth - deep + 1), range(height - high + 1), range(width))
     exact: List[float] = []
-    outputs = product(range(depth - deep + 1), range(height - high + 1), range(width))
-    for z, y, x in outputs:
+    for z, y, x in places:
         total = 0.0
         for down, across in product(range(deep), range(high)):
-            rows_before = (z + down) * height + (y + across)
-            value = values[rows_before * width + x]
-            total += value * weight[high * down + across]
+            row = rows[(z + down) * height + (y + across)]
+            total += row[x] * weight_rows[down][across]
         exact.append(total)
 
     for dtype_name in formats_on(device):
@@ -260,6 +271,7 @@ def volumes_convolved(device: str) -> Iterator[Part]:
         convolve = functools.partial(torch.nn.functional.conv3d, inputs, filters)
         computed = offered(convolve)
         if computed is not None:
+            # A whole number that is lost is 1 off.
             limit = Limit(2 * roundoff(dtype_name), 2.0**-4)
             yield near(f"conv3d of {dtype_name}", computed, exact, limit)
 
@@ -302,6 +314,7 @@ def strided_transposed_rows(device: str) -> Iterator[Part]:
             if 0 <= target < len(exact):
                 exact[target] += row[position] * weight[tap]
 
+        # In this order torch takes them, behind the bias.
         options = (layer.stride, layer.padding, layer.extra)
         for dtype_name in formats_on(device):
             inputs = tensor_of(row, dtype_name, device, 1, 1, layer.length)

@@ -29,6 +29,7 @@ from .number_lists import (
     joined,
     products_of_pairs,
     sawtooth,
+    scaled,
 )
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
@@ -97,6 +98,7 @@ def row_from(logits: List[float]) -> Row:
 
 def rows_of(length: int, base: int) -> List[Row]:
     """Four short rows, or two long ones: each has the heavy number elsewhere."""
+    # Python works out each number of a long row.
     count = 4 if length < 5000 else 2
     return [row_of(length, base, number) for number in range(count)]
 
@@ -310,7 +312,9 @@ def loss_limit(batch: Batch, dtype_name: str) -> Limit:
         spread = row.maximum - min(row.logits)
         largest = max(largest, spread + row.total)
     share = share_limit(dtype_name, batch.case.classes)
-    return Limit(share, 4 * share_limit(dtype_name, 1) * largest)
+    # The distance itself is rounded, however many classes there are.
+    distance_share = 4 * share_limit(dtype_name, 1)
+    return Limit(share, distance_share * largest)
 
 
 class ExpectedLoss(NamedTuple):
@@ -359,8 +363,9 @@ def class_shares(batch: Batch, target: int) -> List[float]:
     """
     smoothing = batch.case.smoothing
     spread = smoothing / batch.case.classes
-    shares = [spread * weight for weight in batch.weights]
-    shares[target] += (1 - smoothing) * batch.weights[target]
+    shares = scaled(batch.weights, spread)
+    on_target = 1 - smoothing
+    shares[target] += on_target * batch.weights[target]
     return shares
 
 

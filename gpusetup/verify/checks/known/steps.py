@@ -78,9 +78,11 @@ def adam_move(gradient: float, state: State, number: int) -> float:
     """The direction of Adam: both moments, each without the weight of its empty start."""
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
+    # After so many steps the empty start still has this weight.
     mean /= 1 - 0.9**number
     square /= 1 - 0.999**number
-    return mean / (sqrt(square) + 1e-8)
+    height = sqrt(square) + 1e-8
+    return mean / height
 
 
 def adam(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -114,6 +116,7 @@ def amsgrad(parameter: float, gradient: float, state: State, number: int) -> flo
     square = averaged(state, "square", gradient**2, 0.001)
     largest = max(state.get("largest", 0.0), square)
     state["largest"] = largest
+    # Kept as it is, and corrected for the empty start when it is used.
     mean /= 1 - 0.9**number
     largest /= 1 - 0.999**number
     height = sqrt(largest) + 1e-8
@@ -124,7 +127,9 @@ def adagrad(parameter: float, gradient: float, state: State, number: int) -> flo
     """With a rate that falls by 0.1 a step."""
     total = state.get("sum", 0.0) + gradient**2
     state["sum"] = total
-    rate = 0.01 / (1 + (number - 1) * 0.1)
+    steps_before = number - 1
+    rate = 0.01 / (1 + steps_before * 0.1)
+    # Torch's own eps for this optimizer is smaller than for the others.
     height = sqrt(total) + 1e-10
     return parameter - rate * gradient / height
 
@@ -133,6 +138,7 @@ def rmsprop(parameter: float, gradient: float, state: State, number: int) -> flo
     """Centered, with momentum 0.9."""
     square = averaged(state, "square", gradient**2, 0.01)
     mean = averaged(state, "mean", gradient, 0.01)
+    # "Centered": around the mean of the gradients.
     variance = square - mean**2
     height = sqrt(variance) + 1e-8
     velocity = 0.9 * state.get("velocity", 0.0) + gradient / height
@@ -154,8 +160,10 @@ def adamax(parameter: float, gradient: float, state: State, number: int) -> floa
     """Adam with the largest gradient in place of the second moment."""
     mean = averaged(state, "mean", gradient, 0.1)
     faded_largest = 0.999 * state.get("largest", 0.0)
-    largest = max(faded_largest, abs(gradient) + 1e-8)
+    size = abs(gradient) + 1e-8
+    largest = max(faded_largest, size)
     state["largest"] = largest
+    # Only the mean has an empty start.
     rate = 0.01 / (1 - 0.9**number)
     return parameter - rate * (mean / largest)
 

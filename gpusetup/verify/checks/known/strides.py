@@ -70,9 +70,10 @@ class Matrix(NamedTuple):
 def matrix_of(height: int, width: int) -> Matrix:
     """Neighbours differ along both axes; the primes keep rows from coming again soon."""
     rows: List[List[int]] = []
-    for row in range(height):
-        values = [(37 * row + 11 * column) % 97 for column in range(width)]
-        rows.append(values)
+    for number in range(height):
+        # Below 128, the end of the shortest format.
+        row = [(37 * number + 11 * column) % 97 for column in range(width)]
+        rows.append(row)
     return Matrix(rows)
 
 
@@ -97,6 +98,7 @@ def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]
     columns = tensor_of(matrix.transposed().flat(), dtype_name, device, width, height)
     yield Laid("by columns", columns.t())
 
+    # A view of every second element, and one that leaves out three columns.
     with_gaps = joined((number, FILLING) for number in matrix.flat())
     spread = tensor_of(with_gaps, dtype_name, device, height, 2 * width)
     yield Laid("every second", spread[:, ::2])
@@ -142,9 +144,10 @@ def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
     exact = matrix.with_frame([0], [])
     yield exactly(f"copy_ into a part {label}", wider, exact)
 
+    # A row that is three rows without taking memory for them.
     first_row = inputs[:1]
-    three_rows = torch.zeros_like(first_row).copy_(first_row).expand(3, -1)
-    computed = three_rows.clone()
+    copied_row = torch.zeros_like(first_row).copy_(first_row)
+    computed = copied_row.expand(3, -1).clone()
     yield exactly(f"expanded row {label}", computed, matrix.rows[0] * 3)
 
 
@@ -170,9 +173,12 @@ def numbers_to_round() -> List[int]:
     """Numbers of either sign with a few digits behind those that a short format keeps."""
     positive: List[int] = []
     for exponent in range(1, 15):
+        power = 2**exponent * 8
+        # The digits behind: below, at and above the half of what is cut.
         for odd in range(1, 32, 2):
-            positive.append(2**exponent * 8 + odd)
-    return positive + [-value for value in positive]
+            positive.append(power + odd)
+    negative = [-value for value in positive]
+    return positive + negative
 
 
 def casts_that_round(device: str) -> Iterator[Part]:

@@ -116,6 +116,7 @@ def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterato
 def long_sums(device: str) -> Iterator[Part]:
     """Catches a sum of a million numbers that leaves out its last block."""
     row = row_of(LONGEST, "long")
+    # Torch adds up integers in 64 bits, so that uint8 does not end at 255.
     total = sum(row)
     count = len(row) - row.count(0)
     for dtype_name in ("float32", "float64", "int32", "uint8"):
@@ -143,6 +144,7 @@ def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Par
 
     computed = torch.dot(inputs, ones)
     yield exactly(f"dot {label}", computed, [total])
+    # The row three times over, with no stride between.
     three_rows = inputs.expand(3, -1)
     computed = torch.mv(three_rows, ones)
     yield exactly(f"matrix by vector {label}", computed, [total] * 3)
