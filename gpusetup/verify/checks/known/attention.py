@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from ...values import Outcome
-from .answers import (
-    ask_all,
-)
+from .answers import ask_all
 from .attention_gradients import gradients_of_attention
 from .masks import attentions, elements_that_masks_pick
 

@@ -13,14 +13,7 @@ from typing import Any, Iterator, List, NamedTuple, Sequence
 import torch
 
 from ...judging.tolerance import Part
-from .answers import (
-    HALVES,
-    Limit,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
+from .answers import HALVES, Limit, formats_on, near, roundoff, tensor_of
 from .masks import (
     HEADS,
     SCALE,
@@ -34,12 +27,7 @@ from .masks import (
     value_factors,
     weights_of,
 )
-from .number_lists import (
-    joined,
-    products_of_pairs,
-    sawtooth,
-    scaled,
-)
+from .number_lists import joined, products_of_pairs, sawtooth, scaled
 
 SHAPES = (
     Shape(7, 17, 8),

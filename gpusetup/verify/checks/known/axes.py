@@ -26,11 +26,7 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import (
-    joined,
-    random_wholes,
-    sawtooth,
-)
+from .number_lists import joined, random_wholes, sawtooth
 
 Shape = Tuple[int, int, int]
 SHAPES: Tuple[Shape, ...] = ((3, 5, 17), (2, 33, 9), (65, 2, 33), (2, 2, 1025), (1030, 2, 2))

@@ -7,21 +7,8 @@ from typing import Any, Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import (
-    Limit,
-    dice,
-    exactly,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    elements_at,
-    joined,
-    scaled,
-    sums_of_pairs,
-)
+from .answers import Limit, dice, exactly, formats_on, near, roundoff, tensor_of
+from .number_lists import elements_at, joined, scaled, sums_of_pairs
 
 
 class Bags(NamedTuple):

@@ -13,16 +13,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    ask_all,
-    dice,
-    exactly,
-    formats_on,
-    tensor_of,
-)
-from .number_lists import (
-    joined,
-)
+from .answers import ask_all, dice, exactly, formats_on, tensor_of
+from .number_lists import joined
 
 Matrix = List[List[int]]
 ONES = 24
@@ -101,12 +93,14 @@ class Factors(NamedTuple):
 
 
 def factors_of(product: Product, dtype_name: str, device: str) -> Factors:
+    """Both factors in one format on a device."""
     first = matrix_tensor(product.first, dtype_name, device)
     second = matrix_tensor(product.second, dtype_name, device)
     return Factors(first, second)
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
+    """A matrix on a device, its rows side by side in memory."""
     height = len(matrix)
     width = len(matrix[0])
     return tensor_of(joined(matrix), dtype_name, device, height, width)
@@ -166,7 +160,7 @@ def spread_operands(device: str) -> Iterator[Part]:
 def products_of_spread(
     factors: Factors, count: int, exact: List[int], label: str
 ) -> Iterator[Part]:
-    """The same product so many times; a clone has a stride of its own."""
+    """The same product `count` times; only a clone takes memory for each of them."""
     many_left = factors.first.expand(count, -1, -1)
     many_right = factors.second.expand(count, -1, -1)
     copied_left = many_left.clone()

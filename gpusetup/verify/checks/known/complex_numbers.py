@@ -14,21 +14,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    Limit,
-    ask_all,
-    dice,
-    dtype_of,
-    exactly,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    joined,
-    random_wholes,
-    rows_of_length,
-)
+from .answers import Limit, ask_all, dice, dtype_of, exactly, near, roundoff, tensor_of
+from .number_lists import joined, random_wholes, rows_of_length
 
 LENGTHS = (1, 17, 1025, 70_001)
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
@@ -87,7 +74,7 @@ def complex_products(device: str) -> Iterator[Part]:
 
 
 def products_of_length(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Products, sums, sizes and angles of so many complex numbers."""
+    """Products, sums, sizes and angles of complex numbers."""
     first = whole_numbers(length, "first")
     second = whole_numbers(length, "second")
     x = on_device(first, dtype_name, device)
@@ -131,7 +118,7 @@ def complex_matrices(device: str) -> Iterator[Part]:
 
             exact: List[complex] = []
             for row in rows_of_length(left, inner):
-                # Every so many numbers of the right matrix make a column.
+                # A column of the right matrix: one number of each row.
                 for number in range(columns):
                     column = right[number::columns]
                     products = map(complex.__mul__, row, column)

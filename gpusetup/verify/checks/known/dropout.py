@@ -13,16 +13,7 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, asked
-from .answers import (
-    Limit,
-    ask_all,
-    dtype_of,
-    exactly,
-    flat_list,
-    formats_on,
-    near,
-    roundoff,
-)
+from .answers import Limit, ask_all, dtype_of, exactly, flat_list, formats_on, near, roundoff
 
 COUNT = 2**17
 LANES = (3, 8, 32, 100, 256, 1000)
@@ -63,7 +54,7 @@ def kept_flags(computed: Any) -> List[bool]:
 
 
 def within_chance(label: str, count: int, draws: int) -> Part:
-    """Whether so many of the draws were kept, as far as chance allows."""
+    """Whether the share of draws that were kept is one that chance allows."""
     expected = draws * (1 - DROPPED)
     # Of a binomial distribution.
     variance = draws * DROPPED * (1 - DROPPED)
@@ -172,7 +163,7 @@ DRAWERS: Dict[str, Draw] = {
     "randint": lambda x, source: torch.randint(2**40, x.shape, generator=source, device=x.device),
 }
 LEAST_NUMBERS = 40
-"""So many numbers at least: even 40 flags come again once in a million million times."""
+"""How many numbers are compared at least: even 40 flags repeat only once in 2**40 times."""
 
 
 def draws_that_move_on(device: str) -> Iterator[Part]:
@@ -203,7 +194,7 @@ def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Par
 
 
 def drawn(draw: Draw, empty: Any, generator: Any, calls: int) -> List[Sequence[float]]:
-    """The numbers of so many calls."""
+    """The numbers of each call."""
     rows: List[Sequence[float]] = []
     for _ in range(calls):
         numbers = draw(empty.clone(), generator)

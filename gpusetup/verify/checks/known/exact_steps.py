@@ -13,16 +13,8 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import (
-    HALVES,
-    exactly,
-    formats_on,
-    tensor_of,
-)
-from .number_lists import (
-    Number,
-    repeated,
-)
+from .answers import HALVES, exactly, formats_on, tensor_of
+from .number_lists import Number, repeated
 
 PERIOD = 59
 RATE, MOMENTUM = 0.25, 0.5
@@ -180,6 +172,8 @@ def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
 
 
 class Case(NamedTuple):
+    """A way to train, and how torch and Python are told of it."""
+
     label: str
     train: Train
     rates: Rates

@@ -121,6 +121,7 @@ def exp2(x: float) -> float:
 
 
 def sign(x: float) -> float:
+    """1 above zero, -1 below, 0 at zero."""
     if x == 0:
         return 0.0
     return math.copysign(1.0, x)
@@ -162,6 +163,7 @@ def positive_only(
 
 
 def logarithms_and_roots() -> Tuple[Function, ...]:
+    """Exponentials, and what is defined for positive numbers only."""
     return (
         Function("exp", torch.exp, math.exp),
         Function("expm1", torch.expm1, math.expm1),
@@ -216,6 +218,7 @@ def activations() -> Tuple[Function, ...]:
 
 
 def growing_functions() -> Tuple[Function, ...]:
+    """What soon becomes large, or next to nothing."""
     return (
         Function("sinh", torch.sinh, math.sinh),
         Function("cosh", torch.cosh, math.cosh),

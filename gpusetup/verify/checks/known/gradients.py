@@ -26,14 +26,7 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import (
-    columns_of,
-    joined,
-    products_of_pairs,
-    rows_of_length,
-    sawtooth,
-    scaled,
-)
+from .number_lists import columns_of, joined, products_of_pairs, rows_of_length, sawtooth, scaled
 from .slopes import slopes_of_functions
 
 

@@ -14,20 +14,8 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import (
-    Limit,
-    ask_all,
-    dice,
-    exactly,
-    flat_list,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    elements_at,
-)
+from .answers import Limit, ask_all, dice, exactly, flat_list, formats_on, near, roundoff, tensor_of
+from .number_lists import elements_at
 
 Shape = Tuple[int, int, int, int]
 
@@ -66,6 +54,7 @@ class Layer(NamedTuple):
 
     @property
     def output_shape(self) -> Shape:
+        """Images, filters, and the places of the kernel along both axes."""
         height = self.output_length(self.height)
         width = self.output_length(self.width)
         return (self.images, self.filters, height, width)
@@ -94,7 +83,7 @@ LAYERS = (
 
 
 class Contribution(NamedTuple):
-    """One product of a convolution, by the flat places of its three numbers."""
+    """One product of a convolution: the positions in memory of the three numbers in it."""
 
     output: int
     input: int
@@ -115,7 +104,7 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
         # As many zeros as other numbers keep the sums small.
         number = chance.choice((-1, 0, 0, 1, 2))
         numbers.append(number)
-    # Whoever leaves out the last element is wrong.
+    # A kernel that leaves out the last element gives other sums.
     numbers[-1] = 2
     return numbers
 

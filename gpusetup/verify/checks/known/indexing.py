@@ -13,22 +13,9 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    ask_all,
-    dice,
-    dtype_of,
-    exactly,
-    formats_on,
-    tensor_of,
-)
+from .answers import ask_all, dice, dtype_of, exactly, formats_on, tensor_of
 from .bags import sums_of_bags
-from .number_lists import (
-    elements_at,
-    joined,
-    random_wholes,
-    sawtooth,
-    sums_of_pairs,
-)
+from .number_lists import elements_at, joined, random_wholes, sawtooth, sums_of_pairs
 
 ROWS = (5, 33, 1025, 70_001)
 WIDTHS = (1, 3, 17)
@@ -130,6 +117,7 @@ class Tensors(NamedTuple):
 
 
 def tensors_of(table: Table, dtype_name: str, device: str) -> Tensors:
+    """A table in one format on a device."""
     row_count = len(table.rows)
     place_count = len(table.positions)
     return Tensors(

@@ -13,11 +13,7 @@ import torch
 from ...host import available_bytes
 from ...judging.tolerance import Part
 from ...values import SKIPPED, Outcome, kind
-from .answers import (
-    ask_all,
-    exactly,
-    tensor_of,
-)
+from .answers import ask_all, exactly, tensor_of
 
 PAST = 2**31
 BEYOND = 4096

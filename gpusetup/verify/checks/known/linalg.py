@@ -10,22 +10,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    Limit,
-    ask_all,
-    dice,
-    exactly,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    columns_of,
-    joined,
-    products_of_pairs,
-    random_wholes,
-)
+from .answers import Limit, ask_all, dice, exactly, formats_on, near, roundoff, tensor_of
+from .number_lists import columns_of, joined, products_of_pairs, random_wholes
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
@@ -133,6 +119,7 @@ def lower_triangle(size: int) -> Matrix:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
+    """Each row times each column."""
     columns = columns_of(second)
     rows: Matrix = []
     for row in first:
@@ -142,6 +129,7 @@ def multiplied(first: Matrix, second: Matrix) -> Matrix:
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
+    """A matrix on a device, its rows side by side in memory."""
     height = len(matrix)
     width = len(matrix[0])
     return tensor_of(joined(matrix), dtype_name, device, height, width)

@@ -15,22 +15,9 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    HALVES,
-    Limit,
-    ask_all,
-    formats_on,
-    near,
-    offered,
-    roundoff,
-    tensor_of,
-)
+from .answers import HALVES, Limit, ask_all, formats_on, near, offered, roundoff, tensor_of
 from .functions import log_sigmoid
-from .number_lists import (
-    products_of_pairs,
-    repeated,
-    sawtooth,
-)
+from .number_lists import products_of_pairs, repeated, sawtooth
 from .slopes import slope
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -215,7 +202,7 @@ def element_losses(device: str) -> Iterator[Part]:
 
 
 def element_loss(loss: Loss, reduction: Reduction, dtype_name: str, device: str) -> Iterator[Part]:
-    """The loss and its gradient for so many pairs, reduced in one way."""
+    """One loss and its gradient, for one number of pairs and one way to reduce them."""
     numbers = repeated(loss.numbers, reduction.length)
     targets = repeated(loss.targets, reduction.length)
     leaf = tensor_of(numbers, dtype_name, device).requires_grad_()

@@ -14,24 +14,8 @@ import torch
 
 from ...database.layers import BACKENDS, attended
 from ...judging.tolerance import Part, holds
-from .answers import (
-    HALVES,
-    Limit,
-    dice,
-    exactly,
-    flat_list,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    joined,
-    products_of_pairs,
-    random_wholes,
-    sawtooth,
-    scaled,
-)
+from .answers import HALVES, Limit, dice, exactly, flat_list, formats_on, near, roundoff, tensor_of
+from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, scaled
 
 
 class Shape(NamedTuple):
@@ -293,10 +277,11 @@ class MaskedRow(NamedTuple):
 
 
 def masked_row(length: int, dtype_name: str) -> MaskedRow:
+    """Numbers from -125 to 125, of which a mask picks four in ten."""
     chance = dice(f"picked {dtype_name} {length}")
     values = sawtooth(length, period=251, start=-125)
     flags = [chance.random() < 0.4 for _ in range(length)]
-    # Whoever loses the end of the row is wrong.
+    # A kernel that loses the end of the row picks one element less.
     flags[-1] = True
     return MaskedRow(values, flags)
 

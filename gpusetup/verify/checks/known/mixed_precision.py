@@ -13,16 +13,7 @@ import torch
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
 from ..training import Descent, scaler_of
-from .answers import (
-    Limit,
-    ask_all,
-    dtype_of,
-    exactly,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
+from .answers import Limit, ask_all, dtype_of, exactly, formats_on, near, roundoff, tensor_of
 
 
 def mixed_precision(device: str) -> Outcome:

@@ -14,22 +14,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import (
-    HALVES,
-    Limit,
-    dice,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    joined,
-    products_of_pairs,
-    rows_of_length,
-    sawtooth,
-    sums_of_pairs,
-)
+from .answers import HALVES, Limit, dice, formats_on, near, roundoff, tensor_of
+from .number_lists import joined, products_of_pairs, rows_of_length, sawtooth, sums_of_pairs
 
 SPREAD, EPS = 0.5, 0.75
 """Each number is half above or below zero: with eps the variance is 1, and so is the root."""
@@ -75,7 +61,7 @@ def arriving_numbers(count: int) -> List[float]:
 
 
 def gradient_limit(dtype_name: str, count: int) -> Limit:
-    """Sums of so many products, of which halves round each one once."""
+    """What rounding may change in sums of `count` products; halves round each product once."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return Limit(8 * unit, 24 * unit)
@@ -131,7 +117,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(count: int, length: int) -> Rows:
-    """So many rows of balanced numbers."""
+    """Rows of as many numbers above zero as below it."""
     numbers = [balanced_numbers(length, f"row {row}") for row in range(count)]
     upstream = arriving_numbers(count * length)
     arriving = rows_of_length(upstream, length)
@@ -173,7 +159,7 @@ def gradients_of_rows(device: str) -> Iterator[Part]:
 
 
 def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
-    """Whether a sum over so many rows is as exact as its format.
+    """Whether a sum over `count` rows is as exact as its format.
 
     A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
     """

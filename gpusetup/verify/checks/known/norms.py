@@ -15,20 +15,9 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    HALVES,
-    Limit,
-    ask_all,
-    dice,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
+from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
 from .norm_gradients import gradients_of_image_norms, gradients_of_rows
-from .number_lists import (
-    sawtooth,
-)
+from .number_lists import sawtooth
 
 LENGTHS = (16, 34, 126, 1000, 1026, 4098)
 """Even, so that as many numbers lie above the mean as below it."""
@@ -194,6 +183,7 @@ class Images(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def images_of(images: int, channels: int, pixels: int) -> Images:
+    """Images of which each channel has as many numbers above its center as below."""
     signs: List[float] = []
     for number in range(images * channels):
         signs += signs_of(pixels, f"image {number}")

@@ -14,7 +14,7 @@ Element = TypeVar("Element")
 
 
 def repeated(values: Sequence[Number], length: int) -> List[Number]:
-    """So many numbers, the same ones again and again.
+    """The values again and again, up to a length.
 
     >>> repeated([1, 2], 5)
     [1, 2, 1, 2, 1]
@@ -38,7 +38,7 @@ def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
 
 
 def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List[float]:
-    """So many random whole numbers in this range, both ends included."""
+    """Random whole numbers in a range, both ends included."""
     values: List[float] = []
     for _ in range(count):
         number = chance.randint(lowest, highest)

@@ -12,19 +12,8 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import (
-    ask_all,
-    dice,
-    exactly,
-    flat_list,
-    formats_on,
-    tensor_of,
-)
-from .number_lists import (
-    Element,
-    elements_at,
-    joined,
-)
+from .answers import ask_all, dice, exactly, flat_list, formats_on, tensor_of
+from .number_lists import Element, elements_at, joined
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
 WHOLE_FORMATS = ("int64", "int32", "uint8")
@@ -186,7 +175,7 @@ def largest_elements(device: str) -> Iterator[Part]:
 
 
 def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iterator[Part]:
-    """So many of the largest or smallest elements, and distinct places that hold them."""
+    """The `count` largest or smallest elements, and distinct places that hold them."""
     is_largest = method == "largest"
     positions = ranking.falling if is_largest else ranking.rising
     values, computed = torch.topk(inputs, count, largest=is_largest)

@@ -10,24 +10,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    HALVES,
-    Limit,
-    ask_all,
-    dice,
-    formats_on,
-    near,
-    offered,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    joined,
-    products_of_pairs,
-    random_wholes,
-    scaled,
-    sums_of_pairs,
-)
+from .answers import HALVES, Limit, ask_all, dice, formats_on, near, offered, roundoff, tensor_of
+from .number_lists import joined, products_of_pairs, random_wholes, scaled, sums_of_pairs
 
 Vector = List[float]
 Matrix = List[Vector]

@@ -25,12 +25,7 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import (
-    columns_of,
-    joined,
-    rows_of_length,
-    sawtooth,
-)
+from .number_lists import columns_of, joined, rows_of_length, sawtooth
 from .row_layers import (
     gradients_of_pools,
     rows_convolved,

@@ -28,9 +28,7 @@ from .answers import (
     rounded,
     tensor_of,
 )
-from .number_lists import (
-    joined,
-)
+from .number_lists import joined
 
 Rows = List[List[int]]
 INNER_LENGTHS = (1, 3, 17, 31, 33, 65, 127, 128, 255, 257, 509, 513, 1021, 1025, 2049, 4099, 8192)
@@ -158,6 +156,7 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
 
 
 def operands_of(factors: Factors, dtype_name: str, device: str) -> Operands:
+    """Both factors in one format on a device."""
     shape = (SIDE, factors.inner)
     return Operands(
         tensor_of(joined(factors.first_factor), dtype_name, device, *shape),

@@ -12,21 +12,8 @@ from typing import Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import (
-    Limit,
-    dice,
-    exactly,
-    formats_on,
-    near,
-    offered,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    random_wholes,
-    rows_of_length,
-    sawtooth,
-)
+from .answers import Limit, dice, exactly, formats_on, near, offered, roundoff, tensor_of
+from .number_lists import random_wholes, rows_of_length, sawtooth
 
 
 def whole_row(length: int, salt: str) -> List[float]:
@@ -36,7 +23,7 @@ def whole_row(length: int, salt: str) -> List[float]:
 
 
 def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
-    """Random whole numbers from `lowest` on, so many different ones."""
+    """Random whole numbers from `lowest` on; `numbers` says how many different ones."""
     values: List[float] = []
     for value in whole_row(length, salt):
         step = value % numbers

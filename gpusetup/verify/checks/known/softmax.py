@@ -14,23 +14,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    HALVES,
-    LEAST,
-    Limit,
-    ask_all,
-    dice,
-    formats_on,
-    near,
-    roundoff,
-    tensor_of,
-)
-from .number_lists import (
-    joined,
-    products_of_pairs,
-    sawtooth,
-    scaled,
-)
+from .answers import HALVES, LEAST, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
+from .number_lists import joined, products_of_pairs, sawtooth, scaled
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
 """On both sides of what kernels are cut into; vocabularies have 32,000 to 150,000 numbers."""
@@ -42,8 +27,8 @@ BASES: Dict[str, Sequence[int]] = {
     "float16": (0, 256, -256),
     "bfloat16": (0, 256, -256),
 }
-"""What all numbers of a row are shifted by. The exponential of the larger ones has no end in any
-format, unless the row's maximum is taken away first."""
+"""What all numbers of a row are shifted by. The exponential of the larger ones overflows in any
+format, unless the row's maximum is subtracted first."""
 MINUS_INFINITY = float("-inf")
 IGNORED = -100
 """The target that torch's losses leave out by default."""
@@ -58,6 +43,7 @@ class Row(NamedTuple):
     """log of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
+        """Of each logit."""
         logs: List[float] = []
         for logit in self.logits:
             distance = logit - self.maximum
@@ -90,6 +76,7 @@ def row_of(length: int, base: int, number: int) -> Row:
 
 
 def row_from(logits: List[float]) -> Row:
+    """A row with the logarithm of its sum of exponentials."""
     maximum = max(logits)
     exponentials = [exp(logit - maximum) for logit in logits]
     total = log(fsum(exponentials))
@@ -139,7 +126,7 @@ def softmax(device: str) -> Outcome:
 
 
 def probabilities_of_long_rows(device: str) -> Iterator[Part]:
-    """Catches a row that is cut off, a maximum that is not taken away, and a lost last lane."""
+    """Catches a row that is cut off, a maximum that is not subtracted, and a lost last lane."""
     for dtype_name in formats_on(device):
         for number, length in enumerate(LENGTHS):
             rows = rows_of(length, base_for(dtype_name, number))
@@ -256,8 +243,9 @@ class Batch(NamedTuple):
 
 
 def batch_of(case: LossCase, base: int) -> Batch:
+    """Three or five rows around a base, with random targets."""
     count = 5 if case.classes < 5000 else 3
-    # Rows of an even number hold no minus infinity, whose loss would have no end.
+    # Rows of an even number hold no minus infinity, whose loss would be infinite.
     rows = [row_of(case.classes, base, 2 * number) for number in range(count)]
     weights = [1.0] * case.classes
     if case.is_weighted:
@@ -272,7 +260,7 @@ def batch_of(case: LossCase, base: int) -> Batch:
 
 
 def cross_entropies(device: str) -> Iterator[Part]:
-    """Catches a mean that counts ignored targets, lost weights, and logits without an end."""
+    """Catches a mean that counts ignored targets, lost weights, and large logits that overflow."""
     for dtype_name in formats_on(device):
         for number, case in enumerate(CASES):
             batch = batch_of(case, base_for(dtype_name, number))
@@ -370,7 +358,7 @@ def class_shares(batch: Batch, target: int) -> List[float]:
 
 
 def losses_of_single_numbers(device: str) -> Iterator[Part]:
-    """Catches an endless binary cross-entropy of large logits, and a mean of another count."""
+    """Catches a binary cross-entropy that overflows for large logits, and a wrong mean."""
     logits = [0.0, 1.0, -1.0, 8.0, -8.0, 96.0, -96.0] * 147
     flags = sawtooth(len(logits), period=2)
     losses: List[float] = []

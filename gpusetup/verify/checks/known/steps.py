@@ -1,7 +1,7 @@
 """Steps of every optimizer, in its plain, foreach and fused form, against a few lines of Python.
 
 The longest parameter has more elements than one chunk of a fused kernel (65,536 on a GPU). Its
-elements come again after a prime number of them, so Python trains only so many.
+elements repeat after a prime number of them, so Python trains one period only.
 """
 
 from __future__ import annotations
@@ -14,17 +14,9 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    Limit,
-    ask_all,
-    near,
-    roundoff,
-    tensor_of,
-)
+from .answers import Limit, ask_all, near, roundoff, tensor_of
 from .exact_steps import FORMS, exact_steps
-from .number_lists import (
-    repeated,
-)
+from .number_lists import repeated
 
 PERIOD = 61
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
@@ -78,7 +70,7 @@ def adam_move(gradient: float, state: State, number: int) -> float:
     """The direction of Adam: both moments, each without the weight of its empty start."""
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
-    # After so many steps the empty start still has this weight.
+    # Both averages start at zero, which still has a share in them: 0.9 and 0.999 to the steps.
     mean /= 1 - 0.9**number
     square /= 1 - 0.999**number
     height = sqrt(square) + 1e-8

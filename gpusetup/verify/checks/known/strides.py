@@ -21,13 +21,7 @@ from .answers import (
     rounded,
     tensor_of,
 )
-from .number_lists import (
-    columns_of,
-    joined,
-    repeated,
-    sawtooth,
-    scaled,
-)
+from .number_lists import columns_of, joined, repeated, sawtooth, scaled
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
 CAST_FORMATS = (

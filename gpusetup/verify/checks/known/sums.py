@@ -27,10 +27,7 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import (
-    columns_of,
-    joined,
-)
+from .number_lists import columns_of, joined
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
 LONGEST = 1_048_579
@@ -51,7 +48,7 @@ def sums(device: str) -> Outcome:
 
 
 def row_of(length: int, salt: str) -> List[int]:
-    """Numbers from 0 to 3, the last one far above them: whoever leaves it out is far away."""
+    """Numbers from 0 to 3, and 64 as the last one: a sum without it is far from the right one."""
     chance = dice(f"sum {length} {salt}")
     row = [chance.randint(0, 3) for _ in range(length)]
     row[-1] = 64
