@@ -86,6 +86,17 @@ def dtype_of(dtype_name: str) -> Any:
     return getattr(torch, dtype_name)
 
 
+def dtype_name_of(tensor: Any) -> str:
+    """The name of a tensor's format: `float32`."""
+    return str(tensor.dtype).replace("torch.", "")
+
+
+def in_both_layouts(images: Any) -> List[Tuple[str, Any]]:
+    """The same images with each channel side by side in memory, and with each pixel's channels."""
+    channels_last = images.contiguous(memory_format=torch.channels_last)
+    return [("plain", images), ("channels last", channels_last)]
+
+
 def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: int) -> Any:
     """A tensor with these numbers, in this format and shape (by default: one row)."""
     tensor = torch.tensor(list(values), dtype=dtype_of(dtype_name))

@@ -13,7 +13,7 @@ from typing import Any, Iterator, List, NamedTuple, Sequence
 import torch
 
 from ...judging.tolerance import Part
-from .answers import HALVES, Limit, formats_on, near, roundoff, tensor_of
+from .answers import HALVES, Limit, dtype_name_of, formats_on, near, roundoff, tensor_of
 from .masks import (
     HEADS,
     SCALE,
@@ -21,7 +21,6 @@ from .masks import (
     Shape,
     backends_for,
     computed_by_torch,
-    dtype_name_of,
     heads_of,
     inputs_of,
     value_factors,

@@ -26,7 +26,7 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import joined, random_wholes, sawtooth
+from .number_lists import columns_of, elements_at, joined, random_wholes, sawtooth
 
 Shape = Tuple[int, int, int]
 SHAPES: Tuple[Shape, ...] = ((3, 5, 17), (2, 33, 9), (65, 2, 33), (2, 2, 1025), (1030, 2, 2))
@@ -182,7 +182,8 @@ def sums_over_several_axes(device: str) -> Iterator[Part]:
 def sums_of_planes(values: Sequence[float], shape: Shape, axis: int) -> List[float]:
     """For each index along an axis, the sum of all elements that have it."""
     lines = lines_along(values, shape, axis)
-    return list(map(sum, zip(*lines)))
+    planes = columns_of(lines)
+    return list(map(sum, planes))
 
 
 def moments_along_axes(device: str) -> Iterator[Part]:
@@ -239,7 +240,7 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
     order = [(5 * position + 1) % length for position in range(length)]
     picked_lines: Lines = []
     for line in lines_along(numbers_of(shape), shape, axis):
-        picked_lines.append([line[position] for position in order])
+        picked_lines.append(elements_at(order, line))
     exact = put_back(picked_lines, shape, axis)
 
     index = tensor_of(order, "int64", str(inputs.device))
@@ -247,7 +248,8 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
     yield exactly(f"index_select {label}", computed, exact)
     computed = inputs.index_select(axis, index.int())
     yield exactly(f"index_select by int32 {label}", computed, exact)
-    computed = inputs.gather(axis, for_all_lines(index, shape, axis))
+    places = for_all_lines(index, shape, axis)
+    computed = inputs.gather(axis, places)
     yield exactly(f"gather {label}", computed, exact)
     # The same places, counted from the end.
     subscripts: List[Any] = [slice(None)] * 3
@@ -312,7 +314,9 @@ class Scattered(NamedTuple):
         """The target index of each element of a line; most indexes occur twice, to be added."""
         length = self.shape[self.axis]
         # Up to 40 sources of 3 make sums that are exact in every format.
-        target_count = max((length + 1) // 2, length // 40 + 1)
+        half = (length + 1) // 2
+        fewest = length // 40 + 1
+        target_count = max(half, fewest)
         return [3 * position % target_count for position in range(length)]
 
     def sums(self) -> List[float]:
@@ -340,9 +344,11 @@ class Scattered(NamedTuple):
 def tensors_without_elements(device: str) -> Iterator[Part]:
     """Catches a kernel that makes numbers of nothing: the last batch of a day may be empty."""
     for dtype_name in formats_on(device):
+        # No row of five numbers.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
-        yield from reductions_of_nothing(empty, f"of no {dtype_name} numbers")
-        yield from products_with_nothing(empty, f"of no {dtype_name} numbers")
+        label = f"of no {dtype_name} numbers"
+        yield from reductions_of_nothing(empty, label)
+        yield from products_with_nothing(empty, label)
 
 
 def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
@@ -453,10 +459,12 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
         exact = values[start : start + chunk_length]
         yield exactly(f"chunk {number} {label}", chunk, exact)
 
+    size, step = 5, 3
+    last_start = len(values) - size
     windows: Lines = []
-    for start in range(0, len(values) - 4, 3):
-        windows.append(values[start : start + 5])
-    computed = inputs.unfold(0, 5, 3).contiguous()
+    for start in range(0, last_start + 1, step):
+        windows.append(values[start : start + size])
+    computed = inputs.unfold(0, size, step).contiguous()
     yield exactly(f"windows {label}", computed, joined(windows))
 
 

@@ -7,8 +7,11 @@ from typing import Any, Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import Limit, dice, exactly, formats_on, near, roundoff, tensor_of
+from .answers import Limit, dice, dtype_name_of, exactly, formats_on, near, roundoff, tensor_of
 from .number_lists import elements_at, joined, scaled, sums_of_pairs
+
+SIZES = ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9))
+"""Rows and columns of a table, and bags. 16 bits cannot name each of 70,001 rows."""
 
 
 class Bags(NamedTuple):
@@ -111,16 +114,18 @@ class Tensors(NamedTuple):
 
 def tensors_of(bags: Bags, dtype_name: str, device: str) -> Tensors:
     """The table learns; members are one list, in which starts say where each bag begins."""
-    table = tensor_of(joined(bags.table), dtype_name, device)
-    table = table.reshape(-1, bags.width).requires_grad_()
-    members = tensor_of(joined(bags.members), "int64", device)
+    numbers = joined(bags.table)
+    table = tensor_of(numbers, dtype_name, device, len(bags.table), bags.width)
+    table.requires_grad_()
+    all_members = joined(bags.members)
+    members = tensor_of(all_members, "int64", device)
     starts = tensor_of(bags.starts(), "int64", device)
     return Tensors(table, members, starts)
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
     """Catches a bag that loses its last row, counts an empty one, or divides by another count."""
-    for row_count, width, bag_count in ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9)):
+    for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):
             tensors = tensors_of(bags, dtype_name, device)
@@ -147,7 +152,7 @@ def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Par
 def other_bags(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
     """Means, largest numbers, and sums of rows that count twice."""
     computed = tensors.looked_up("mean")
-    dtype_name = str(computed.dtype).replace("torch.", "")
+    dtype_name = dtype_name_of(computed)
     # A sum, and the rounding of its quotient.
     limit = Limit(4 * roundoff(dtype_name))
     yield near(f"embedding_bag by means {label}", computed, bags.means(), limit)

@@ -179,9 +179,11 @@ def products_of_spread(
 def batched_products(device: str) -> Iterator[Part]:
     """Catches a batch whose last matrices are not computed, or are those of other places."""
     for number, count in enumerate(BATCHES):
+        # The shapes come round.
         shape = BATCHED_SHAPES[number % len(BATCHED_SHAPES)]
         # Five different products at most, again and again.
-        different_products = [product_of(shape, salt) for salt in range(min(count, 5))]
+        different_count = min(count, 5)
+        different_products = [product_of(shape, salt) for salt in range(different_count)]
         products = list(islice(cycle(different_products), count))
         for dtype_name in formats_on(device):
             label = f"of {count} x {shape} {dtype_name}"

@@ -13,7 +13,7 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import HALVES, exactly, formats_on, tensor_of
+from .answers import HALVES, dtype_name_of, exactly, formats_on, tensor_of
 from .number_lists import Number, repeated
 
 PERIOD = 59
@@ -109,7 +109,7 @@ def matrix_by_columns(period: List[Number], dtype_name: str, device: str) -> Any
 
 def give_gradients(parameters: Parameters, number: int) -> None:
     """The gradients of one step; the transposed matrix has one that lies as it does."""
-    dtype_name = format_of(parameters.resting)
+    dtype_name = dtype_name_of(parameters.resting)
     device = str(parameters.resting.device)
     period: List[Number] = []
     for position in range(PERIOD):
@@ -121,10 +121,6 @@ def give_gradients(parameters: Parameters, number: int) -> None:
         tensor.grad = tensor_of(gradient, dtype_name, device)
     matrix_gradient = matrix_by_columns(period, dtype_name, device)
     parameters.transposed.grad = matrix_gradient
-
-
-def format_of(tensor: Any) -> str:
-    return str(tensor.dtype).replace("torch.", "")
 
 
 Train = Callable[[Parameters, Dict[str, bool]], None]

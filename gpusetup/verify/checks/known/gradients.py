@@ -19,6 +19,7 @@ from .answers import (
     Limit,
     ask_all,
     dice,
+    dtype_name_of,
     exactly,
     flat_list,
     formats_on,
@@ -82,9 +83,10 @@ def gradients_of_spread_operands(device: str) -> Iterator[Part]:
         for pair in SPREAD_PAIRS:
             first = whole_leaf(pair.first, dtype_name, device)
             second = whole_leaf(pair.second, dtype_name, device)
-            total = (first * second).sum()
-            computed = torch.autograd.grad(total, (first, second))
-            exact = product_gradients([flat_list(first), flat_list(second)], pair)
+            product_sum = (first * second).sum()
+            computed = torch.autograd.grad(product_sum, (first, second))
+            operands = [flat_list(first), flat_list(second)]
+            exact = product_gradients(operands, pair)
             label = f"{pair.first} times {pair.second} of {dtype_name}"
             # The long sum of halves is rounded.
             limit = Limit(4 * roundoff(dtype_name))
@@ -208,7 +210,7 @@ def gradient_of_batch(layer: Linear, label: str) -> Part:
 
 def product_limit(tensor: Any) -> Limit:
     """The longest sums of bfloat16 are rounded."""
-    dtype_name = str(tensor.dtype).replace("torch.", "")
+    dtype_name = dtype_name_of(tensor)
     return Limit(2 * roundoff(dtype_name))
 
 

@@ -14,7 +14,18 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import Limit, ask_all, dice, exactly, flat_list, formats_on, near, roundoff, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    dice,
+    exactly,
+    flat_list,
+    formats_on,
+    in_both_layouts,
+    near,
+    roundoff,
+    tensor_of,
+)
 from .number_lists import elements_at
 
 Shape = Tuple[int, int, int, int]
@@ -318,11 +329,10 @@ def pools(device: str) -> Iterator[Part]:
         for dtype_name in formats_on(device):
             numbers = numbers_of(shape, "pool")
             plain = tensor_of(numbers, dtype_name, device, *shape)
-            channels_last = plain.contiguous(memory_format=torch.channels_last)
             # A mean is a sum and a quotient.
             unit = 4 * roundoff(dtype_name)
             limit = Limit(unit, unit)
-            for layout, inputs in (("plain", plain), ("channels last", channels_last)):
+            for layout, inputs in in_both_layouts(plain):
                 label = f"of {shape} {dtype_name}, {layout}"
                 yield from largest_of_windows(inputs, shape, label)
                 yield from means_of_windows(inputs, shape, label, limit)
@@ -423,8 +433,10 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
 
 def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
     """For each position along an axis with its borders, the position of the pixel there."""
-    positions = range(-BORDER, length + BORDER)
-    return [source_of(position, length) for position in positions]
+    sources: List[int] = []
+    for position in range(-BORDER, length + BORDER):
+        sources.append(source_of(position, length))
+    return sources
 
 
 def with_border(shape: Shape, source_of: SourceOf) -> List[int]:

@@ -353,12 +353,18 @@ def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) 
 
 def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> Iterator[Part]:
     """The pairs n and n + 1, stacked and laid beside each other."""
-    pairs = [[number % 100, (number + 1) % 100] for number in range(count)]
+    pairs: List[List[int]] = []
+    for number in range(count):
+        # Below 128, the end of the shortest format.
+        pairs.append([number % 100, (number + 1) % 100])
     tensors = [tensor_of(pair, dtype_name, device) for pair in pairs]
     rows = torch.stack(tensors)
+
     # Views with gaps, side by side: every second row, then the others.
     even_end = count // 2 * 2
-    computed = torch.cat([rows[:even_end:2], rows[1::2]], 1)
+    even_rows = rows[:even_end:2]
+    odd_rows = rows[1::2]
+    computed = torch.cat([even_rows, odd_rows], 1)
     exact: List[int] = []
     for first, second in zip(pairs[::2], pairs[1::2]):
         exact += first + second

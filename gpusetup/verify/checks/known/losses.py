@@ -88,21 +88,25 @@ def binary(probability: float, flag: float) -> float:
     """Binary cross-entropy of a probability."""
     log_of_true = math.log(probability)
     log_of_false = math.log(1 - probability)
-    return -(flag * log_of_true + (1 - flag) * log_of_false)
+    log_likelihood = flag * log_of_true + (1 - flag) * log_of_false
+    return -log_likelihood
 
 
 def binary_of_logit(logit: float, flag: float) -> float:
     """Binary cross-entropy of a logit."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
-    return -(flag * log_of_true + (1 - flag) * log_of_false)
+    log_likelihood = flag * log_of_true + (1 - flag) * log_of_false
+    return -log_likelihood
 
 
 def weighted_binary(logit: float, flag: float) -> float:
     """Binary cross-entropy of a logit, whose positive targets count three times."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
-    return -(POSITIVE_WEIGHT * flag * log_of_true + (1 - flag) * log_of_false)
+    weighted_flag = POSITIVE_WEIGHT * flag
+    log_likelihood = weighted_flag * log_of_true + (1 - flag) * log_of_false
+    return -log_likelihood
 
 
 def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
@@ -411,5 +415,6 @@ def distance_of(first: Sequence[float], second: Sequence[float]) -> float:
     """The Euclidean distance."""
     squares: List[float] = []
     for x, y in zip(first, second):
-        squares.append((x - y) ** 2)
+        difference = x - y
+        squares.append(difference**2)
     return math.sqrt(fsum(squares))

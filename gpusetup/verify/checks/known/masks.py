@@ -14,7 +14,18 @@ import torch
 
 from ...database.layers import BACKENDS, attended
 from ...judging.tolerance import Part, holds
-from .answers import HALVES, Limit, dice, exactly, flat_list, formats_on, near, roundoff, tensor_of
+from .answers import (
+    HALVES,
+    Limit,
+    dice,
+    dtype_name_of,
+    exactly,
+    flat_list,
+    formats_on,
+    near,
+    roundoff,
+    tensor_of,
+)
 from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, scaled
 
 
@@ -116,6 +127,7 @@ class Heads(NamedTuple):
 
 
 def heads_of(shape: Shape) -> Heads:
+    """All heads, each with numbers of its own."""
     heads = [numbers_of(shape, head) for head in range(HEADS)]
     return Heads(shape, heads)
 
@@ -140,10 +152,6 @@ def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str
         backend=backend,
         scale=SCALE,
     )
-
-
-def dtype_name_of(tensor: Any) -> str:
-    return str(tensor.dtype).replace("torch.", "")
 
 
 def attentions(device: str) -> Iterator[Part]:

@@ -14,7 +14,17 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import HALVES, Limit, dice, formats_on, near, roundoff, tensor_of
+from .answers import (
+    HALVES,
+    Limit,
+    dice,
+    dtype_name_of,
+    formats_on,
+    in_both_layouts,
+    near,
+    roundoff,
+    tensor_of,
+)
 from .number_lists import joined, products_of_pairs, rows_of_length, sawtooth, sums_of_pairs
 
 SPREAD, EPS = 0.5, 0.75
@@ -138,13 +148,15 @@ def leaves_of(rows: Rows, dtype_name: str, device: str) -> Leaves:
     """The rows on a device; the bias is zero."""
     length = len(rows.weight)
     zeros = [0.0] * length
-    inputs = tensor_of(joined(rows.numbers), dtype_name, device).reshape(-1, length)
+    numbers = joined(rows.numbers)
+    arriving = joined(rows.arriving)
+    inputs = tensor_of(numbers, dtype_name, device, -1, length)
     weight = tensor_of(rows.weight, dtype_name, device)
     bias = tensor_of(zeros, dtype_name, device)
-    upstream = tensor_of(joined(rows.arriving), dtype_name, device)
+    upstream = tensor_of(arriving, dtype_name, device, -1, length)
     for leaf in (inputs, weight, bias):
         leaf.requires_grad_()
-    return Leaves(inputs, weight, bias, upstream.reshape(inputs.shape))
+    return Leaves(inputs, weight, bias, upstream)
 
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
@@ -241,16 +253,17 @@ def gradients_of_image_norms(device: str) -> Iterator[Part]:
         shape = (norm.images, norm.channels, 2, norm.pixels // 2)
         for dtype_name in formats_on(device):
             plain = tensor_of(expected.numbers, dtype_name, device, *shape)
-            channels_last = plain.contiguous(memory_format=torch.channels_last)
-            label = f"of {norm.method} norm {tuple(norm)[1:]} {dtype_name}"
-            yield from gradients_of_images(norm, plain, f"{label}, plain")
-            yield from gradients_of_images(norm, channels_last, f"{label}, channels last")
+            # The label names the sizes, without the method.
+            sizes = tuple(norm)[1:]
+            for layout, images in in_both_layouts(plain):
+                label = f"of {norm.method} norm {sizes} {dtype_name}, {layout}"
+                yield from gradients_of_images(norm, images, label)
 
 
 def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Part]:
     """The gradients of the pixels, the weight and the bias, for one layout of the images."""
     expected = expected_gradients(norm)
-    dtype_name = str(images.dtype).replace("torch.", "")
+    dtype_name = dtype_name_of(images)
     device = str(images.device)
     weights = channel_weights(norm.channels)
     zeros = [0.0] * norm.channels

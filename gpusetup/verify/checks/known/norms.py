@@ -283,7 +283,9 @@ def batch_norm_in_training(
 
     label = f"of {shape} {dtype_name} numbers, {case.name}"
     exact = channel_numbers(shape, case).normalised
-    limit = limit_of(case, dtype_name, images.images * images.pixels)
+    # All images' pixels of a channel are one group.
+    count = images.images * images.pixels
+    limit = limit_of(case, dtype_name, count)
     yield near(f"batch_norm {label}", computed, exact, limit)
     expected = running_values(images, case)
     limit = Limit(8 * roundoff(dtype_name), 64 * roundoff(stored))

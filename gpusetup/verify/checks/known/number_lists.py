@@ -80,7 +80,10 @@ def columns_of(rows: Iterable[Sequence[Element]]) -> List[List[Element]]:
     >>> columns_of([[1, 2], [3, 4]])
     [[1, 3], [2, 4]]
     """
-    return list(map(list, zip(*rows)))
+    columns: List[List[Element]] = []
+    for column in zip(*rows):
+        columns.append(list(column))
+    return columns
 
 
 def elements_at(positions: Iterable[int], values: Sequence[Element]) -> List[Element]:

@@ -12,7 +12,7 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import ask_all, dice, exactly, flat_list, formats_on, tensor_of
+from .answers import ask_all, dice, dtype_name_of, exactly, flat_list, formats_on, tensor_of
 from .number_lists import Element, elements_at, joined
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
@@ -179,7 +179,7 @@ def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iter
     is_largest = method == "largest"
     positions = ranking.falling if is_largest else ranking.rising
     values, computed = torch.topk(inputs, count, largest=is_largest)
-    dtype_name = str(inputs.dtype).replace("torch.", "")
+    dtype_name = dtype_name_of(inputs)
     label = f"{count} {method} of {len(inputs)} {dtype_name} numbers"
     yield exactly(label, values, ranking.at(positions[:count]))
     # Among equal elements each choice is right.

@@ -20,6 +20,7 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
+    in_both_layouts,
     near,
     offered,
     roundoff,
@@ -69,7 +70,9 @@ def linear_shares(position: int, old: int, new: int) -> Shares:
 
 def corner_shares(position: int, old: int, new: int) -> Shares:
     """The first and last pixels of both rows lie on each other (`align_corners`)."""
-    source = position * (old - 1) / (new - 1)
+    old_last = old - 1
+    new_last = new - 1
+    source = position * old_last / new_last
     return between(source, old)
 
 
@@ -202,8 +205,7 @@ def enlarged_images(device: str) -> Iterator[Part]:
 
         for dtype_name in formats_on(device):
             plain = tensor_of(pixels, dtype_name, device, 1, channels, height, width)
-            channels_last = plain.contiguous(memory_format=torch.channels_last)
-            for layout, images in (("plain", plain), ("channels last", channels_last)):
+            for layout, images in in_both_layouts(plain):
                 computed = torch.nn.functional.interpolate(
                     images, (3 * height, 2 * width), mode="bilinear", align_corners=False
                 )
@@ -227,15 +229,17 @@ def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: 
 def folded_images(device: str) -> Iterator[Part]:
     """Catches patches that are cut out at another place, or laid back beside it."""
     channels, height, width = 2, 6, 9
-    patch = (2, 3)
+    patch_height, patch_width = 2, 3
+    patch = (patch_height, patch_width)
     values = sawtooth(channels * height * width, period=61)
     rows = rows_of_length(values, width)
     # Each row of torch's answer holds one pixel of the patch, for all patches.
     exact: List[float] = []
-    for channel, down, across in product(range(channels), range(patch[0]), range(patch[1])):
-        for top in range(down, height, patch[0]):
+    pixels = product(range(channels), range(patch_height), range(patch_width))
+    for channel, down, across in pixels:
+        for top in range(down, height, patch_height):
             row = rows[channel * height + top]
-            exact += row[across :: patch[1]]
+            exact += row[across::patch_width]
 
     for dtype_name in ("float32", "float16", "float64"):
         inputs = tensor_of(values, dtype_name, device, 1, channels, height, width)
@@ -251,14 +255,15 @@ def shuffled_pixels(device: str) -> Iterator[Part]:
     height, width, factor = 3, 5, 2
     channels = factor * factor
     values = [float(position) for position in range(channels * height * width)]
+    rows = rows_of_length(values, width)
     exact: List[float] = []
     for y, x in product(range(height * factor), range(width * factor)):
         # The channels of a pixel become a small square, row by row.
-        row, down = divmod(y, factor)
+        row_number, down = divmod(y, factor)
         column, across = divmod(x, factor)
         channel = down * factor + across
-        rows_before = channel * height + row
-        exact.append(values[rows_before * width + column])
+        row = rows[channel * height + row_number]
+        exact.append(row[column])
 
     for dtype_name in formats_on(device):
         inputs = tensor_of(values, dtype_name, device, 1, channels, height, width)

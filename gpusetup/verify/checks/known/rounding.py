@@ -184,8 +184,10 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
 def largest_factor(inner: int) -> int:
     """The sum of `inner` products of numbers up to M spreads by M * M / 3 * sqrt(inner)."""
-    squared = 3 * SPREAD / sqrt(inner)
-    return max(2, int(sqrt(squared)))
+    square = 3 * SPREAD / sqrt(inner)
+    largest = int(sqrt(square))
+    # Of 0 and 1 alone every sum would be small.
+    return max(2, largest)
 
 
 def products_rounded(factors: Factors, dtype_name: str, device: str, label: str) -> Iterator[Part]:
@@ -292,6 +294,7 @@ class Tally(NamedTuple):
         """Whether both signs are about as frequent."""
         difference = abs(self.below - self.above)
         # As of a fair coin that is thrown for each sum.
-        allowed = SIGMAS * sqrt(self.below + self.above)
+        throws = self.below + self.above
+        allowed = SIGMAS * sqrt(throws)
         message = f"{self.below} sums are too small and {self.above} too large"
         return holds(label, difference <= allowed, message)

@@ -15,7 +15,7 @@ import torch
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import HALVES, LEAST, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
-from .number_lists import joined, products_of_pairs, sawtooth, scaled
+from .number_lists import elements_at, joined, products_of_pairs, sawtooth, scaled
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
 """On both sides of what kernels are cut into; vocabularies have 32,000 to 150,000 numbers."""
@@ -341,7 +341,8 @@ def divisor_of(batch: Batch) -> float:
     if batch.case.reduction != "mean":
         return 1.0
     counted = [target for target in batch.targets if target != batch.case.ignored]
-    return fsum(batch.weights[target] for target in counted)
+    weights = elements_at(counted, batch.weights)
+    return fsum(weights)
 
 
 def class_shares(batch: Batch, target: int) -> List[float]:
@@ -366,8 +367,10 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
     for x, flag in zip(logits, flags):
         # Written so that the exponential cannot overflow.
         bend = log1p(exp(-abs(x)))
-        losses.append(max(x, 0.0) - x * flag + bend)
-        squares.append((x - flag) ** 2)
+        loss = max(x, 0.0) - x * flag + bend
+        losses.append(loss)
+        difference = x - flag
+        squares.append(difference**2)
     mean_loss = fsum(losses) / len(losses)
     mean_square = fsum(squares) / len(squares)
 

@@ -49,9 +49,11 @@ def averaged(state: State, key: str, value: float, share: float) -> float:
 
     It starts at zero, and is kept in the state of the parameter.
     """
-    kept_average = (1 - share) * state.get(key, 0.0)
-    state[key] = kept_average + share * value
-    return state[key]
+    average_before = state.get(key, 0.0)
+    kept_part = (1 - share) * average_before
+    average = kept_part + share * value
+    state[key] = average
+    return average
 
 
 def sgd(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -59,7 +61,9 @@ def sgd(parameter: float, gradient: float, state: State, number: int) -> float:
     gradient += 0.1 * parameter
     velocity = 0.9 * state.get("velocity", 0.0) + gradient
     state["velocity"] = velocity
-    return parameter - 0.1 * (gradient + 0.9 * velocity)
+    # Nesterov's momentum looks one step ahead.
+    move = gradient + 0.9 * velocity
+    return parameter - 0.1 * move
 
 
 def plain_sgd(parameter: float, gradient: float, state: State, number: int) -> float:
