@@ -20,9 +20,11 @@ from .number_lists import Number, joined, repeated
 SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Binary digits of a number in each format, the leading one included (IEEE 754; bfloat16: 8)."""
 HALVES = ("float16", "bfloat16")
+"""The formats of 16 bits, half as many as a float32 has."""
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
 """Kernels may take what is smaller for zero (float16: the least number that it has at all)."""
 LARGEST_FLOAT16 = 65_504
+"""Larger numbers are infinite in float16."""
 Question = Callable[[str], Iterator[Part]]
 """A device -> its comparisons; nothing is computed before the first one is asked for."""
 

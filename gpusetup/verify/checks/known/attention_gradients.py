@@ -38,6 +38,7 @@ SHAPES = (
     Shape(129, 65, 16, "causal"),
     Shape(2, 1025, 32),
 )
+"""Fewer and smaller ones than in `masks`: Python works out three gradients of each."""
 
 
 class HeadGradients(NamedTuple):

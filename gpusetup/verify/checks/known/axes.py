@@ -30,6 +30,7 @@ from .number_lists import columns_of, elements_at, joined, random_wholes, sawtoo
 
 Shape = Tuple[int, int, int]
 SHAPES: Tuple[Shape, ...] = ((3, 5, 17), (2, 33, 9), (65, 2, 33), (2, 2, 1025), (1030, 2, 2))
+"""Each axis is short in one shape and long, past a vector or a block, in another one."""
 Lines = List[List[float]]
 
 
@@ -124,6 +125,7 @@ REDUCTIONS: Dict[str, Reduction] = {
     ),
     "kthvalue": Reduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
 }
+"""By the name that a comparison gets."""
 
 
 def reductions_along_axes(device: str) -> Iterator[Part]:

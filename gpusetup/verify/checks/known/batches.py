@@ -33,7 +33,9 @@ SHAPES: Tuple[Shape, ...] = (
     (1, 255, 65),
 )
 BATCHED_SHAPES = SHAPES[1:4]
+"""Small ones of them: a batch has up to 130 products."""
 BATCHES = (1, 2, 7, 17, 33, 130)
+"""How many products a batch has."""
 
 
 class Product(NamedTuple):
@@ -221,6 +223,7 @@ class Scaling(NamedTuple):
 
 
 SCALINGS = (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1))
+"""Plain, with the bias twice, and without it: then not even NaN may count."""
 
 
 def scaled_sums(device: str) -> Iterator[Part]:

@@ -18,9 +18,11 @@ from .answers import Limit, ask_all, dice, dtype_of, exactly, near, roundoff, te
 from .number_lists import joined, random_wholes, rows_of_length
 
 LENGTHS = (1, 17, 1025, 70_001)
+"""A single number, one vector, one block and some, and what several threads share."""
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
 """Powers of two, products of small primes, and primes: each goes another way through a library."""
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
+"""The complex format whose parts have a format."""
 
 
 def complex_numbers(device: str) -> Outcome:

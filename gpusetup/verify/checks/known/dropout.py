@@ -16,6 +16,7 @@ from ...values import Outcome, asked
 from .answers import Limit, ask_all, dtype_of, exactly, flat_list, formats_on, near, roundoff
 
 COUNT = 2**17
+"""Elements whose lanes are counted."""
 LANES = (3, 8, 32, 100, 256, 1000)
 """Widths of vectors, blocks and rows; every so many elements are counted together."""
 DRAWS, POSITIONS = 256, 1027
@@ -27,6 +28,7 @@ DROPPED = 0.3
 SMALL_SIZES = (1, 2, 7, 15, 16, 17, 33, 1025)
 """Kernels draw fewer than 16 numbers one at a time, and more in vectors."""
 SEED_LIMIT = 2**63
+"""Seeds of torch are numbers of 64 bits with a sign."""
 
 
 def dropout(device: str) -> Outcome:

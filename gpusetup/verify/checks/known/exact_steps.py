@@ -17,7 +17,9 @@ from .answers import HALVES, dtype_name_of, exactly, formats_on, tensor_of
 from .number_lists import Number, repeated
 
 PERIOD = 59
+"""After so many elements parameters and gradients repeat; a prime, unlike any vector."""
 RATE, MOMENTUM = 0.25, 0.5
+"""Powers of two, which keep each step exact."""
 STEPS = 3
 LENGTHS = (1, 17, 1025, 70_003)
 """The last one is two chunks of a fused kernel (65,536 elements on a GPU), the second not full."""
@@ -26,6 +28,7 @@ FORMS: Dict[str, Dict[str, bool]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
+"""The three implementations that torch has of an optimizer, by its own options."""
 
 
 def start_of(position: int) -> float:
@@ -79,6 +82,7 @@ class Parameters(NamedTuple):
 
 
 MATRIX_HEIGHT, MATRIX_WIDTH = 33, 17
+"""Odd, so that no vector of a kernel fits."""
 MATRIX_SIZE = MATRIX_HEIGHT * MATRIX_WIDTH
 RESTING_LENGTH = 1025
 
@@ -124,6 +128,7 @@ def give_gradients(parameters: Parameters, number: int) -> None:
 
 
 Train = Callable[[Parameters, Dict[str, bool]], None]
+"""(parameters, options of the optimizer): all steps, in place."""
 
 
 def plainly(parameters: Parameters, options: Dict[str, bool]) -> None:

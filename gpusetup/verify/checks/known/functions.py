@@ -15,7 +15,9 @@ ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
 """Both signs of these are asked. Near zero exp(x) - 1 and log(1 + x) lose all their digits, unless
 they are functions of their own."""
 POSITIVE = (1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 90.0, 1000.0)
+"""For what is not defined below zero."""
 ABOVE_MINUS_ONE = (-0.75, -0.5, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 0.5, 3.25, 90.0)
+"""For log(1 + x)."""
 
 
 # --- functions that Python's math does not have ---------------------------------------------------

@@ -75,6 +75,7 @@ SPREAD_PAIRS = (
     SpreadPair((33, 65), (33, 1)),
     SpreadPair((2, 1026), ()),
 )
+"""A row to all rows, both to each other, a column to all columns, one number to all."""
 
 
 def gradients_of_spread_operands(device: str) -> Iterator[Part]:

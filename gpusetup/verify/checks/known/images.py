@@ -91,6 +91,7 @@ LAYERS = (
     Layer(1, 4, 32, 7, 8, kernel=3, dilation=2, padding=2, groups=2),
     Layer(2, 1, 3, 33, 5, kernel=2, stride=2),
 )
+"""Every option, with odd sizes, few and many channels, and a group for each channel."""
 
 
 class Contribution(NamedTuple):

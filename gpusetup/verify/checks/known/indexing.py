@@ -18,7 +18,9 @@ from .bags import sums_of_bags
 from .number_lists import elements_at, joined, random_wholes, sawtooth, sums_of_pairs
 
 ROWS = (5, 33, 1025, 70_001)
+"""The last one is more than 16 bits can name."""
 WIDTHS = (1, 3, 17)
+"""Numbers in a row: one alone, less than a vector, and more."""
 LARGE_WIDTHS = (1, 2)
 LARGE_TABLE = 5000
 """Of tables with more rows fewer widths and formats are asked for."""

@@ -16,6 +16,7 @@ from ...values import SKIPPED, Outcome, kind
 from .answers import ask_all, exactly, tensor_of
 
 PAST = 2**31
+"""As many elements as 32 bits with a sign can name."""
 BEYOND = 4096
 """Elements behind the last one that 32 bits can name."""
 NEEDED_BYTES = 2 * PAST

@@ -15,6 +15,7 @@ from .number_lists import columns_of, joined, products_of_pairs, random_wholes
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
+"""One number, a few, and one past 16, 32 and 64: kernels work in blocks of these sizes."""
 
 
 def linalg(device: str) -> Outcome:
@@ -36,6 +37,7 @@ EINSUMS: Dict[str, Dict[str, int]] = {
     "ij,ij->i": {"i": 9, "j": 33},
     "bik,bjk->ji": {"b": 3, "i": 4, "j": 5, "k": 9},
 }
+"""Equations with the length of each letter: products, batches, attention, layouts."""
 
 
 class Operand(NamedTuple):

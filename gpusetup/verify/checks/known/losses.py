@@ -22,14 +22,19 @@ from .slopes import slope
 
 REDUCTIONS = ("none", "mean", "sum")
 LENGTHS = (17, 1027)
+"""Less than two vectors, and past a block of 1,024."""
 NUMBERS = (0.25, -1.5, 3.0, -0.125, 2.25, -4.0, 0.625)
+"""Binary fractions: exact in every format."""
 TARGETS = (1.0625, -1.1875, 0.4375, 1.8125, -3.3125)
 """None is 0, 1 or 2 away from a number: there some losses have corners."""
 SHARES = (0.25, 0.5, 0.75, 0.375, 0.625)
 """Probabilities and other numbers between 0 and 1."""
 SIGNS = (1.0, -1.0, -1.0)
+"""Targets that say whether a pair is alike."""
 FLAGS = (1.0, 0.0, 0.0, 1.0)
+"""Targets that are true or false."""
 HUBER_DELTA = 2.0
+"""Another one than the default, 1."""
 POSITIVE_WEIGHT = 3.0
 
 
@@ -297,6 +302,7 @@ CLASS_TABLES = (
     ClassTable(130, 1000, 1),
     ClassTable(3, 1025, 4),
 )
+"""With few and many classes, and with several pixels a row."""
 
 
 class ExpectedClassLoss(NamedTuple):

@@ -54,9 +54,12 @@ SHAPES = (
     Shape(2, 2049, 32, "numbers"),
     Shape(66, 4, 64, "flags"),
 )
+"""Lengths on both sides of the blocks of 64 and 128 that attention is cut into."""
 HEADS = 2
 SCALE = 0.5
+"""A power of two: each score is exact."""
 LARGEST_VALUE = 16.0
+"""Of the last key."""
 
 
 class Numbers(NamedTuple):

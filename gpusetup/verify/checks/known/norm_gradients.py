@@ -30,6 +30,7 @@ from .number_lists import joined, products_of_pairs, rows_of_length, sawtooth, s
 SPREAD, EPS = 0.5, 0.75
 """Each number is half above or below zero: with eps the variance is 1, and so is the root."""
 UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
+"""What arrives at the answers; whole numbers keep the sums exact."""
 
 
 class Group(NamedTuple):
@@ -244,6 +245,7 @@ NORMS = (
     ImageNorm("group", 3, 4, 66, 1),
     ImageNorm("group", 1, 32, 10, 8),
 )
+"""Pixels are even, for as many numbers above zero as below it."""
 
 
 def gradients_of_image_norms(device: str) -> Iterator[Part]:

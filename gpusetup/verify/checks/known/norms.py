@@ -330,6 +330,7 @@ class ChannelTable(NamedTuple):
 
 
 USE_EPS = 0.25
+"""Large, so that a lost eps shows."""
 
 
 def channel_table(channel: int) -> ChannelTable:

@@ -16,8 +16,11 @@ from .answers import ask_all, dice, dtype_name_of, exactly, flat_list, formats_o
 from .number_lists import Element, elements_at, joined
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
+"""Also one past 1,024, 2,048 and 4,096: kernels sort blocks of these sizes."""
 WHOLE_FORMATS = ("int64", "int32", "uint8")
+"""Formats of integers."""
 Key = Tuple[bool, float]
+"""(whether it is NaN, the number)."""
 
 
 class Ranking(NamedTuple):

@@ -115,6 +115,7 @@ class Fraction(NamedTuple):
 
 
 FRACTIONS = tuple(Fraction(*pair) for pair in product(range(-7, 8), (-3, -2, -1, 1, 2, 3)))
+"""Each sign above and below, with and without a remainder."""
 
 
 def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:

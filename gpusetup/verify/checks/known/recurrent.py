@@ -28,6 +28,7 @@ class Net(NamedTuple):
 
 
 NETS = (Net(5, 3, 4), Net(33, 17, 9), Net(3, 2, 33, layers=2), Net(7, 5, 6, both_directions=True))
+"""A few steps and many, two layers, two directions."""
 
 
 class Weights(NamedTuple):
@@ -47,6 +48,7 @@ class State(NamedTuple):
 
 
 Step = Callable[[Weights, Vector, State], State]
+"""(weights, inputs, state) -> the state after the step."""
 
 
 def recurrent(device: str) -> Outcome:

@@ -36,6 +36,7 @@ from .row_layers import (
 )
 
 LENGTHS = (5, 17, 65, 1027)
+"""Pixels in a row, also past a block of 1,024."""
 Shares = Dict[int, float]
 """Position of a source pixel -> its share in a new pixel."""
 Weigher = Callable[[int, int, int], Shares]

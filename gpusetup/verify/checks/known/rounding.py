@@ -34,6 +34,7 @@ Rows = List[List[int]]
 INNER_LENGTHS = (1, 3, 17, 31, 33, 65, 127, 128, 255, 257, 509, 513, 1021, 1025, 2049, 4099, 8192)
 """Odd, prime and long ones, on both sides of what kernels are cut into."""
 LONGEST = 65_537
+"""One past 2 to the 16."""
 SIDE = 5
 """Rows and columns of a product that is worked out in Python."""
 MISROUNDED_SHARE = 0.05
@@ -153,6 +154,7 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
     "linear": by_linear,
     "mv": by_mv,
 }
+"""By the name that a comparison gets."""
 
 
 def operands_of(factors: Factors, dtype_name: str, device: str) -> Operands:

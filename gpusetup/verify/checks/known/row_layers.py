@@ -34,7 +34,9 @@ def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
 # --- gradients of pools ---------------------------------------------------------------------------
 
 WINDOW = 3
+"""Numbers in the window of a pool."""
 WINDOW_STEP = 2
+"""Smaller than the window: neighbouring windows overlap."""
 
 
 class PooledRows(NamedTuple):

@@ -31,6 +31,7 @@ STEP = 2.0**-11
 """A step from 1 on, and its share of a smaller point. The error of a slope is of the fourth order
 of it: some 1e-13."""
 LENGTHS = (17, 1026, 70_003)
+"""As in `pointwise`: one vector and a rest, past a block, and what several threads share."""
 UPSTREAM = (1.0, -2.0, 3.0)
 """What arrives from behind, element by element."""
 

@@ -230,6 +230,7 @@ CASES = (
     LossCase(129, "mean", ignored=0, is_weighted=True, smoothing=0.2),
     LossCase(70_001, "sum"),
 )
+"""Each option alone, and all together in one."""
 
 
 class Batch(NamedTuple):

@@ -19,10 +19,12 @@ from .exact_steps import FORMS, exact_steps
 from .number_lists import repeated
 
 PERIOD = 61
+"""A prime, unlike the length of any vector."""
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
 """Elements of the parameters; 70,003 are two chunks, the last one not full."""
 STEPS = 4
 State = Dict[str, float]
+"""What an optimizer keeps of a parameter from step to step, by name."""
 Step = Callable[[float, float, State, int], float]
 """(parameter, gradient, state, number of the step from 1 on) -> the parameter after the step."""
 

@@ -24,6 +24,7 @@ from .answers import (
 from .number_lists import columns_of, joined, repeated, sawtooth, scaled
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
+"""A single number, wide and high ones, and rows longer than a block."""
 CAST_FORMATS = (
     "float32",
     "bfloat16",
@@ -232,6 +233,7 @@ def extreme_as_stored(value: float, dtype_name: str) -> float:
 
 
 ImageShape = Tuple[int, int, int, int]
+"""Images, channels, rows and columns."""
 IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3))
 """Images, channels, rows and columns."""
 

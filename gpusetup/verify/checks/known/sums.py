@@ -30,6 +30,7 @@ from .answers import (
 from .number_lists import columns_of, joined
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
+"""On both sides of a vector, of a block of 1,024, and of what one thread takes."""
 LONGEST = 1_048_579
 """A prime past 2 to the 20: many blocks, and a rest."""
 
