@@ -6,19 +6,7 @@ import random
 from fractions import Fraction
 from math import inf, isfinite, isnan, prod
 from operator import sub, truediv
-from typing import (
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    TypeVar,
-    Union,
-)
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -27,15 +15,16 @@ from ...judging.precision import has_bfloat16
 from ...judging.refusals import refuses
 from ...judging.tolerance import Part, holds, judged
 from ...values import Outcome, asked, sticky
+from .number_lists import Number, joined, repeated
 
 SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Binary digits of a number in each format, the leading one included (IEEE 754; bfloat16: 8)."""
 HALVES = ("float16", "bfloat16")
+"""The formats of 16 bits, half as many as a float32 has."""
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
 """Kernels may take what is smaller for zero (float16: the least number that it has at all)."""
 LARGEST_FLOAT16 = 65_504
-Number = Union[int, float]
-Element = TypeVar("Element")
+"""Larger numbers are infinite in float16."""
 Question = Callable[[str], Iterator[Part]]
 """A device -> its comparisons; nothing is computed before the first one is asked for."""
 
@@ -99,6 +88,17 @@ def dtype_of(dtype_name: str) -> Any:
     return getattr(torch, dtype_name)
 
 
+def dtype_name_of(tensor: Any) -> str:
+    """The name of a tensor's format: `float32`."""
+    return str(tensor.dtype).replace("torch.", "")
+
+
+def in_both_layouts(images: Any) -> List[Tuple[str, Any]]:
+    """The same images with each channel side by side in memory, and with each pixel's channels."""
+    channels_last = images.contiguous(memory_format=torch.channels_last)
+    return [("plain", images), ("channels last", channels_last)]
+
+
 def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: int) -> Any:
     """A tensor with these numbers, in this format and shape (by default: one row)."""
     tensor = torch.tensor(list(values), dtype=dtype_of(dtype_name))
@@ -120,50 +120,6 @@ def flat_list(computed: Any) -> List[Any]:
     return list(values)
 
 
-# --- lists of numbers -----------------------------------------------------------------------------
-
-
-def joined(rows: Iterable[Iterable[Element]]) -> List[Element]:
-    """The elements of all rows, one row after the other.
-
-    >>> joined([[1, 2], [3]])
-    [1, 2, 3]
-    """
-    elements: List[Element] = []
-    for row in rows:
-        elements.extend(row)
-    return elements
-
-
-def repeated(values: Sequence[Number], length: int) -> List[Number]:
-    """So many numbers, the same ones again and again.
-
-    >>> repeated([1, 2], 5)
-    [1, 2, 1, 2, 1]
-    """
-    periods = length // len(values) + 1
-    longer = list(values) * periods
-    return longer[:length]
-
-
-def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
-    """Whole numbers that rise by 1, and begin again after a period.
-
-    >>> sawtooth(5, period=3, start=1)
-    [1.0, 2.0, 3.0, 1.0, 2.0]
-    """
-    values: List[float] = []
-    for position in range(length):
-        step = position % period
-        values.append(float(start + step))
-    return values
-
-
-def products_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
-    """Each number of one list times its neighbour in the other one."""
-    return list(map(float.__mul__, first, second))
-
-
 # --- comparisons ----------------------------------------------------------------------------------
 
 
@@ -180,7 +136,9 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
     part = near_at_once(label, values, expected, limit)
     if part is not None:
         return part
-    return near_one_by_one(Row(label, values, tuple(computed.shape)), expected, limit)
+    # Something is wrong, or cannot be told at once: each element by itself.
+    row = Row(label, values, tuple(computed.shape))
+    return near_one_by_one(row, expected, limit)
 
 
 def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: Limit) -> Part:

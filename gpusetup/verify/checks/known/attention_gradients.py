@@ -13,17 +13,7 @@ from typing import Any, Iterator, List, NamedTuple, Sequence
 import torch
 
 from ...judging.tolerance import Part
-from .answers import (
-    HALVES,
-    Limit,
-    formats_on,
-    joined,
-    near,
-    products_of_pairs,
-    roundoff,
-    sawtooth,
-    tensor_of,
-)
+from .answers import HALVES, Limit, dtype_name_of, formats_on, near, roundoff, tensor_of
 from .masks import (
     HEADS,
     SCALE,
@@ -31,12 +21,12 @@ from .masks import (
     Shape,
     backends_for,
     computed_by_torch,
-    dtype_name_of,
     heads_of,
     inputs_of,
     value_factors,
     weights_of,
 )
+from .number_lists import joined, products_of_pairs, sawtooth, scaled
 
 SHAPES = (
     Shape(7, 17, 8),
@@ -48,6 +38,7 @@ SHAPES = (
     Shape(129, 65, 16, "causal"),
     Shape(2, 1025, 32),
 )
+"""Fewer and smaller ones than in `masks`: Python works out three gradients of each."""
 
 
 class HeadGradients(NamedTuple):
@@ -80,6 +71,7 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
                 leaf.requires_grad_()
             arriving = arriving_at(shape, dtype_name, device)
             label = f"attention {tuple(shape)} of {dtype_name}"
+            # Each backend has a backward pass of its own.
             for backend in backends_for(number):
                 outputs = computed_by_torch(heads, leaves, backend)
                 gradients = torch.autograd.grad(outputs, leaves, arriving)
@@ -100,8 +92,9 @@ def arriving_at(shape: Shape, dtype_name: str, device: str) -> Any:
     factors = upstream_factors(shape)
     rows: List[List[float]] = []
     for query in range(shape.queries):
+        # With zero a dead query's NaN stays out of the keys' gradients.
         height = upstream_of(query) if query in live else 0.0
-        rows.append([height * factor for factor in factors])
+        rows.append(scaled(factors, height))
     heads = HEADS * shape.groups
     values = joined(rows) * heads
     return tensor_of(values, dtype_name, device, 1, heads, shape.queries, shape.width)
@@ -145,7 +138,7 @@ def judged_gradients(
     for head in heads:
         queries += head.queries * shape.groups
         # Each head of a group adds the same to its keys and values.
-        keys += [shape.groups * value for value in head.keys]
+        keys += scaled(head.keys, shape.groups)
         for value in head.values:
             values += [shape.groups * value * factor for factor in upstream_factors(shape)]
 

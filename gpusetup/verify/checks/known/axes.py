@@ -21,16 +21,16 @@ from .answers import (
     dtype_of,
     exactly,
     formats_on,
-    joined,
     near,
     offered,
     roundoff,
-    sawtooth,
     tensor_of,
 )
+from .number_lists import columns_of, elements_at, joined, random_wholes, sawtooth
 
 Shape = Tuple[int, int, int]
 SHAPES: Tuple[Shape, ...] = ((3, 5, 17), (2, 33, 9), (65, 2, 33), (2, 2, 1025), (1030, 2, 2))
+"""Each axis is short in one shape and long, past a vector or a block, in another one."""
 Lines = List[List[float]]
 
 
@@ -52,30 +52,31 @@ def axes(device: str) -> Outcome:
 def numbers_of(shape: Shape) -> List[float]:
     """Small whole numbers without a pattern."""
     chance = dice(f"axes {shape}")
-    return [float(chance.randint(-3, 3)) for _ in range(prod(shape))]
+    return random_wholes(chance, prod(shape), -3, 3)
 
 
 def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
     """Where the lines along an axis lie in memory, in the order in which a reduction keeps them."""
-    strides = [shape[1] * shape[2], shape[2], 1]
-    length = shape[axis]
-    stride = strides.pop(axis)
-    first_length, second_length = other_lengths(shape, axis)
-    for first, second in product(range(first_length), range(second_length)):
-        start = first * strides[0] + second * strides[1]
-        yield slice(start, start + length * stride, stride)
-
-
-def other_lengths(shape: Shape, axis: int) -> List[int]:
-    """The lengths of the two other axes."""
+    plane_size = shape[1] * shape[2]
+    # The last axis moves fastest in memory.
+    strides = [plane_size, shape[2], 1]
     lengths = list(shape)
-    del lengths[axis]
-    return lengths
+    stride = strides.pop(axis)
+    length = lengths.pop(axis)
+    # The two other axes are left.
+    for first, second in product(*map(range, lengths)):
+        start = first * strides[0] + second * strides[1]
+        stop = start + length * stride
+        yield slice(start, stop, stride)
 
 
 def lines_along(values: Sequence[float], shape: Shape, axis: int) -> Lines:
     """The lines of a tensor along an axis."""
-    return [list(values[positions]) for positions in slices_along(shape, axis)]
+    lines: Lines = []
+    for positions in slices_along(shape, axis):
+        line = values[positions]
+        lines.append(list(line))
+    return lines
 
 
 def put_back(lines: Lines, shape: Shape, axis: int) -> List[float]:
@@ -124,6 +125,7 @@ REDUCTIONS: Dict[str, Reduction] = {
     ),
     "kthvalue": Reduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
 }
+"""By the name that a comparison gets."""
 
 
 def reductions_along_axes(device: str) -> Iterator[Part]:
@@ -131,10 +133,12 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
+            # Worked out once for all formats.
             exact: Dict[str, List[float]] = {}
             lines = lines_along(values, shape, axis)
             for method, reduction in REDUCTIONS.items():
-                exact[method] = list(map(reduction.exact, lines))
+                answers = map(reduction.exact, lines)
+                exact[method] = list(answers)
             for dtype_name in (*formats_on(device), "int64", "int32"):
                 inputs = tensor_of(values, dtype_name, device, *shape)
                 label = f"along axis {axis} of {shape} {dtype_name}"
@@ -180,7 +184,8 @@ def sums_over_several_axes(device: str) -> Iterator[Part]:
 def sums_of_planes(values: Sequence[float], shape: Shape, axis: int) -> List[float]:
     """For each index along an axis, the sum of all elements that have it."""
     lines = lines_along(values, shape, axis)
-    return list(map(sum, zip(*lines)))
+    planes = columns_of(lines)
+    return list(map(sum, planes))
 
 
 def moments_along_axes(device: str) -> Iterator[Part]:
@@ -189,7 +194,9 @@ def moments_along_axes(device: str) -> Iterator[Part]:
         for shape in SHAPES:
             values = numbers_of(shape)
             inputs = tensor_of(values, dtype_name, device, *shape)
-            limit = Limit(32 * roundoff(dtype_name), 32 * roundoff(dtype_name))
+            # Some ten operations: a mean, distances, squares, their mean and a root.
+            unit = 32 * roundoff(dtype_name)
+            limit = Limit(unit, unit)
             for axis in range(3):
                 lines = lines_along(values, shape, axis)
                 means = list(map(mean_of, lines))
@@ -212,7 +219,8 @@ def variance_of(line: List[float]) -> float:
     """The unbiased one, which is torch's default."""
     mean = mean_of(line)
     squares = [(value - mean) ** 2 for value in line]
-    return fsum(squares) / (len(line) - 1)
+    degrees_of_freedom = len(line) - 1
+    return fsum(squares) / degrees_of_freedom
 
 
 # --- picks and scatters ---------------------------------------------------------------------------
@@ -234,7 +242,7 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
     order = [(5 * position + 1) % length for position in range(length)]
     picked_lines: Lines = []
     for line in lines_along(numbers_of(shape), shape, axis):
-        picked_lines.append([line[position] for position in order])
+        picked_lines.append(elements_at(order, line))
     exact = put_back(picked_lines, shape, axis)
 
     index = tensor_of(order, "int64", str(inputs.device))
@@ -242,7 +250,8 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
     yield exactly(f"index_select {label}", computed, exact)
     computed = inputs.index_select(axis, index.int())
     yield exactly(f"index_select by int32 {label}", computed, exact)
-    computed = inputs.gather(axis, for_all_lines(index, shape, axis))
+    places = for_all_lines(index, shape, axis)
+    computed = inputs.gather(axis, places)
     yield exactly(f"gather {label}", computed, exact)
     # The same places, counted from the end.
     subscripts: List[Any] = [slice(None)] * 3
@@ -263,7 +272,8 @@ def scatters_along_axes(device: str) -> Iterator[Part]:
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
-            scattered = Scattered(shape, axis, lines_along(values, shape, axis))
+            lines = lines_along(values, shape, axis)
+            scattered = Scattered(shape, axis, lines)
             for dtype_name in (*formats_on(device), "int64"):
                 inputs = tensor_of(values, dtype_name, device, *shape)
                 label = f"along axis {axis} of {shape} {dtype_name}"
@@ -306,7 +316,9 @@ class Scattered(NamedTuple):
         """The target index of each element of a line; most indexes occur twice, to be added."""
         length = self.shape[self.axis]
         # Up to 40 sources of 3 make sums that are exact in every format.
-        target_count = max((length + 1) // 2, length // 40 + 1)
+        half = (length + 1) // 2
+        fewest = length // 40 + 1
+        target_count = max(half, fewest)
         return [3 * position % target_count for position in range(length)]
 
     def sums(self) -> List[float]:
@@ -322,7 +334,9 @@ class Scattered(NamedTuple):
 
     def mirrored(self) -> List[float]:
         """The tensor with each line turned around."""
-        turned_lines = [line[::-1] for line in self.lines]
+        turned_lines: Lines = []
+        for line in self.lines:
+            turned_lines.append(line[::-1])
         return put_back(turned_lines, self.shape, self.axis)
 
 
@@ -332,15 +346,18 @@ class Scattered(NamedTuple):
 def tensors_without_elements(device: str) -> Iterator[Part]:
     """Catches a kernel that makes numbers of nothing: the last batch of a day may be empty."""
     for dtype_name in formats_on(device):
+        # No row of five numbers.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
-        yield from reductions_of_nothing(empty, f"of no {dtype_name} numbers")
-        yield from products_with_nothing(empty, f"of no {dtype_name} numbers")
+        label = f"of no {dtype_name} numbers"
+        yield from reductions_of_nothing(empty, label)
+        yield from products_with_nothing(empty, label)
 
 
 def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """A sum of nothing is 0, a product 1, a mean NaN; what keeps the other axis has 5 of them."""
+    """A sum of nothing is 0, a product 1, a mean NaN."""
     computed = empty.sum()
     yield exactly(f"sum {label}", computed, [0.0])
+    # The axis without elements goes, the other one of five columns stays.
     computed = empty.sum(0)
     yield exactly(f"sum of columns {label}", computed, [0.0] * 5)
     computed = empty.prod()
@@ -358,9 +375,11 @@ def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
+    # 5 x 0 by 0 x 5: each of 25 sums has no term.
     computed = empty.t() @ empty
     yield exactly(f"inner length 0 {label}", computed, [0.0] * 25)
-    computed = torch.cat([empty, ones.t()])
+    rows = ones.t()
+    computed = torch.cat([empty, rows])
     yield exactly(f"joined {label}", computed, [1.0] * 15)
     no_index = torch.zeros(0, dtype=torch.int64, device=empty.device)
     computed = ones[no_index]
@@ -385,15 +404,20 @@ def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """Numbers by ones and by twos, and the same one again and again."""
     dtype = dtype_of(dtype_name)
     label = f"of {length} {dtype_name} numbers"
+    counted = range(length)
     computed = torch.arange(length, dtype=dtype, device=device)
-    yield exactly(f"arange {label}", computed, range(length))
-    end = 3 + 2 * length
-    computed = torch.arange(3, end, 2, dtype=dtype, device=device)
-    yield exactly(f"arange by twos {label}", computed, range(3, end, 2))
+    yield exactly(f"arange {label}", computed, counted)
+    # Of the three arguments none is a default.
+    odd = range(3, 3 + 2 * length, 2)
+    computed = torch.arange(odd.start, odd.stop, odd.step, dtype=dtype, device=device)
+    yield exactly(f"arange by twos {label}", computed, odd)
+
+    sevens = [7] * length
     computed = torch.full((length,), 7, dtype=dtype, device=device)
-    yield exactly(f"full {label}", computed, [7] * length)
+    yield exactly(f"full {label}", computed, sevens)
+    zeros = [0] * length
     computed = torch.zeros(length, dtype=dtype, device=device)
-    yield exactly(f"zeros {label}", computed, [0] * length)
+    yield exactly(f"zeros {label}", computed, zeros)
 
 
 def diagonals(size: int, device: str) -> Iterator[Part]:
@@ -401,6 +425,7 @@ def diagonals(size: int, device: str) -> Iterator[Part]:
     identity: List[float] = []
     rising_diagonal: List[float] = []
     for row, column in product(range(size), repeat=2):
+        # Beside the diagonal both are zero.
         is_on_diagonal = row == column
         identity.append(1.0 if is_on_diagonal else 0.0)
         rising_diagonal.append(float(row) if is_on_diagonal else 0.0)
@@ -436,10 +461,12 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
         exact = values[start : start + chunk_length]
         yield exactly(f"chunk {number} {label}", chunk, exact)
 
+    size, step = 5, 3
+    last_start = len(values) - size
     windows: Lines = []
-    for start in range(0, len(values) - 4, 3):
-        windows.append(values[start : start + 5])
-    computed = inputs.unfold(0, 5, 3).contiguous()
+    for start in range(0, last_start + 1, step):
+        windows.append(values[start : start + size])
+    computed = inputs.unfold(0, size, step).contiguous()
     yield exactly(f"windows {label}", computed, joined(windows))
 
 

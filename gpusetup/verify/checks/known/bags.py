@@ -7,7 +7,11 @@ from typing import Any, Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import Limit, dice, exactly, formats_on, joined, near, roundoff, tensor_of
+from .answers import Limit, dice, dtype_name_of, exactly, formats_on, near, roundoff, tensor_of
+from .number_lists import elements_at, joined, scaled, sums_of_pairs
+
+SIZES = ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9))
+"""Rows and columns of a table, and bags. 16 bits cannot name each of 70,001 rows."""
 
 
 class Bags(NamedTuple):
@@ -21,7 +25,8 @@ class Bags(NamedTuple):
         return len(self.table[0])
 
     def rows_of(self, bag: List[int]) -> List[List[float]]:
-        return [self.table[row] for row in bag]
+        """The rows that lie in a bag."""
+        return elements_at(bag, self.table)
 
     def starts(self) -> List[int]:
         """Where each bag begins among all members."""
@@ -48,6 +53,7 @@ class Bags(NamedTuple):
         means: List[float] = []
         for number, bag in enumerate(self.members):
             start = number * self.width
+            # Nothing of an empty bag is divided.
             divisor = max(1, len(bag))
             for total in sums[start : start + self.width]:
                 means.append(total / divisor)
@@ -68,14 +74,10 @@ class Bags(NamedTuple):
         """What arrives at each row of the table, of a sum: as often as the row lies in a bag."""
         rows = [[0.0] * self.width for _ in self.table]
         for bag, arriving in zip(self.members, upstream):
+            # A row that comes twice gets it twice.
             for row in bag:
                 rows[row] = sums_of_pairs(rows[row], arriving)
         return joined(rows)
-
-
-def sums_of_pairs(first: List[float], second: List[float]) -> List[float]:
-    """Each number of one list plus its neighbour in the other one."""
-    return list(map(float.__add__, first, second))
 
 
 def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
@@ -110,27 +112,26 @@ class Tensors(NamedTuple):
         )
 
 
+def tensors_of(bags: Bags, dtype_name: str, device: str) -> Tensors:
+    """The table learns; members are one list, in which starts say where each bag begins."""
+    numbers = joined(bags.table)
+    table = tensor_of(numbers, dtype_name, device, len(bags.table), bags.width)
+    table.requires_grad_()
+    all_members = joined(bags.members)
+    members = tensor_of(all_members, "int64", device)
+    starts = tensor_of(bags.starts(), "int64", device)
+    return Tensors(table, members, starts)
+
+
 def sums_of_bags(device: str) -> Iterator[Part]:
     """Catches a bag that loses its last row, counts an empty one, or divides by another count."""
-    for row_count, width, bag_count in ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9)):
+    for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):
-            table = tensor_of(joined(bags.table), dtype_name, device, row_count, width)
-            members = tensor_of(joined(bags.members), "int64", device)
-            starts = tensor_of(bags.starts(), "int64", device)
-            tensors = Tensors(table.requires_grad_(), members, starts)
+            tensors = tensors_of(bags, dtype_name, device)
             label = f"of {bag_count} bags from {row_count} x {width} {dtype_name}"
             yield from sums_and_gradients(bags, tensors, label)
-
-            computed = tensors.looked_up("mean")
-            limit = Limit(4 * roundoff(dtype_name))
-            yield near(f"embedding_bag by means {label}", computed, bags.means(), limit)
-            computed = tensors.looked_up("max")
-            yield exactly(f"embedding_bag by the largest {label}", computed, bags.largest())
-            twos = table.new_full((len(members),), 2.0)
-            computed = tensors.looked_up("sum", weights=twos)
-            doubled = [2 * value for value in bags.sums()]
-            yield exactly(f"weighed embedding_bag {label}", computed, doubled)
+            yield from other_bags(bags, tensors, label)
 
 
 def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
@@ -146,3 +147,23 @@ def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Par
     if gradient.dtype != torch.bfloat16:
         exact = bags.gradient(upstream)
         yield exactly(f"gradient of embedding_bag {label}", gradient, exact)
+
+
+def other_bags(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
+    """Means, largest numbers, and sums of rows that count twice."""
+    computed = tensors.looked_up("mean")
+    dtype_name = dtype_name_of(computed)
+    # A sum, and the rounding of its quotient.
+    limit = Limit(4 * roundoff(dtype_name))
+    yield near(f"embedding_bag by means {label}", computed, bags.means(), limit)
+
+    computed = tensors.looked_up("max")
+    exact = bags.largest()
+    yield exactly(f"embedding_bag by the largest {label}", computed, exact)
+
+    # A weight for each member of a bag.
+    member_count = len(tensors.members)
+    twos = tensors.table.new_full((member_count,), 2.0)
+    computed = tensors.looked_up("sum", weights=twos)
+    exact = scaled(bags.sums(), 2.0)
+    yield exactly(f"weighed embedding_bag {label}", computed, exact)

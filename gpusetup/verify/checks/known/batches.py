@@ -13,7 +13,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import ask_all, dice, exactly, formats_on, joined, tensor_of
+from .answers import ask_all, dice, exactly, formats_on, tensor_of
+from .number_lists import joined
 
 Matrix = List[List[int]]
 ONES = 24
@@ -32,7 +33,9 @@ SHAPES: Tuple[Shape, ...] = (
     (1, 255, 65),
 )
 BATCHED_SHAPES = SHAPES[1:4]
+"""Small ones of them: a batch has up to 130 products."""
 BATCHES = (1, 2, 7, 17, 33, 130)
+"""How many products a batch has."""
 
 
 class Product(NamedTuple):
@@ -56,6 +59,7 @@ def product_of(shape: Shape, salt: int = 0) -> Product:
     first: Matrix = []
     for _ in range(rows):
         row = [0] * inner
+        # A place may come twice; then fewer numbers are left.
         for position in chance.choices(range(inner), k=ONES):
             row[position] = chance.choice((-2, -1, 1, 2))
         row[-1] = 2
@@ -91,12 +95,14 @@ class Factors(NamedTuple):
 
 
 def factors_of(product: Product, dtype_name: str, device: str) -> Factors:
+    """Both factors in one format on a device."""
     first = matrix_tensor(product.first, dtype_name, device)
     second = matrix_tensor(product.second, dtype_name, device)
     return Factors(first, second)
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
+    """A matrix on a device, its rows side by side in memory."""
     height = len(matrix)
     width = len(matrix[0])
     return tensor_of(joined(matrix), dtype_name, device, height, width)
@@ -110,9 +116,12 @@ def single_products(device: str) -> Iterator[Part]:
             factors = factors_of(product, dtype_name, device)
             label = f"of {shape} {dtype_name}"
             yield from products_of_matrices(factors, joined(product.exact), label)
-            exact = [row[0] for row in product.exact]
-            yield from products_with_vector(factors, exact, label)
-            computed = torch.nn.functional.linear(factors.first[None], factors.second.t())
+            first_column = [row[0] for row in product.exact]
+            yield from products_with_vector(factors, first_column, label)
+            # A linear layer has its weight transposed; its input is a batch of one matrix.
+            batch = factors.first[None]
+            weight = factors.second.t()
+            computed = torch.nn.functional.linear(batch, weight)
             yield exactly(f"linear {label}", computed, joined(product.exact))
 
 
@@ -120,6 +129,7 @@ def products_of_matrices(factors: Factors, exact: List[int], label: str) -> Iter
     """The product of two matrices that lie row by row in memory, and column by column."""
     computed = factors.first @ factors.second
     yield exactly(f"mm {label}", computed, exact)
+    # The same matrices again, with columns side by side in memory.
     first_by_columns = factors.first.t().contiguous().t()
     second_by_columns = factors.second.t().contiguous().t()
     computed = first_by_columns @ second_by_columns
@@ -152,25 +162,30 @@ def spread_operands(device: str) -> Iterator[Part]:
 def products_of_spread(
     factors: Factors, count: int, exact: List[int], label: str
 ) -> Iterator[Part]:
-    """The same product so many times; a clone has a stride of its own."""
+    """The same product `count` times; only a clone takes memory for each of them."""
     many_left = factors.first.expand(count, -1, -1)
     many_right = factors.second.expand(count, -1, -1)
-    computed = many_left @ many_right.clone()
+    copied_left = many_left.clone()
+    copied_right = many_right.clone()
+    computed = many_left @ copied_right
     yield exactly(f"bmm, left one spread {label}", computed, exact)
-    computed = torch.bmm(many_left.clone(), many_right)
+    computed = torch.bmm(copied_left, many_right)
     yield exactly(f"bmm, right one spread {label}", computed, exact)
     computed = many_left @ many_right
     yield exactly(f"bmm, both spread {label}", computed, exact)
-    computed = many_left.clone() @ factors.second
+    # A batch times a single matrix.
+    computed = copied_left @ factors.second
     yield exactly(f"matmul of a batch {label}", computed, exact)
 
 
 def batched_products(device: str) -> Iterator[Part]:
     """Catches a batch whose last matrices are not computed, or are those of other places."""
     for number, count in enumerate(BATCHES):
+        # The shapes come round.
         shape = BATCHED_SHAPES[number % len(BATCHED_SHAPES)]
         # Five different products at most, again and again.
-        different_products = [product_of(shape, salt) for salt in range(min(count, 5))]
+        different_count = min(count, 5)
+        different_products = [product_of(shape, salt) for salt in range(different_count)]
         products = list(islice(cycle(different_products), count))
         for dtype_name in formats_on(device):
             label = f"of {count} x {shape} {dtype_name}"
@@ -208,6 +223,7 @@ class Scaling(NamedTuple):
 
 
 SCALINGS = (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1))
+"""Plain, with the bias twice, and without it: then not even NaN may count."""
 
 
 def scaled_sums(device: str) -> Iterator[Part]:

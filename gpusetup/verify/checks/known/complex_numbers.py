@@ -14,22 +14,15 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    Limit,
-    ask_all,
-    dice,
-    dtype_of,
-    exactly,
-    joined,
-    near,
-    roundoff,
-    tensor_of,
-)
+from .answers import Limit, ask_all, dice, dtype_of, exactly, near, roundoff, tensor_of
+from .number_lists import joined, random_wholes, rows_of_length
 
 LENGTHS = (1, 17, 1025, 70_001)
+"""A single number, one vector, one block and some, and what several threads share."""
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
 """Powers of two, products of small primes, and primes: each goes another way through a library."""
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
+"""The complex format whose parts have a format."""
 
 
 def complex_numbers(device: str) -> Outcome:
@@ -57,8 +50,9 @@ def whole_numbers(length: int, salt: str) -> List[complex]:
 
 def on_device(values: Sequence[complex], dtype_name: str, device: str) -> Any:
     """A complex tensor whose parts have the format `dtype_name`."""
-    complex_dtype = dtype_of(COMPLEX[dtype_name])
-    return torch.tensor(list(values), dtype=complex_dtype).to(device)
+    complex_name = COMPLEX[dtype_name]
+    tensor = torch.tensor(list(values), dtype=dtype_of(complex_name))
+    return tensor.to(device)
 
 
 def parts_of(values: Sequence[complex]) -> List[float]:
@@ -82,7 +76,7 @@ def complex_products(device: str) -> Iterator[Part]:
 
 
 def products_of_length(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Products, sums, sizes and angles of so many complex numbers."""
+    """Products, sums, sizes and angles of complex numbers."""
     first = whole_numbers(length, "first")
     second = whole_numbers(length, "second")
     x = on_device(first, dtype_name, device)
@@ -125,10 +119,11 @@ def complex_matrices(device: str) -> Iterator[Part]:
             computed = in_parts(x @ y)
 
             exact: List[complex] = []
-            for start in range(0, rows * inner, inner):
-                row = left[start : start + inner]
-                for column in range(columns):
-                    products = map(complex.__mul__, row, right[column::columns])
+            for row in rows_of_length(left, inner):
+                # A column of the right matrix: one number of each row.
+                for number in range(columns):
+                    column = right[number::columns]
+                    products = map(complex.__mul__, row, column)
                     exact.append(sum(products))
             label = f"complex product {rows} x {inner} x {columns} of {dtype_name}"
             yield exactly(label, computed, parts_of(exact))
@@ -215,8 +210,9 @@ def impulses(length: int) -> Signal:
 def wave(frequency: int, position: int, length: int) -> complex:
     """What an impulse of 1 at a position adds to one number of the spectrum."""
     # Whole turns are taken away first: the angle stays small and exact.
-    turns = frequency * position % length / length
-    return cmath.exp(-2j * pi * turns)
+    part_of_turn = frequency * position % length / length
+    angle = -2 * pi * part_of_turn
+    return cmath.exp(1j * angle)
 
 
 def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part]:
@@ -229,16 +225,18 @@ def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part
     # The upper half of a real signal's spectrum repeats the lower one.
     lower_half = parts_of(signal.spectrum[: length // 2 + 1])
 
-    computed = in_parts(torch.fft.fft(inputs))
-    yield near(f"fft {label}", computed, exact, limit)
-    computed = in_parts(torch.fft.rfft(inputs))
-    yield near(f"rfft {label}", computed, lower_half, limit)
-    pair = torch.stack([torch.zeros_like(inputs), inputs], 1)
-    computed = in_parts(torch.fft.rfft(pair, dim=0)[:, 1])
-    yield near(f"rfft of columns {label}", computed, lower_half, limit)
+    computed = torch.fft.fft(inputs)
+    yield near(f"fft {label}", in_parts(computed), exact, limit)
+    computed = torch.fft.rfft(inputs)
+    yield near(f"rfft {label}", in_parts(computed), lower_half, limit)
+    # The signal as the second column of a matrix.
+    zeros = torch.zeros_like(inputs)
+    columns = torch.stack([zeros, inputs], 1)
+    computed = torch.fft.rfft(columns, dim=0)[:, 1]
+    yield near(f"rfft of columns {label}", in_parts(computed), lower_half, limit)
     # This norm divides by the root of the length.
-    computed = in_parts(torch.fft.fft(inputs, norm="ortho") * sqrt(length))
-    yield near(f"orthonormal fft {label}", computed, exact, limit)
+    computed = torch.fft.fft(inputs, norm="ortho") * sqrt(length)
+    yield near(f"orthonormal fft {label}", in_parts(computed), exact, limit)
 
 
 def transforms_and_back(device: str) -> Iterator[Part]:
@@ -268,6 +266,5 @@ def whole_signals(length: int) -> List[List[float]]:
     chance = dice(f"signal {length}")
     rows: List[List[float]] = []
     for _ in range(3):
-        row = [float(chance.randint(-3, 3)) for _ in range(length)]
-        rows.append(row)
+        rows.append(random_wholes(chance, length, -3, 3))
     return rows

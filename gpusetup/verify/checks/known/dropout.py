@@ -13,9 +13,10 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, asked
-from .answers import Limit, ask_all, exactly, flat_list, formats_on, near, roundoff
+from .answers import Limit, ask_all, dtype_of, exactly, flat_list, formats_on, near, roundoff
 
 COUNT = 2**17
+"""Elements whose lanes are counted."""
 LANES = (3, 8, 32, 100, 256, 1000)
 """Widths of vectors, blocks and rows; every so many elements are counted together."""
 DRAWS, POSITIONS = 256, 1027
@@ -27,6 +28,7 @@ DROPPED = 0.3
 SMALL_SIZES = (1, 2, 7, 15, 16, 17, 33, 1025)
 """Kernels draw fewer than 16 numbers one at a time, and more in vectors."""
 SEED_LIMIT = 2**63
+"""Seeds of torch are numbers of 64 bits with a sign."""
 
 
 def dropout(device: str) -> Outcome:
@@ -44,37 +46,43 @@ def dropout(device: str) -> Outcome:
     return ask_all(device, questions, "how often each place must come")
 
 
-def ones(device: str, name: str, *shape: int) -> Any:
-    return torch.ones(shape, dtype=getattr(torch, name), device=device)
+def ones(device: str, dtype_name: str, *shape: int) -> Any:
+    return torch.ones(shape, dtype=dtype_of(dtype_name), device=device)
 
 
 def kept_flags(computed: Any) -> List[bool]:
+    """Which elements are kept."""
     return [value != 0 for value in flat_list(computed)]
 
 
 def within_chance(label: str, count: int, draws: int) -> Part:
-    """Whether so many of the draws were kept, as far as chance allows."""
+    """Whether the share of draws that were kept is one that chance allows."""
     expected = draws * (1 - DROPPED)
-    allowed = SIGMAS * sqrt(draws * DROPPED * (1 - DROPPED))
+    # Of a binomial distribution.
+    variance = draws * DROPPED * (1 - DROPPED)
+    allowed = SIGMAS * sqrt(variance)
+    distance = abs(count - expected)
     message = f"{count} of {draws} are kept, about {expected:.0f} must be"
-    return holds(label, abs(count - expected) <= allowed, message)
+    return holds(label, distance <= allowed, message)
 
 
 def lanes(device: str) -> Iterator[Part]:
     """Catches a lane of a vector or block that is always kept, or always dropped."""
-    for name in formats_on(device):
-        computed = torch.nn.functional.dropout(ones(device, name, COUNT), DROPPED)
-        kept_values = [value for value in flat_list(computed) if value]
-        exact = [1 / (1 - DROPPED)] * len(kept_values)
-        limit = Limit(relative=4 * roundoff(name))
-        yield near(f"dropout of {name}, what is kept", computed[computed != 0], exact, limit)
-        yield within_chance(f"dropout of {name}", len(kept_values), COUNT)
+    for dtype_name in formats_on(device):
+        computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
         flags = kept_flags(computed)
+        kept_count = sum(flags)
+        # What is kept makes up for what is dropped.
+        exact = [1 / (1 - DROPPED)] * kept_count
+        kept_values = computed[computed != 0]
+        limit = Limit(relative=4 * roundoff(dtype_name))
+        yield near(f"dropout of {dtype_name}, what is kept", kept_values, exact, limit)
+        yield within_chance(f"dropout of {dtype_name}", kept_count, COUNT)
         for width in LANES:
             for lane in range(width):
-                of_lane = flags[lane::width]
-                label = f"dropout of {name}, every {width}th from {lane}"
-                yield within_chance(label, sum(of_lane), len(of_lane))
+                lane_flags = flags[lane::width]
+                label = f"dropout of {dtype_name}, every {width}th from {lane}"
+                yield within_chance(label, sum(lane_flags), len(lane_flags))
 
 
 def positions(device: str) -> Iterator[Part]:
@@ -82,9 +90,8 @@ def positions(device: str) -> Iterator[Part]:
     counts = [0] * POSITIONS
     inputs = ones(device, "float32", POSITIONS)
     for _ in range(DRAWS):
-        for position, is_kept in enumerate(
-            kept_flags(torch.nn.functional.dropout(inputs, DROPPED))
-        ):
+        computed = torch.nn.functional.dropout(inputs, DROPPED)
+        for position, is_kept in enumerate(kept_flags(computed)):
             if is_kept:
                 counts[position] += 1
     for position, count in enumerate(counts):
@@ -93,38 +100,54 @@ def positions(device: str) -> Iterator[Part]:
 
 def gradients_through_dropout(device: str) -> Iterator[Part]:
     """Catches a backward pass that drops other numbers than the forward pass, or scales them."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in (17, 1025, 8193):
-            leaf = ones(device, name, length).requires_grad_()
-            computed = torch.nn.functional.dropout(leaf, DROPPED)
-            (gradient,) = torch.autograd.grad(computed, leaf, torch.ones_like(computed))
-            label = f"gradient of dropout, {length} {name} numbers"
-            yield exactly(label, gradient, flat_list(computed))
+            leaf = ones(device, dtype_name, length).requires_grad_()
+            outputs = torch.nn.functional.dropout(leaf, DROPPED)
+            (gradient,) = torch.autograd.grad(outputs, leaf, torch.ones_like(outputs))
+            # Of ones the outputs are the factors themselves.
+            exact = flat_list(outputs)
+            label = f"gradient of dropout, {length} {dtype_name} numbers"
+            yield exactly(label, gradient, exact)
 
 
 def whole_channels(device: str) -> Iterator[Part]:
     """Catches a dropout of channels that drops single pixels."""
-    for name in ("float32", "float16"):
-        computed = torch.nn.functional.dropout2d(ones(device, name, 64, 33, 3, 5), DROPPED)
-        pixels = flat_list(computed)
-        channels = [set(pixels[start : start + 15]) for start in range(0, len(pixels), 15)]
-        mixed = sum(1 for values in channels if len(values) > 1)
-        yield holds(f"dropout2d of {name}", not mixed, f"{mixed} channels are dropped in part")
-        kept_values = sum(1 for values in channels if values != {0.0})
-        yield within_chance(f"channels of dropout2d of {name}", kept_values, len(channels))
+    height, width = 3, 5
+    channel_size = height * width
+    for dtype_name in ("float32", "float16"):
+        images = ones(device, dtype_name, 64, 33, height, width)
+        pixels = kept_flags(torch.nn.functional.dropout2d(images, DROPPED))
+        mixed_count = 0
+        kept_count = 0
+        channel_starts = range(0, len(pixels), channel_size)
+        for start in channel_starts:
+            channel = pixels[start : start + channel_size]
+            if any(channel):
+                kept_count += 1
+                if not all(channel):
+                    mixed_count += 1
+        message = f"{mixed_count} channels are dropped in part"
+        yield holds(f"dropout2d of {dtype_name}", not mixed_count, message)
+        label = f"channels of dropout2d of {dtype_name}"
+        yield within_chance(label, kept_count, len(channel_starts))
 
 
 def nothing_and_everything(device: str) -> Iterator[Part]:
     """Catches a dropout of 0 or 1, or of a model in use, that draws nevertheless."""
     functional = torch.nn.functional
-    for name in formats_on(device):
-        inputs = ones(device, name, 1025)
+    length = 1025
+    untouched = [1.0] * length
+    nothing = [0.0] * length
+    for dtype_name in formats_on(device):
+        inputs = ones(device, dtype_name, length)
         computed = functional.dropout(inputs, 0.0)
-        yield exactly(f"dropout 0 of {name}", computed, [1.0] * 1025)
+        yield exactly(f"dropout 0 of {dtype_name}", computed, untouched)
+        # What is kept would be divided by zero.
         computed = functional.dropout(inputs, 1.0)
-        yield exactly(f"dropout 1 of {name}", computed, [0.0] * 1025)
-        in_use = functional.dropout(inputs, 0.5, training=False)
-        yield exactly(f"dropout in use of {name}", in_use, [1.0] * 1025)
+        yield exactly(f"dropout 1 of {dtype_name}", computed, nothing)
+        computed = functional.dropout(inputs, 0.5, training=False)
+        yield exactly(f"dropout in use of {dtype_name}", computed, untouched)
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -132,39 +155,53 @@ def nothing_and_everything(device: str) -> Iterator[Part]:
 Draw = Callable[[Any, Any], Any]
 """(an empty tensor, a generator or None) -> random numbers."""
 DRAWERS: Dict[str, Draw] = {
-    "uniform_": lambda x, made: x.uniform_(generator=made),
-    "normal_": lambda x, made: x.normal_(generator=made),
-    "exponential_": lambda x, made: x.exponential_(generator=made),
-    "bernoulli_": lambda x, made: x.bernoulli_(0.5, generator=made),
-    "random_": lambda x, made: x.random_(generator=made),
-    "rand": lambda x, made: torch.rand(x.shape, generator=made, device=x.device),
-    "randn": lambda x, made: torch.randn(x.shape, generator=made, device=x.device),
-    "randint": lambda x, made: torch.randint(2**40, x.shape, generator=made, device=x.device),
+    "uniform_": lambda x, source: x.uniform_(generator=source),
+    "normal_": lambda x, source: x.normal_(generator=source),
+    "exponential_": lambda x, source: x.exponential_(generator=source),
+    "bernoulli_": lambda x, source: x.bernoulli_(0.5, generator=source),
+    "random_": lambda x, source: x.random_(generator=source),
+    "rand": lambda x, source: torch.rand(x.shape, generator=source, device=x.device),
+    "randn": lambda x, source: torch.randn(x.shape, generator=source, device=x.device),
+    "randint": lambda x, source: torch.randint(2**40, x.shape, generator=source, device=x.device),
 }
-CALLS = 40
-"""So many numbers at least: even 40 flags come again once in a million million times."""
+LEAST_NUMBERS = 40
+"""How many numbers are compared at least: even 40 flags repeat only once in 2**40 times."""
 
 
 def draws_that_move_on(device: str) -> Iterator[Part]:
     """Catches a generator that stands still, for few numbers or many, its own or the usual one."""
     for method, draw in DRAWERS.items():
         for size in SMALL_SIZES:
-            calls = max(2, CALLS // size + 1)
             empty = torch.zeros(size, device=device)
-            own_generator = torch.Generator(device=device).manual_seed(asked().seed % SEED_LIMIT)
-            for label, made in (
-                (f"{method} of {size}", own_generator),
-                (f"{method} of {size}, usual", None),
-            ):
-                first = joined(draw, empty, made, calls)
-                second = joined(draw, empty, made, calls)
-                yield holds(f"{label}, the next draws", first != second, "they come again")
-                has_moved = any(row != first[0] for row in first)
-                yield holds(f"{label}, single draws", has_moved, "each one is the same")
+            label = f"{method} of {size}"
+            generator = torch.Generator(device=device)
+            generator.manual_seed(asked().seed % SEED_LIMIT)
+            yield from moves_on(label, draw, empty, generator)
+            # Without one torch takes the device's usual generator.
+            yield from moves_on(f"{label}, usual", draw, empty, None)
 
 
-def joined(draw: Draw, empty: Any, made: Any, calls: int) -> List[Sequence[float]]:
-    return [flat_list(draw(empty.clone(), made)) for _ in range(calls)]
+def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Part]:
+    """Whether two series of draws differ, and the draws of one series."""
+    enough_calls = LEAST_NUMBERS // len(empty) + 1
+    # Two at least, to be compared with each other.
+    calls = max(2, enough_calls)
+    first = drawn(draw, empty, generator, calls)
+    second = drawn(draw, empty, generator, calls)
+    differ = first != second
+    yield holds(f"{label}, the next draws", differ, "they come again")
+    # A generator that stands still gives the same row in each call.
+    has_moved = first.count(first[0]) < len(first)
+    yield holds(f"{label}, single draws", has_moved, "each one is the same")
+
+
+def drawn(draw: Draw, empty: Any, generator: Any, calls: int) -> List[Sequence[float]]:
+    """The numbers of each call."""
+    rows: List[Sequence[float]] = []
+    for _ in range(calls):
+        numbers = draw(empty.clone(), generator)
+        rows.append(flat_list(numbers))
+    return rows
 
 
 def states_that_are_kept(device: str) -> Iterator[Part]:
@@ -172,13 +209,15 @@ def states_that_are_kept(device: str) -> Iterator[Part]:
     for method, draw in DRAWERS.items():
         for size in (7, 1025):
             empty = torch.zeros(size, device=device)
-            made = torch.Generator(device=device).manual_seed(7)
-            joined(draw, empty, made, 3)
-            state = made.get_state()
-            first = joined(draw, empty, made, 12)
-            made.set_state(state)
-            again = joined(draw, empty, made, 12)
+            generator = torch.Generator(device=device).manual_seed(7)
+            # The state is taken in the middle, where a kernel may hold numbers back.
+            drawn(draw, empty, generator, 3)
+            state = generator.get_state()
+            first = drawn(draw, empty, generator, 12)
+            generator.set_state(state)
+            again = drawn(draw, empty, generator, 12)
             label = f"{method} of {size}"
             yield holds(f"{label}, the same state", again == first, "gives other numbers")
-            other = joined(draw, empty, made.manual_seed(8), 12)
-            yield holds(f"{label}, another seed", other != first, "gives the same numbers")
+            of_other_seed = drawn(draw, empty, generator.manual_seed(8), 12)
+            differs = of_other_seed != first
+            yield holds(f"{label}, another seed", differs, "gives the same numbers")

@@ -13,10 +13,13 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import kind
-from .answers import HALVES, Number, exactly, formats_on, repeated, tensor_of
+from .answers import HALVES, dtype_name_of, exactly, formats_on, tensor_of
+from .number_lists import Number, repeated
 
 PERIOD = 59
+"""After so many elements parameters and gradients repeat; a prime, unlike any vector."""
 RATE, MOMENTUM = 0.25, 0.5
+"""Powers of two, which keep each step exact."""
 STEPS = 3
 LENGTHS = (1, 17, 1025, 70_003)
 """The last one is two chunks of a fused kernel (65,536 elements on a GPU), the second not full."""
@@ -25,15 +28,20 @@ FORMS: Dict[str, Dict[str, bool]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
+"""The three implementations that torch has of an optimizer, by its own options."""
 
 
 def start_of(position: int) -> float:
-    return (position % PERIOD - 29) / 32
+    """Where a parameter starts: from -29/32 to 29/32."""
+    step = position % PERIOD - 29
+    return step / 32
 
 
 def gradient_of(position: int, number: int) -> float:
     """-1, -0.5, 0, 0.5 or 1, another one in each step."""
-    return (3 * (position % PERIOD) + number) % 5 / 2 - 1
+    turn = 3 * (position % PERIOD) + number
+    halves = turn % 5
+    return halves / 2 - 1
 
 
 class Rates(NamedTuple):
@@ -55,7 +63,8 @@ def trained_in_python(rates: Rates) -> List[float]:
         for number in range(1, STEPS + 1):
             gradient = rates.sign * gradient_of(position, number)
             velocity = MOMENTUM * velocity + gradient
-            rate = rates.last if number == STEPS else rates.first
+            is_last = number == STEPS
+            rate = rates.last if is_last else rates.first
             parameter -= rate * velocity
         parameters.append(parameter)
     return parameters
@@ -72,35 +81,54 @@ class Parameters(NamedTuple):
     without_gradient: Any
 
 
-def made_parameters(name: str, device: str) -> Parameters:
-    lengths = [length for length in LENGTHS if length < 5000 or name in ("float32", "bfloat16")]
+MATRIX_HEIGHT, MATRIX_WIDTH = 33, 17
+"""Odd, so that no vector of a kernel fits."""
+MATRIX_SIZE = MATRIX_HEIGHT * MATRIX_WIDTH
+RESTING_LENGTH = 1025
+
+
+def made_parameters(dtype_name: str, device: str) -> Parameters:
+    """Parameters as they are before the first step."""
     start = [start_of(position) for position in range(PERIOD)]
-    learning = [tensor_of(repeated(start, length), name, device) for length in lengths]
-    columns = tensor_of(repeated(start, 33 * 17), name, device, 17, 33).t()
-    resting = tensor_of(repeated(start, 1025), name, device)
-    tensors = [*learning, columns, resting, resting.clone()]
-    for tensor in tensors:
+    learning: List[Any] = []
+    for length in LENGTHS:
+        # Two formats are enough for the long one, which takes most of the time.
+        if length > 5000 and dtype_name not in ("float32", "bfloat16"):
+            continue
+        learning.append(tensor_of(repeated(start, length), dtype_name, device))
+    matrix = matrix_by_columns(start, dtype_name, device)
+    resting = tensor_of(repeated(start, RESTING_LENGTH), dtype_name, device)
+    without_gradient = resting.clone()
+    for tensor in (*learning, matrix, resting, without_gradient):
         tensor.requires_grad_()
-    return Parameters(learning, tensors[-3], tensors[-2], tensors[-1])
+    return Parameters(learning, matrix, resting, without_gradient)
+
+
+def matrix_by_columns(period: List[Number], dtype_name: str, device: str) -> Any:
+    """A matrix whose columns lie side by side in memory."""
+    values = repeated(period, MATRIX_SIZE)
+    columns = tensor_of(values, dtype_name, device, MATRIX_WIDTH, MATRIX_HEIGHT)
+    return columns.t()
 
 
 def give_gradients(parameters: Parameters, number: int) -> None:
     """The gradients of one step; the transposed matrix has one that lies as it does."""
-    period = [gradient_of(position, number) for position in range(PERIOD)]
+    dtype_name = dtype_name_of(parameters.resting)
+    device = str(parameters.resting.device)
+    period: List[Number] = []
+    for position in range(PERIOD):
+        period.append(gradient_of(position, number))
+
+    # The resting parameter has a gradient too: only its rate keeps it as it is.
     for tensor in (*parameters.learning, parameters.resting):
-        name, device = format_of(tensor), str(tensor.device)
-        tensor.grad = tensor_of(repeated(period, len(tensor)), name, device)
-    matrix = parameters.transposed
-    name, device = format_of(matrix), str(matrix.device)
-    by_columns = tensor_of(repeated(period, 33 * 17), name, device, 17, 33)
-    matrix.grad = by_columns.t()
-
-
-def format_of(tensor: Any) -> str:
-    return str(tensor.dtype).replace("torch.", "")
+        gradient = repeated(period, len(tensor))
+        tensor.grad = tensor_of(gradient, dtype_name, device)
+    matrix_gradient = matrix_by_columns(period, dtype_name, device)
+    parameters.transposed.grad = matrix_gradient
 
 
 Train = Callable[[Parameters, Dict[str, bool]], None]
+"""(parameters, options of the optimizer): all steps, in place."""
 
 
 def plainly(parameters: Parameters, options: Dict[str, bool]) -> None:
@@ -135,12 +163,18 @@ def train(
 
 
 def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
+    """An optimizer with two groups, of which the second one has a rate of 0."""
+    # A parameter without a gradient is skipped, and must not end the step.
     moving = [*parameters.learning, parameters.transposed, parameters.without_gradient]
-    groups = [{"params": moving}, {"params": [parameters.resting], "lr": 0.0}]
+    moving_group = {"params": moving}
+    resting_group = {"params": [parameters.resting], "lr": 0.0}
+    groups = [moving_group, resting_group]
     return torch.optim.SGD(groups, lr=RATE, momentum=MOMENTUM, **options)
 
 
 class Case(NamedTuple):
+    """A way to train, and how torch and Python are told of it."""
+
     label: str
     train: Train
     rates: Rates
@@ -161,30 +195,44 @@ def exact_steps(device: str) -> Iterator[Part]:
     Also a parameter that lies by columns, and one whose gradient is none.
     """
     for case in CASES:
-        exact = trained_in_python(case.rates)
-        start: List[Number] = [start_of(position) for position in range(PERIOD)]
-        for name in formats_on(device):
+        period = trained_in_python(case.rates)
+        for dtype_name in formats_on(device):
             for form, form_options in FORMS.items():
-                if form == "fused" and name in HALVES and kind(device) == "cpu":
-                    # A fault of torch 2.13: the CPU's fused SGD with momentum steps in 16 bits only
-                    # the last elements of a parameter, those behind its whole vectors.
+                # A fault of torch 2.13: the CPU's fused SGD with momentum steps in 16 bits only
+                # the last elements of a parameter, those behind its whole vectors.
+                if form == "fused" and dtype_name in HALVES and kind(device) == "cpu":
                     continue
-                parameters = made_parameters(name, device)
+                parameters = made_parameters(dtype_name, device)
                 try:
                     case.train(parameters, {**form_options, **case.options})
                 except Exception as problem:
-                    is_missing = "unexpected keyword" in str(problem)
-                    if is_missing or lacks_form(problem) or refuses(problem):
+                    if is_missing_form(problem):
                         continue
                     raise
-                label = f"{form} {case.label}, {name}"
-                for tensor in parameters.learning:
-                    expected = repeated(exact, len(tensor))
-                    yield exactly(f"{label}, {len(tensor)} numbers", tensor, expected)
-                by_columns = parameters.transposed.t()
-                expected = repeated(exact, 33 * 17)
-                yield exactly(f"{label}, a matrix by columns", by_columns, expected)
-                unmoved = repeated(start, 1025)
-                yield exactly(f"{label}, a group with rate 0", parameters.resting, unmoved)
-                still = parameters.without_gradient
-                yield exactly(f"{label}, a parameter without a gradient", still, unmoved)
+                label = f"{form} {case.label}, {dtype_name}"
+                yield from parameters_after_steps(parameters, period, label)
+
+
+def is_missing_form(problem: Exception) -> bool:
+    """Whether torch lacks a form of the optimizer, as older ones lack the fused one."""
+    has_no_option = "unexpected keyword" in str(problem)
+    return has_no_option or lacks_form(problem) or refuses(problem)
+
+
+def parameters_after_steps(
+    parameters: Parameters, period: List[float], label: str
+) -> Iterator[Part]:
+    """What has learned, and what must be as it was."""
+    for tensor in parameters.learning:
+        length = len(tensor)
+        yield exactly(f"{label}, {length} numbers", tensor, repeated(period, length))
+    columns = parameters.transposed.t()
+    exact = repeated(period, MATRIX_SIZE)
+    yield exactly(f"{label}, a matrix by columns", columns, exact)
+
+    # As before the first step.
+    start = [start_of(position) for position in range(PERIOD)]
+    exact = repeated(start, RESTING_LENGTH)
+    yield exactly(f"{label}, a group with rate 0", parameters.resting, exact)
+    still = parameters.without_gradient
+    yield exactly(f"{label}, a parameter without a gradient", still, exact)

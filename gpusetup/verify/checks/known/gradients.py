@@ -1,13 +1,13 @@
 """Gradients of functions, of spread operands, and of elements that are picked along an axis.
 
-The slope of a function of one number is taken from its values in Python, a step to either side.
-All other gradients are sums of small whole numbers, so they are exact in every format.
+All but those of functions are sums of small whole numbers, so they are exact in every format.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from itertools import accumulate, product
+from math import prod
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -19,26 +19,16 @@ from .answers import (
     Limit,
     ask_all,
     dice,
+    dtype_name_of,
     exactly,
     flat_list,
     formats_on,
     near,
-    near_in_periods,
-    offered,
-    repeated,
     roundoff,
     tensor_of,
 )
-from .pointwise import Function, functions
-
-SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
-"""No function has a corner within two steps of one of these, rounded to any format."""
-STEP = 2.0**-11
-"""A step from 1 on, and its share of a smaller point. The error of a slope is of the fourth order
-of it: some 1e-13."""
-LENGTHS = (17, 1026, 70_003)
-UPSTREAM = (1.0, -2.0, 3.0)
-"""What arrives from behind, element by element."""
+from .number_lists import columns_of, joined, products_of_pairs, rows_of_length, sawtooth, scaled
+from .slopes import slopes_of_functions
 
 
 def gradients(device: str) -> Outcome:
@@ -56,173 +46,185 @@ def gradients(device: str) -> Outcome:
     return ask_all(device, questions, "slopes in Python")
 
 
-def slope(exact: Callable[[float], float], x: float) -> float:
-    """The derivative of a function at a point, of the fourth order of the step.
-
-    >>> round(slope(lambda x: x**3, 2.0), 9)
-    12.0
-    """
-    step = min(abs(x), 1.0) * STEP
-    near_difference = exact(x + step) - exact(x - step)
-    far_difference = exact(x + 2 * step) - exact(x - 2 * step)
-    return (8 * near_difference - far_difference) / (12 * step)
-
-
-def slopes_of_functions(device: str) -> Iterator[Part]:
-    """Catches a backward pass with a wrong formula, sign or tail, or without what arrives."""
-    for name in formats_on(device):
-        for function in functions():
-            points = points_of(function, name)
-            slopes = [slope(function.exact, point) for point in points]
-            # As many points as a common multiple of both periods.
-            points, slopes = points * len(UPSTREAM), slopes * len(UPSTREAM)
-            upstream = repeated(UPSTREAM, len(points))
-            exact = list(map(float.__mul__, slopes, upstream))
-            for length in LENGTHS:
-                if length > 5000 and name != "float32":
-                    continue  # the formats share the code that cuts a tensor into parts
-                if (function.name, name) == ("hardsigmoid", "float64"):
-                    continue  # torch divides by 6 in float32 there
-                leaf = tensor_of(repeated(points, length), name, device).requires_grad_()
-                label = f"gradient of {function.name}, {length} {name} numbers"
-                outputs = offered(functools.partial(function.run, leaf))
-                if outputs is None or not outputs.requires_grad:
-                    continue
-                arriving = tensor_of(repeated(upstream, length), name, device)
-                computed = torch.autograd.grad(outputs, leaf, arriving)[0]
-                yield near_in_periods(label, computed, exact, slope_limit(function, name))
-
-
-def points_of(function: Function, name: str) -> List[float]:
-    """Where the slope is asked for, as the format holds it."""
-    points = list(SLOPE_POINTS)
-    if function.has_both_signs:
-        points += [-point for point in SLOPE_POINTS]
-    return flat_list(torch.tensor(points, dtype=getattr(torch, name)))
-
-
-def slope_limit(function: Function, name: str) -> Limit:
-    """Thirty-two roundoffs: a formula of some ten operations, of which several are rounded."""
-    unit = roundoff(name)
-    if name in HALVES:
-        # Some are made of the rounded answer, whose error counts as many times as the slope grows.
-        return Limit(8 * unit, 8 * unit)
-    # Slopes in Python are as exact as this.
-    least = 2.0**-33
-    return Limit(32 * unit + least, (32 + function.slack) * unit + least)
-
-
 # --- operands that are spread ---------------------------------------------------------------------
+
+
+class SpreadPair(NamedTuple):
+    """The shapes of two operands, of which at least one is spread."""
+
+    first: Sequence[int]
+    second: Sequence[int]
+
+    @property
+    def dimensions(self) -> int:
+        return max(len(self.first), len(self.second))
+
+    def padded(self) -> List[Sequence[int]]:
+        """Both with as many axes; the missing ones are in front, of length 1."""
+        shapes: List[Sequence[int]] = []
+        for shape in (self.first, self.second):
+            missing_count = self.dimensions - len(shape)
+            missing_axes = [1] * missing_count
+            shapes.append((*missing_axes, *shape))
+        return shapes
+
+
+SPREAD_PAIRS = (
+    SpreadPair((5, 17), (17,)),
+    SpreadPair((7, 1, 3), (4, 1)),
+    SpreadPair((33, 65), (33, 1)),
+    SpreadPair((2, 1026), ()),
+)
+"""A row to all rows, both to each other, a column to all columns, one number to all."""
 
 
 def gradients_of_spread_operands(device: str) -> Iterator[Part]:
     """Catches a gradient that is not summed over what its operand was spread to."""
-    shapes: Tuple[Tuple[Tuple[int, ...], Tuple[int, ...]], ...] = (
-        ((5, 17), (17,)),
-        ((7, 1, 3), (4, 1)),
-        ((33, 65), (33, 1)),
-        ((2, 1026), ()),
-    )
-    for name in formats_on(device):
-        for large_shape, small_shape in shapes:
-            leaves = [whole_leaf(shape, name, device) for shape in (large_shape, small_shape)]
-            product = leaves[0] * leaves[1]
-            computed = torch.autograd.grad(product.sum(), leaves)
-            label = f"{large_shape} times {small_shape} of {name}"
-            operands = [flat_list(leaf) for leaf in leaves]
-            exact = product_gradients(operands, (large_shape, small_shape))
-            limit = Limit(4 * roundoff(name))  # the long sum of halves is rounded
-            for number in (0, 1):
-                yield near(f"gradient {number} of {label}", computed[number], exact[number], limit)
+    for dtype_name in formats_on(device):
+        for pair in SPREAD_PAIRS:
+            first = whole_leaf(pair.first, dtype_name, device)
+            second = whole_leaf(pair.second, dtype_name, device)
+            product_sum = (first * second).sum()
+            computed = torch.autograd.grad(product_sum, (first, second))
+            operands = [flat_list(first), flat_list(second)]
+            exact = product_gradients(operands, pair)
+            label = f"{pair.first} times {pair.second} of {dtype_name}"
+            # The long sum of halves is rounded.
+            limit = Limit(4 * roundoff(dtype_name))
+            yield near(f"gradient 0 of {label}", computed[0], exact[0], limit)
+            yield near(f"gradient 1 of {label}", computed[1], exact[1], limit)
 
 
-def whole_leaf(shape: Sequence[int], name: str, device: str) -> Any:
+def whole_leaf(shape: Sequence[int], dtype_name: str, device: str) -> Any:
     """A tensor of small whole numbers that learns."""
     chance = dice(f"leaf {shape}")
-    count = functools.reduce(int.__mul__, shape, 1)
-    values = [chance.choice((-1, 0, 1, 2)) for _ in range(count)]
-    leaf = torch.tensor(values, dtype=getattr(torch, name)).reshape(tuple(shape))
-    return leaf.to(device).requires_grad_()
+    values = [chance.choice((-1, 0, 1, 2)) for _ in range(prod(shape))]
+    leaf = tensor_of(values, dtype_name, device)
+    # A single number has no axis.
+    return leaf.reshape(tuple(shape)).requires_grad_()
 
 
-def product_gradients(
-    operands: Sequence[List[float]], shapes: Sequence[Tuple[int, ...]]
-) -> List[List[float]]:
+def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List[List[float]]:
     """The gradients of the sum of a spread product: for each element, what it was multiplied by."""
-    dimensions = max(map(len, shapes))
-    padded = [(1,) * (dimensions - len(shape)) + shape for shape in shapes]
-    whole_shape = [max(lengths) for lengths in zip(*padded)]
-    sums = [[0.0] * len(values) for values in operands]
-    for position in positions_in(whole_shape):
-        first, second = (flat_position(position, shape) for shape in padded)
-        sums[0][first] += operands[1][second]
-        sums[1][second] += operands[0][first]
-    return sums
+    first_shape, second_shape = pair.padded()
+    spread_shape = list(map(max, first_shape, second_shape))
+    first_gradient = [0.0] * len(operands[0])
+    second_gradient = [0.0] * len(operands[1])
+    for index in product(*map(range, spread_shape)):
+        # Many elements of the product share one of a spread operand.
+        first = flat_position(index, first_shape)
+        second = flat_position(index, second_shape)
+        first_gradient[first] += operands[1][second]
+        second_gradient[second] += operands[0][first]
+    return [first_gradient, second_gradient]
 
 
-def positions_in(shape: Sequence[int]) -> Iterator[Tuple[int, ...]]:
-    """Every position of a tensor, the last axis moving fastest."""
-    if not shape:
-        yield ()
-        return
-    for first in range(shape[0]):
-        for others in positions_in(shape[1:]):
-            yield (first, *others)
-
-
-def flat_position(position: Sequence[int], shape: Sequence[int]) -> int:
-    """The place of an element in memory; an axis of length 1 is spread.
+def flat_position(index: Sequence[int], shape: Sequence[int]) -> int:
+    """The position of an element in memory; an axis of length 1 is spread.
 
     >>> flat_position((2, 3), (5, 1)), flat_position((2, 3), (5, 4))
     (2, 11)
     """
-    place = 0
-    for index, length in zip(position, shape):
-        place = place * length + (0 if length == 1 else index)
-    return place
+    position = 0
+    for number, length in zip(index, shape):
+        position *= length
+        if length > 1:
+            position += number
+    return position
+
+
+class Linear(NamedTuple):
+    """The tensors of a linear layer, and what arrives at its outputs."""
+
+    inputs: Any
+    weight: Any
+    bias: Any
+    arriving: Any
+
+
+class LinearShape(NamedTuple):
+    """The lengths of a linear layer's inputs and outputs."""
+
+    rows: int
+    inner: int
+    columns: int
+
+
+LINEAR_SHAPES = (LinearShape(5, 17, 3), LinearShape(33, 65, 9), LinearShape(130, 3, 31))
+
+
+def linear_of(shape: LinearShape, dtype_name: str, device: str) -> Linear:
+    """A layer of small whole numbers."""
+    rows, inner, columns = shape
+    inputs = whole_leaf((rows, inner), dtype_name, device)
+    weight = whole_leaf((columns, inner), dtype_name, device)
+    bias = whole_leaf((columns,), dtype_name, device)
+    # What arrives does not learn.
+    arriving = whole_leaf((rows, columns), dtype_name, device).detach()
+    return Linear(inputs, weight, bias, arriving)
 
 
 def gradients_of_products(device: str) -> Iterator[Part]:
-    """Catches a linear layer whose gradients lose rows, columns or a bias.
-
-    Along G the gradient of the weight is G' X, that of the input G W, that of the bias G's sums.
-    """
-    for name in formats_on(device):
-        for rows, inner, columns in ((5, 17, 3), (33, 65, 9), (130, 3, 31)):
-            inputs = whole_leaf((rows, inner), name, device)
-            weight = whole_leaf((columns, inner), name, device)
-            bias = whole_leaf((columns,), name, device)
-            arriving = whole_leaf((rows, columns), name, device).detach()
-            outputs = torch.nn.functional.linear(inputs, weight, bias)
-            computed = torch.autograd.grad(outputs, (inputs, weight, bias), arriving)
-            x, w, g = (tensor.tolist() for tensor in (inputs, weight, arriving))
-            label = f"linear {rows} x {inner} x {columns} of {name}"
-            limit = Limit(2 * roundoff(name))  # the longest sums of bfloat16 are rounded
-            exact = product_of_rows(g, columns_of(w))
-            yield near(f"gradient of the input of {label}", computed[0], exact, limit)
-            exact = product_of_rows(columns_of(g), columns_of(x))
-            yield near(f"gradient of the weight of {label}", computed[1], exact, limit)
-            exact = [sum(column) for column in columns_of(g)]
-            yield near(f"gradient of the bias of {label}", computed[2], exact, limit)
-            batch = torch.bmm(inputs.expand(2, -1, -1), weight.t().expand(2, -1, -1))
-            computed = torch.autograd.grad(batch, (inputs, weight), arriving.expand(2, -1, -1))
-            exact = [2 * value for value in product_of_rows(columns_of(g), columns_of(x))]
-            yield near(f"gradient of bmm, {label}", computed[1], exact, limit)
+    """Catches a linear layer whose gradients lose rows, columns or a bias."""
+    for dtype_name in formats_on(device):
+        for shape in LINEAR_SHAPES:
+            layer = linear_of(shape, dtype_name, device)
+            size = f"{shape.rows} x {shape.inner} x {shape.columns}"
+            label = f"linear {size} of {dtype_name}"
+            yield from gradients_of_linear(layer, label)
+            yield gradient_of_batch(layer, label)
 
 
-def columns_of(rows: Sequence[Sequence[float]]) -> List[List[float]]:
-    return [list(column) for column in zip(*rows)]
+def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
+    """With G that arrives: G W for the input X, G' X for the weight W, G's sums for the bias."""
+    leaves = (layer.inputs, layer.weight, layer.bias)
+    outputs = torch.nn.functional.linear(*leaves)
+    computed = torch.autograd.grad(outputs, leaves, layer.arriving)
+    arriving_rows = layer.arriving.tolist()
+    arriving_columns = columns_of(arriving_rows)
+    limit = product_limit(layer.arriving)
+
+    weight_columns = columns_of(layer.weight.tolist())
+    exact = product_of_rows(arriving_rows, weight_columns)
+    yield near(f"gradient of the input of {label}", computed[0], exact, limit)
+    input_columns = columns_of(layer.inputs.tolist())
+    exact = product_of_rows(arriving_columns, input_columns)
+    yield near(f"gradient of the weight of {label}", computed[1], exact, limit)
+    exact = list(map(sum, arriving_columns))
+    yield near(f"gradient of the bias of {label}", computed[2], exact, limit)
+
+
+def gradient_of_batch(layer: Linear, label: str) -> Part:
+    """The same product twice in a batch: the weight's gradient is twice as large."""
+    inputs = layer.inputs.expand(2, -1, -1)
+    columns = layer.weight.t().expand(2, -1, -1)
+    arriving = layer.arriving.expand(2, -1, -1)
+    outputs = torch.bmm(inputs, columns)
+    (computed,) = torch.autograd.grad(outputs, layer.weight, arriving)
+
+    arriving_columns = columns_of(layer.arriving.tolist())
+    input_columns = columns_of(layer.inputs.tolist())
+    exact = scaled(product_of_rows(arriving_columns, input_columns), 2)
+    limit = product_limit(layer.arriving)
+    return near(f"gradient of bmm, {label}", computed, exact, limit)
+
+
+def product_limit(tensor: Any) -> Limit:
+    """The longest sums of bfloat16 are rounded."""
+    dtype_name = dtype_name_of(tensor)
+    return Limit(2 * roundoff(dtype_name))
 
 
 def product_of_rows(
     rows: Sequence[Sequence[float]], columns: Sequence[Sequence[float]]
 ) -> List[float]:
     """Each row times each column, row by row."""
-    product: List[float] = []
+    sums: List[float] = []
     for row in rows:
         for column in columns:
-            product.append(sum(map(float.__mul__, row, column)))
-    return product
+            products = products_of_pairs(row, column)
+            sums.append(sum(products))
+    return sums
 
 
 # --- elements that are picked ---------------------------------------------------------------------
@@ -230,128 +232,187 @@ def product_of_rows(
 
 def gradients_of_picked_elements(device: str) -> Iterator[Part]:
     """Catches a gradient that arrives at another element than the one that was taken."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in (17, 257, 1025, 4099):
+            # bfloat16 has no 4,099 different whole numbers, float16 2,048.
+            has_gaps = dtype_name in HALVES and length > 256
+            exact_name = "float32" if has_gaps else dtype_name
             # Every number once, so that it is clear which element is meant.
             order = list(range(length))
             dice(f"picked {length}").shuffle(order)
-            # bfloat16 has no 4,099 different whole numbers, float16 2,048.
-            exact_name = "float32" if name in HALVES and length > 256 else name
             leaf = tensor_of(order, exact_name, device).requires_grad_()
             label = f"{length} {exact_name} numbers"
-            highest = [0.0] * length
-            highest[order.index(length - 1)] = 1.0
-            for method, outputs in (
-                ("max", leaf.max()),
-                ("max along a row", leaf.max(0)[0]),
-                ("amax", leaf.amax(0)),
-            ):
-                computed = torch.autograd.grad(outputs, leaf)[0]
-                yield exactly(f"gradient of {method}, {label}", computed, highest)
-            weights = [float(position % 7) for position in range(length)]
-            along = tensor_of(weights, exact_name, device)
-            computed = torch.autograd.grad(leaf.sort()[0], leaf, along)[0]
-            exact = [weights[value] for value in order]
-            yield exactly(f"gradient of sort, {label}", computed, exact)
-            count = length // 3 + 1
-            taken = leaf.topk(count)[0]
-            computed = torch.autograd.grad(taken, leaf, along[:count])[0]
-            exact = [0.0] * length
-            for position, value in enumerate(order):
-                rank = length - 1 - value
-                if rank < count:
-                    exact[position] = weights[rank]
-            yield exactly(f"gradient of topk, {label}", computed, exact)
+            yield from gradients_of_largest(leaf, order, label)
+            yield from gradients_of_sorted(leaf, order, label)
+
+
+def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
+    """Only the largest element gets something."""
+    largest = len(order) - 1
+    exact = [0.0] * len(order)
+    exact[order.index(largest)] = 1.0
+    of_all = leaf.max()
+    (computed,) = torch.autograd.grad(of_all, leaf)
+    yield exactly(f"gradient of max, {label}", computed, exact)
+    # Along an axis torch takes another kernel, which also says where the largest one is.
+    along_row, _ = leaf.max(0)
+    (computed,) = torch.autograd.grad(along_row, leaf)
+    yield exactly(f"gradient of max along a row, {label}", computed, exact)
+    # This one would share the gradient among equal elements.
+    shared = leaf.amax(0)
+    (computed,) = torch.autograd.grad(shared, leaf)
+    yield exactly(f"gradient of amax, {label}", computed, exact)
+
+
+def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
+    """What arrives at each place of the sorted row belongs to the element that came there."""
+    length = len(order)
+    weights = sawtooth(length, period=7)
+    arriving = leaf.new_tensor(weights)
+    (computed,) = torch.autograd.grad(leaf.sort()[0], leaf, arriving)
+    exact = [weights[value] for value in order]
+    yield exactly(f"gradient of sort, {label}", computed, exact)
+
+    count = length // 3 + 1
+    largest = leaf.topk(count)[0]
+    (computed,) = torch.autograd.grad(largest, leaf, arriving[:count])
+    exact = [0.0] * length
+    for position, value in enumerate(order):
+        # Falling: the largest number has rank 0.
+        rank = length - 1 - value
+        if rank < count:
+            exact[position] = weights[rank]
+    yield exactly(f"gradient of topk, {label}", computed, exact)
+
+
+# --- rows, copies, checkpoints --------------------------------------------------------------------
 
 
 def gradients_along_rows(device: str) -> Iterator[Part]:
     """Catches a gradient of a running sum, mean or extreme that loses the end of a row."""
-    for name in ("float32", "float64"):
+    for dtype_name in ("float32", "float64"):
         for length in (17, 1025, 4099):
-            leaf = whole_leaf((2, length), name, device)
-            weights = [float(position % 3) for position in range(2 * length)]
-            along = tensor_of(weights, name, device, 2, length)
-            label = f"2 x {length} {name} numbers"
-            computed = torch.autograd.grad(leaf.cumsum(1), leaf, along)[0]
-            exact: List[float] = []
-            for row in (weights[:length], weights[length:]):
-                exact += sums_from_here(row)
-            yield exactly(f"gradient of cumsum, {label}", computed, exact)
-            means = leaf.mean(1)
-            pair = tensor_of([1.0, -3.0], name, device)
-            computed = torch.autograd.grad(means, leaf, pair)[0]
-            exact = [1 / length] * length + [-3 / length] * length
-            limit = Limit(4 * roundoff(name))
-            yield near(f"gradient of mean, {label}", computed, exact, limit)
-            norm = torch.linalg.vector_norm(leaf)
-            computed = torch.autograd.grad(norm, leaf)[0]
-            values = flat_list(leaf)
-            size = sum(value * value for value in values) ** 0.5
-            exact = [value / size for value in values]
-            limit = Limit(64 * roundoff(name))
-            yield near(f"gradient of vector_norm, {label}", computed, exact, limit)
-            deviation = torch.autograd.grad(leaf.var(), leaf)[0]
-            mean = sum(values) / len(values)
-            exact = [2 * (value - mean) / (len(values) - 1) for value in values]
-            limit = Limit(64 * roundoff(name), 64 * roundoff(name) / len(values))
-            yield near(f"gradient of var, {label}", deviation, exact, limit)
+            leaf = whole_leaf((2, length), dtype_name, device)
+            unit = roundoff(dtype_name)
+            label = f"2 x {length} {dtype_name} numbers"
+            # Sums are exact, quotients rounded once, roots made of rounded squares.
+            yield gradient_of_running_sums(leaf, label)
+            yield gradient_of_means(leaf, label, Limit(4 * unit))
+            yield gradient_of_norm(leaf, label, Limit(64 * unit))
+            yield gradient_of_variance(leaf, label, unit)
+
+
+def gradient_of_running_sums(leaf: Any, label: str) -> Part:
+    """Each element is part of all sums behind it."""
+    weights = sawtooth(leaf.numel(), period=3)
+    arriving = leaf.new_tensor(weights).reshape(leaf.shape)
+    running_sums = leaf.cumsum(1)
+    (computed,) = torch.autograd.grad(running_sums, leaf, arriving)
+    rows = rows_of_length(weights, leaf.shape[1])
+    exact = joined(map(sums_from_here, rows))
+    return exactly(f"gradient of cumsum, {label}", computed, exact)
+
+
+def gradient_of_means(leaf: Any, label: str, limit: Limit) -> Part:
+    """1 arrives at the first row's mean, and -3 at the second one's."""
+    length = leaf.shape[1]
+    arriving = leaf.new_tensor([1.0, -3.0])
+    means = leaf.mean(1)
+    (computed,) = torch.autograd.grad(means, leaf, arriving)
+    # Each element has the same share in its row's mean.
+    first_row = [1 / length] * length
+    second_row = [-3 / length] * length
+    exact = first_row + second_row
+    return near(f"gradient of mean, {label}", computed, exact, limit)
+
+
+def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
+    """A vector's norm grows along the vector."""
+    norm = torch.linalg.vector_norm(leaf)
+    (computed,) = torch.autograd.grad(norm, leaf)
+    values = flat_list(leaf)
+    squares = products_of_pairs(values, values)
+    size = sum(squares) ** 0.5
+    # A vector of length 1.
+    exact = [value / size for value in values]
+    return near(f"gradient of vector_norm, {label}", computed, exact, limit)
+
+
+def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
+    """Twice the distance from the mean, by the number of elements less one."""
+    variance = leaf.var()
+    (computed,) = torch.autograd.grad(variance, leaf)
+    values = flat_list(leaf)
+    count = len(values)
+    mean = sum(values) / count
+    exact: List[float] = []
+    for value in values:
+        distance = value - mean
+        exact.append(2 * distance / (count - 1))
+    # Distances next to zero are as exact as the mean.
+    limit = Limit(64 * unit, 64 * unit / count)
+    return near(f"gradient of var, {label}", computed, exact, limit)
 
 
 def sums_from_here(row: Sequence[float]) -> List[float]:
     """For each element the sum of it and all behind it.
 
     >>> sums_from_here([1, 2, 3])
-    [6.0, 5.0, 3.0]
+    [6, 5, 3]
     """
-    total = 0.0
-    sums: List[float] = []
-    for value in reversed(row):
-        total += value
-        sums.append(total)
+    sums = list(accumulate(reversed(row)))
     return sums[::-1]
+
+
+COPIES: Dict[str, Callable[[Any], Any]] = {
+    "a transposed copy": lambda x: x.t().contiguous().t(),
+    "two parts joined": lambda x: torch.cat([x[:, :5], x[:, 5:]], 1),
+    "rows joined again": lambda x: torch.stack(list(x.unbind(0))),
+    "a mirrored mirror": lambda x: x.flip(1).flip(1),
+    "a rolled row": lambda x: x.roll(3, 1).roll(-3, 1),
+    "a cast to float64": lambda x: x.double(),
+    "padded and cut": lambda x: torch.nn.functional.pad(x, (2, 1))[:, 2:-1],
+    "a condition": lambda x: torch.where(x == x, x, torch.zeros_like(x)),
+    "a filled mask": lambda x: x.masked_fill(x != x, 7.0),
+    "a clone": lambda x: x.clone(),
+    "a written copy": lambda x: torch.zeros_like(x).copy_(x),
+}
+"""Ways to the same matrix again: what arrives at it must arrive at the leaf."""
 
 
 def gradients_of_copies(device: str) -> Iterator[Part]:
     """Catches a gradient that a transposition, cut, join, cast or condition sends elsewhere."""
-    ways: Dict[str, Callable[[Any], Any]] = {
-        "a transposed copy": lambda x: x.t().contiguous().t(),
-        "two parts joined": lambda x: torch.cat([x[:, :5], x[:, 5:]], 1),
-        "rows joined again": lambda x: torch.stack(list(x.unbind(0))),
-        "a mirrored mirror": lambda x: x.flip(1).flip(1),
-        "a rolled row": lambda x: x.roll(3, 1).roll(-3, 1),
-        "a cast to float64": lambda x: x.double(),
-        "padded and cut": lambda x: torch.nn.functional.pad(x, (2, 1))[:, 2:-1],
-        "a condition": lambda x: torch.where(x == x, x, torch.zeros_like(x)),
-        "a filled mask": lambda x: x.masked_fill(x != x, 7.0),
-        "a clone": lambda x: x.clone(),
-        "a written copy": lambda x: torch.zeros_like(x).copy_(x),
-    }
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for shape in ((3, 17), (33, 1025)):
-            leaf = whole_leaf(shape, name, device)
-            arriving = whole_leaf((shape[0], shape[1], 1), name, device).detach()[..., 0]
-            for method, run in ways.items():
-                outputs = run(leaf)
-                computed = torch.autograd.grad(outputs, leaf, arriving.to(outputs.dtype))[0]
-                label = f"gradient of {method}, {shape} {name}"
-                yield exactly(label, computed, flat_list(arriving))
+            leaf = whole_leaf(shape, dtype_name, device)
+            # Other numbers than those of the leaf, because of the other shape.
+            arriving = whole_leaf((*shape, 1), dtype_name, device).detach()[..., 0]
+            exact = flat_list(arriving)
+            for method, copy in COPIES.items():
+                outputs = copy(leaf)
+                upstream = arriving.to(outputs.dtype)
+                (computed,) = torch.autograd.grad(outputs, leaf, upstream)
+                yield exactly(f"gradient of {method}, {shape} {dtype_name}", computed, exact)
 
 
 def gradients_of_checkpoints(device: str) -> Iterator[Part]:
     """Catches a part of a model that is computed again from other numbers than before."""
-    for name in formats_on(device):
+    for dtype_name in formats_on(device):
         for length in (17, 1025):
-            leaf = whole_leaf((length,), name, device)
-            # 3 x * x, of which the gradient is 6 x: exact in every format.
-            for method, options in (
-                ("reentrant", {"use_reentrant": True}),
-                ("plain", {"use_reentrant": False}),
-            ):
-                outputs = checkpoint(lambda x: x * x * 3, leaf, **options)
-                label = f"gradient of a {method} checkpoint of {length} {name} numbers"
+            leaf = whole_leaf((length,), dtype_name, device)
+            exact = scaled(flat_list(leaf), 6)
+            # Torch has two implementations of it.
+            for method, is_reentrant in (("reentrant", True), ("plain", False)):
                 leaf.grad = None
+                outputs = checkpoint(three_squares, leaf, use_reentrant=is_reentrant)
                 outputs.sum().backward()
-                yield exactly(label, leaf.grad, [6 * value for value in flat_list(leaf)])
+                label = f"gradient of a {method} checkpoint of {length} {dtype_name} numbers"
+                yield exactly(label, leaf.grad, exact)
+
+
+def three_squares(x: Any) -> Any:
+    """Its gradient is 6 x: exact in every format."""
+    return x * x * 3
 
 
 def second_derivatives(device: str) -> Iterator[Part]:
@@ -359,9 +420,11 @@ def second_derivatives(device: str) -> Iterator[Part]:
 
     Of x * x * x: the first derivative is 3 x * x, the second 6 x.
     """
-    for name in ("float32", "float64"):
-        leaf = whole_leaf((1025,), name, device)
-        first = torch.autograd.grad((leaf * leaf * leaf).sum(), leaf, create_graph=True)[0]
-        second = torch.autograd.grad(first.sum(), leaf)[0]
-        exact = [6 * value for value in flat_list(leaf)]
-        yield exactly(f"second derivative of {name} numbers", second, exact)
+    for dtype_name in ("float32", "float64"):
+        leaf = whole_leaf((1025,), dtype_name, device)
+        cubes = leaf * leaf * leaf
+        # The graph makes the gradient itself something that has a gradient.
+        (first,) = torch.autograd.grad(cubes.sum(), leaf, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), leaf)
+        exact = scaled(flat_list(leaf), 6)
+        yield exactly(f"second derivative of {dtype_name} numbers", second, exact)

@@ -14,7 +14,19 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import Limit, ask_all, dice, exactly, flat_list, formats_on, near, roundoff, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    dice,
+    exactly,
+    flat_list,
+    formats_on,
+    in_both_layouts,
+    near,
+    roundoff,
+    tensor_of,
+)
+from .number_lists import elements_at
 
 Shape = Tuple[int, int, int, int]
 
@@ -35,9 +47,11 @@ class Layer(NamedTuple):
 
     def output_length(self, length: int) -> int:
         """How many places the kernel has along an axis of the image."""
+        # From the first tap of the kernel to the last one.
         reach = self.dilation * (self.kernel - 1) + 1
         padded_length = length + 2 * self.padding
-        return (padded_length - reach) // self.stride + 1
+        last_start = padded_length - reach
+        return last_start // self.stride + 1
 
     @property
     def input_shape(self) -> Shape:
@@ -51,6 +65,7 @@ class Layer(NamedTuple):
 
     @property
     def output_shape(self) -> Shape:
+        """Images, filters, and the places of the kernel along both axes."""
         height = self.output_length(self.height)
         width = self.output_length(self.width)
         return (self.images, self.filters, height, width)
@@ -76,10 +91,11 @@ LAYERS = (
     Layer(1, 4, 32, 7, 8, kernel=3, dilation=2, padding=2, groups=2),
     Layer(2, 1, 3, 33, 5, kernel=2, stride=2),
 )
+"""Every option, with odd sizes, few and many channels, and a group for each channel."""
 
 
 class Contribution(NamedTuple):
-    """One product of a convolution, by the flat places of its three numbers."""
+    """One product of a convolution: the positions in memory of the three numbers in it."""
 
     output: int
     input: int
@@ -100,7 +116,7 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
         # As many zeros as other numbers keep the sums small.
         number = chance.choice((-1, 0, 0, 1, 2))
         numbers.append(number)
-    # Whoever leaves out the last element is wrong.
+    # A kernel that leaves out the last element gives other sums.
     numbers[-1] = 2
     return numbers
 
@@ -225,16 +241,19 @@ def convolution(layer: Layer, layout_number: int, dtype_name: str, device: str) 
     exact = convolved(layer)
     layout = LAYOUTS[layout_number]
     images = tensor_of(exact.input, dtype_name, device, *layer.input_shape)
-    images = images.contiguous(memory_format=layout).requires_grad_()
     weight = tensor_of(exact.weight, dtype_name, device, *layer.weight_shape)
-    weight = weight.contiguous(memory_format=layout).requires_grad_()
-    bias = tensor_of(exact.bias, dtype_name, device).requires_grad_()
+    bias = tensor_of(exact.bias, dtype_name, device)
     upstream = tensor_of(exact.upstream, dtype_name, device, *layer.output_shape)
-
+    leaves = (
+        images.contiguous(memory_format=layout).requires_grad_(),
+        weight.contiguous(memory_format=layout).requires_grad_(),
+        bias.requires_grad_(),
+    )
     options = (layer.stride, layer.padding, layer.dilation, layer.groups)
-    computed = torch.nn.functional.conv2d(images, weight, bias, *options)
-    gradients = torch.autograd.grad(computed, (images, weight, bias), upstream)
+    computed = torch.nn.functional.conv2d(*leaves, *options)
+    gradients = torch.autograd.grad(computed, leaves, upstream)
 
+    # Each of the four is made by a kernel of its own.
     label = f"{tuple(layer)} of {dtype_name}, layout {layout_number}"
     limit = limit_for(dtype_name, device)
     yield near(f"conv2d {label}", computed, exact.output, limit)
@@ -279,14 +298,12 @@ SIZE, STRIDE, PADDING = 3, 2, 1
 def pool_windows(shape: Shape) -> List[List[int]]:
     """For each place of a window, the flat positions of the pixels in it."""
     images, channels, height, width = shape
-    tops = range(-PADDING, height + PADDING - SIZE + 1, STRIDE)
-    first_columns = range(-PADDING, width + PADDING - SIZE + 1, STRIDE)
-    corners = product(range(images), range(channels), tops, first_columns)
+    all_rows = pool_ranges(height)
+    all_columns = pool_ranges(width)
     windows: List[List[int]] = []
-    for image, channel, top, first_column in corners:
-        # The padding holds no pixels.
-        rows = range(max(top, 0), min(top + SIZE, height))
-        columns = range(max(first_column, 0), min(first_column + SIZE, width))
+    for image, channel, rows, columns in product(
+        range(images), range(channels), all_rows, all_columns
+    ):
         window: List[int] = []
         for row, column in product(rows, columns):
             pixel = Pixel(image, channel, row, column)
@@ -295,24 +312,38 @@ def pool_windows(shape: Shape) -> List[List[int]]:
     return windows
 
 
+def pool_ranges(length: int) -> List[range]:
+    """Along an axis: for each place of the window, the pixels of the image in it."""
+    last_start = length + PADDING - SIZE
+    ranges: List[range] = []
+    for start in range(-PADDING, last_start + 1, STRIDE):
+        # The padding holds no pixels.
+        first = max(start, 0)
+        end = min(start + SIZE, length)
+        ranges.append(range(first, end))
+    return ranges
+
+
 def pools(device: str) -> Iterator[Part]:
     """Catches pools that lose a border, count the padding, or name another pixel's place."""
     for shape in POOLED:
         for dtype_name in formats_on(device):
-            plain = tensor_of(numbers_of(shape, "pool"), dtype_name, device, *shape)
-            channels_last = plain.contiguous(memory_format=torch.channels_last)
-            label = f"of {shape} {dtype_name}"
-            for layout, inputs in (("plain", plain), ("channels last", channels_last)):
-                yield from largest_of_windows(inputs, shape, f"{label}, {layout}")
-                limit = Limit(4 * roundoff(dtype_name), 4 * roundoff(dtype_name))
-                yield from means_of_windows(inputs, shape, f"{label}, {layout}", limit)
+            numbers = numbers_of(shape, "pool")
+            plain = tensor_of(numbers, dtype_name, device, *shape)
+            # A mean is a sum and a quotient.
+            unit = 4 * roundoff(dtype_name)
+            limit = Limit(unit, unit)
+            for layout, inputs in in_both_layouts(plain):
+                label = f"of {shape} {dtype_name}, {layout}"
+                yield from largest_of_windows(inputs, shape, label)
+                yield from means_of_windows(inputs, shape, label, limit)
 
 
 def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
     """Each window's largest pixel, and the place where the pool says that it lies."""
     numbers = numbers_of(shape, "pool")
     windows = pool_windows(shape)
-    largest = [max(values_at(window, numbers)) for window in windows]
+    largest = [max(elements_at(window, numbers)) for window in windows]
     computed, places = torch.nn.functional.max_pool2d(
         inputs, SIZE, STRIDE, PADDING, return_indices=True
     )
@@ -330,7 +361,7 @@ def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
             are_all_inside = False
     yield holds(f"places of max_pool2d {label}", are_all_inside, "a pixel of another window")
     if are_all_inside:
-        values = values_at(positions, numbers)
+        values = elements_at(positions, numbers)
         yield exactly(f"pixels at the places of max_pool2d {label}", computed, values)
 
 
@@ -341,7 +372,7 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
     means: List[float] = []
     means_with_padding: List[float] = []
     for window in pool_windows(shape):
-        total = sum(values_at(window, numbers))
+        total = sum(elements_at(window, numbers))
         means.append(total / len(window))
         # The pixels of the padding count as zeros.
         means_with_padding.append(total / SIZE**2)
@@ -357,10 +388,6 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
         plane_means.append(sum(plane) / plane_size)
     computed = functional.adaptive_avg_pool2d(inputs, 1)
     yield near(f"adaptive_avg_pool2d {label}", computed, plane_means, limit)
-
-
-def values_at(positions: Sequence[int], numbers: Sequence[int]) -> List[int]:
-    return [numbers[position] for position in positions]
 
 
 # --- pads and enlarged images ---------------------------------------------------------------------
@@ -407,8 +434,10 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
 
 def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
     """For each position along an axis with its borders, the position of the pixel there."""
-    positions = range(-BORDER, length + BORDER)
-    return [source_of(position, length) for position in positions]
+    sources: List[int] = []
+    for position in range(-BORDER, length + BORDER):
+        sources.append(source_of(position, length))
+    return sources
 
 
 def with_border(shape: Shape, source_of: SourceOf) -> List[int]:
@@ -420,9 +449,15 @@ def with_border(shape: Shape, source_of: SourceOf) -> List[int]:
 
 def enlarged(shape: Shape, factor: int) -> List[int]:
     """The pixels of images of which each pixel is shown `factor` times along both axes."""
-    rows = [row // factor for row in range(factor * shape[2])]
-    columns = [column // factor for column in range(factor * shape[3])]
+    rows = enlarged_axis(shape[2], factor)
+    columns = enlarged_axis(shape[3], factor)
     return picked(shape, rows, columns)
+
+
+def enlarged_axis(length: int, factor: int) -> List[int]:
+    """For each new position along an axis, the position of the pixel that is shown there."""
+    new_length = factor * length
+    return [position // factor for position in range(new_length)]
 
 
 def mirror(position: int, length: int) -> int:

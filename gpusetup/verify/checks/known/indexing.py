@@ -13,20 +13,14 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    ask_all,
-    dice,
-    dtype_of,
-    exactly,
-    formats_on,
-    joined,
-    sawtooth,
-    tensor_of,
-)
-from .bags import sums_of_bags, sums_of_pairs
+from .answers import ask_all, dice, dtype_of, exactly, formats_on, tensor_of
+from .bags import sums_of_bags
+from .number_lists import elements_at, joined, random_wholes, sawtooth, sums_of_pairs
 
 ROWS = (5, 33, 1025, 70_001)
+"""The last one is more than 16 bits can name."""
 WIDTHS = (1, 3, 17)
+"""Numbers in a row: one alone, less than a vector, and more."""
 LARGE_WIDTHS = (1, 2)
 LARGE_TABLE = 5000
 """Of tables with more rows fewer widths and formats are asked for."""
@@ -95,8 +89,7 @@ def table_of(row_count: int, width: int, place_count: int) -> Table:
 
     added: List[List[float]] = []
     for _ in range(place_count):
-        values = [float(chance.randint(-2, 2)) for _ in range(width)]
-        added.append(values)
+        added.append(random_wholes(chance, width, -2, 2))
     return Table(rows, positions, added)
 
 
@@ -126,6 +119,7 @@ class Tensors(NamedTuple):
 
 
 def tensors_of(table: Table, dtype_name: str, device: str) -> Tensors:
+    """A table in one format on a device."""
     row_count = len(table.rows)
     place_count = len(table.positions)
     return Tensors(
@@ -157,7 +151,8 @@ def label_of(table: Table, dtype_name: str) -> str:
 def rows_that_are_picked(device: str) -> Iterator[Part]:
     """Catches places past 16 bits that wrap around, negative ones that are read as 0, lost rows."""
     for table in tables():
-        picked_rows = [table.rows[position] for position in table.positions]
+        # A negative place counts from the end in Python, too.
+        picked_rows = elements_at(table.positions, table.rows)
         last_column = [row[-1] for row in picked_rows]
         for dtype_name in formats_for(table, device):
             inputs = tensors_of(table, dtype_name, device)
@@ -270,7 +265,9 @@ def numbers_met_at_places(device: str) -> Iterator[Part]:
     for table in tables():
         rows = table.row_copies()
         for position, added in zip(table.positions, table.added):
-            rows[position] = list(map(max, rows[position], added))
+            # The number that was in the table takes part, too.
+            larger = map(max, rows[position], added)
+            rows[position] = list(larger)
         exact = joined(rows)
         for dtype_name in ("float32", "float64", "int64"):
             inputs = tensors_of(table, dtype_name, device)
@@ -290,7 +287,9 @@ class TableGradients(NamedTuple):
 
 
 def gradients_in_python(table: Table) -> TableGradients:
+    """The sum of what arrives at all places that name a row."""
     positions = table.counted_from_front()
+    # A row that is looked up: otherwise nothing would arrive at it.
     padding = positions[len(positions) // 2]
     rows = [[0.0] * table.width for _ in table.rows]
     for position, arriving in zip(positions, table.added):
@@ -341,23 +340,33 @@ def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) 
     rows: List[List[int]] = []
     for number in range(count):
         length = 1 + number % 5
-        rows.append([(7 * number + position) % 100 for position in range(length)])
+        # Below 128, the end of the shortest format.
+        row = [(7 * number + position) % 100 for position in range(length)]
+        rows.append(row)
     tensors = [tensor_of(row, dtype_name, device) for row in rows]
     whole = torch.cat(tensors)
     yield exactly(f"cat {label}", whole, joined(rows))
-    parts = whole.split([len(row) for row in rows])
+
+    lengths = list(map(len, rows))
+    parts = whole.split(lengths)
     for number in (0, count // 2, count - 1):
         yield exactly(f"part {number} {label}", parts[number], rows[number])
 
 
 def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> Iterator[Part]:
     """The pairs n and n + 1, stacked and laid beside each other."""
-    pairs = [[number % 100, (number + 1) % 100] for number in range(count)]
+    pairs: List[List[int]] = []
+    for number in range(count):
+        # Below 128, the end of the shortest format.
+        pairs.append([number % 100, (number + 1) % 100])
     tensors = [tensor_of(pair, dtype_name, device) for pair in pairs]
     rows = torch.stack(tensors)
+
     # Views with gaps, side by side: every second row, then the others.
     even_end = count // 2 * 2
-    computed = torch.cat([rows[:even_end:2], rows[1::2]], 1)
+    even_rows = rows[:even_end:2]
+    odd_rows = rows[1::2]
+    computed = torch.cat([even_rows, odd_rows], 1)
     exact: List[int] = []
     for first, second in zip(pairs[::2], pairs[1::2]):
         exact += first + second
@@ -411,9 +420,10 @@ def triangles(device: str) -> Iterator[Part]:
                 lower: List[int] = []
                 upper: List[int] = []
                 for row, column in product(range(height), range(width)):
-                    # The diagonal itself belongs to both.
-                    lower.append(int(column - row <= diagonal))
-                    upper.append(int(column - row >= diagonal))
+                    # How far to the right of the main diagonal; the cut itself belongs to both.
+                    distance = column - row
+                    lower.append(int(distance <= diagonal))
+                    upper.append(int(distance >= diagonal))
                 label = f"of 3 x {height} x {width} {dtype_name}, diagonal {diagonal}"
                 computed = inputs.tril(diagonal)
                 yield exactly(f"tril {label}", computed, lower * 3)

@@ -16,6 +16,7 @@ from ...values import SKIPPED, Outcome, kind
 from .answers import ask_all, exactly, tensor_of
 
 PAST = 2**31
+"""As many elements as 32 bits with a sign can name."""
 BEYOND = 4096
 """Elements behind the last one that 32 bits can name."""
 NEEDED_BYTES = 2 * PAST
@@ -57,6 +58,7 @@ def far_elements(device: str) -> Iterator[Part]:
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
     start = PAST - ACROSS
     numbers = [position % 251 for position in range(BEYOND + ACROSS)]
+    # Nothing between is written: the system gives no memory for it.
     row[:64] = UNTOUCHED
     row[start:] = tensor_of(numbers, "uint8", device)
     positions = tensor_of([start + position for position in FAR], "int64", device)
@@ -79,6 +81,7 @@ def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[
     yield exactly("gather past 2**31", computed, exact)
     computed = row.take(positions)
     yield exactly("take past 2**31", computed, exact)
+    # Without a tensor of places: by an offset, and by a stride.
     computed = row[start + 17]
     yield exactly("one element past 2**31", computed, [numbers[17]])
     computed = row[start::5].clone()

@@ -10,21 +10,12 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    Limit,
-    ask_all,
-    dice,
-    exactly,
-    formats_on,
-    joined,
-    near,
-    products_of_pairs,
-    roundoff,
-    tensor_of,
-)
+from .answers import Limit, ask_all, dice, exactly, formats_on, near, roundoff, tensor_of
+from .number_lists import columns_of, joined, products_of_pairs, random_wholes
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
+"""One number, a few, and one past 16, 32 and 64: kernels work in blocks of these sizes."""
 
 
 def linalg(device: str) -> Outcome:
@@ -46,6 +37,7 @@ EINSUMS: Dict[str, Dict[str, int]] = {
     "ij,ij->i": {"i": 9, "j": 33},
     "bik,bjk->ji": {"b": 3, "i": 4, "j": 5, "k": 9},
 }
+"""Equations with the length of each letter: products, batches, attention, layouts."""
 
 
 class Operand(NamedTuple):
@@ -84,7 +76,8 @@ def contractions(device: str) -> Iterator[Part]:
         for dtype_name in formats_on(device):
             tensors: List[Any] = []
             for operand in operands:
-                tensors.append(tensor_of(operand.values, dtype_name, device, *operand.shape))
+                tensor = tensor_of(operand.values, dtype_name, device, *operand.shape)
+                tensors.append(tensor)
             computed = torch.einsum(equation, *tensors)
             yield exactly(f"einsum {equation} of {dtype_name}", computed, exact)
 
@@ -93,7 +86,7 @@ def operand_of(letters: str, lengths: Dict[str, int], salt: str) -> Operand:
     """Numbers from -1 to 2: sums of 40 products stay below 256."""
     chance = dice(f"{salt} {letters}")
     count = prod(lengths[letter] for letter in letters)
-    values = [float(chance.randint(-1, 2)) for _ in range(count)]
+    values = random_wholes(chance, count, -1, 2)
     return Operand(letters, lengths, values)
 
 
@@ -103,6 +96,7 @@ def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) ->
     count = prod(lengths[letter] for letter in output)
     sums = [0.0] * count
     ranges = map(range, lengths.values())
+    # A letter that is missing in the output is summed over.
     for indices in product(*ranges):
         index = dict(zip(lengths, indices))
         position = position_of(output, index, lengths)
@@ -127,7 +121,8 @@ def lower_triangle(size: int) -> Matrix:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    columns = transposed(second)
+    """Each row times each column."""
+    columns = columns_of(second)
     rows: Matrix = []
     for row in first:
         sums = [sum(products_of_pairs(row, column)) for column in columns]
@@ -135,11 +130,8 @@ def multiplied(first: Matrix, second: Matrix) -> Matrix:
     return rows
 
 
-def transposed(matrix: Matrix) -> Matrix:
-    return [list(column) for column in zip(*matrix)]
-
-
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
+    """A matrix on a device, its rows side by side in memory."""
     height = len(matrix)
     width = len(matrix[0])
     return tensor_of(joined(matrix), dtype_name, device, height, width)
@@ -210,7 +202,7 @@ def decompositions(device: str) -> Iterator[Part]:
 def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     """The decompositions of a triangle times itself transposed: symmetric and positive."""
     lower = lower_triangle(size)
-    square = multiplied(lower, transposed(lower))
+    square = multiplied(lower, columns_of(lower))
     inputs = matrix_tensor(square, dtype_name, device)
     label = f"of {size} x {size} {dtype_name}"
     limit = limit_of(dtype_name, size)

@@ -15,31 +15,26 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    HALVES,
-    Limit,
-    ask_all,
-    formats_on,
-    near,
-    offered,
-    products_of_pairs,
-    repeated,
-    roundoff,
-    sawtooth,
-    tensor_of,
-)
-from .gradients import slope
+from .answers import HALVES, Limit, ask_all, formats_on, near, offered, roundoff, tensor_of
+from .functions import log_sigmoid
+from .number_lists import products_of_pairs, repeated, sawtooth
+from .slopes import slope
 
 REDUCTIONS = ("none", "mean", "sum")
 LENGTHS = (17, 1027)
+"""Less than two vectors, and past a block of 1,024."""
 NUMBERS = (0.25, -1.5, 3.0, -0.125, 2.25, -4.0, 0.625)
+"""Binary fractions: exact in every format."""
 TARGETS = (1.0625, -1.1875, 0.4375, 1.8125, -3.3125)
 """None is 0, 1 or 2 away from a number: there some losses have corners."""
 SHARES = (0.25, 0.5, 0.75, 0.375, 0.625)
 """Probabilities and other numbers between 0 and 1."""
 SIGNS = (1.0, -1.0, -1.0)
+"""Targets that say whether a pair is alike."""
 FLAGS = (1.0, 0.0, 0.0, 1.0)
+"""Targets that are true or false."""
 HUBER_DELTA = 2.0
+"""Another one than the default, 1."""
 POSITIVE_WEIGHT = 3.0
 
 
@@ -70,13 +65,6 @@ def huber(x: float, target: float) -> float:
     return HUBER_DELTA * (distance - HUBER_DELTA / 2)
 
 
-def log_sigmoid(x: float) -> float:
-    """log(1 / (1 + exp(-x))), written so that the exponential cannot overflow."""
-    distance_from_zero = abs(x)
-    decay = math.exp(-distance_from_zero)
-    return min(x, 0.0) - math.log1p(decay)
-
-
 def soft_margin(x: float, sign: float) -> float:
     return -log_sigmoid(x * sign)
 
@@ -105,21 +93,25 @@ def binary(probability: float, flag: float) -> float:
     """Binary cross-entropy of a probability."""
     log_of_true = math.log(probability)
     log_of_false = math.log(1 - probability)
-    return -(flag * log_of_true + (1 - flag) * log_of_false)
+    log_likelihood = flag * log_of_true + (1 - flag) * log_of_false
+    return -log_likelihood
 
 
 def binary_of_logit(logit: float, flag: float) -> float:
     """Binary cross-entropy of a logit."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
-    return -(flag * log_of_true + (1 - flag) * log_of_false)
+    log_likelihood = flag * log_of_true + (1 - flag) * log_of_false
+    return -log_likelihood
 
 
 def weighted_binary(logit: float, flag: float) -> float:
     """Binary cross-entropy of a logit, whose positive targets count three times."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
-    return -(POSITIVE_WEIGHT * flag * log_of_true + (1 - flag) * log_of_false)
+    weighted_flag = POSITIVE_WEIGHT * flag
+    log_likelihood = weighted_flag * log_of_true + (1 - flag) * log_of_false
+    return -log_likelihood
 
 
 def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
@@ -219,7 +211,7 @@ def element_losses(device: str) -> Iterator[Part]:
 
 
 def element_loss(loss: Loss, reduction: Reduction, dtype_name: str, device: str) -> Iterator[Part]:
-    """The loss and its gradient for so many pairs, reduced in one way."""
+    """One loss and its gradient, for one number of pairs and one way to reduce them."""
     numbers = repeated(loss.numbers, reduction.length)
     targets = repeated(loss.targets, reduction.length)
     leaf = tensor_of(numbers, dtype_name, device).requires_grad_()
@@ -310,6 +302,7 @@ CLASS_TABLES = (
     ClassTable(130, 1000, 1),
     ClassTable(3, 1025, 4),
 )
+"""With few and many classes, and with several pixels a row."""
 
 
 class ExpectedClassLoss(NamedTuple):
@@ -414,7 +407,8 @@ def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[
 def row_number(number: int, length: int) -> List[float]:
     """One of three rows of whole numbers from -2 to 4, each with another start."""
     offset = 3 * number
-    return sawtooth(offset + length, period=7, start=-2)[offset:]
+    longer = sawtooth(offset + length, period=7, start=-2)
+    return longer[offset:]
 
 
 def size_of(row: Sequence[float]) -> float:
@@ -427,5 +421,6 @@ def distance_of(first: Sequence[float], second: Sequence[float]) -> float:
     """The Euclidean distance."""
     squares: List[float] = []
     for x, y in zip(first, second):
-        squares.append((x - y) ** 2)
+        difference = x - y
+        squares.append(difference**2)
     return math.sqrt(fsum(squares))

@@ -18,16 +18,15 @@ from .answers import (
     HALVES,
     Limit,
     dice,
+    dtype_name_of,
     exactly,
     flat_list,
     formats_on,
-    joined,
     near,
-    products_of_pairs,
     roundoff,
-    sawtooth,
     tensor_of,
 )
+from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, scaled
 
 
 class Shape(NamedTuple):
@@ -55,9 +54,12 @@ SHAPES = (
     Shape(2, 2049, 32, "numbers"),
     Shape(66, 4, 64, "flags"),
 )
+"""Lengths on both sides of the blocks of 64 and 128 that attention is cut into."""
 HEADS = 2
 SCALE = 0.5
+"""A power of two: each score is exact."""
 LARGEST_VALUE = 16.0
+"""Of the last key."""
 
 
 class Numbers(NamedTuple):
@@ -74,9 +76,9 @@ class Numbers(NamedTuple):
 def numbers_of(shape: Shape, head: int) -> Numbers:
     """Small whole numbers; queries and keys are even smaller, as their products are exponents."""
     chance = dice(f"attention {shape} {head}")
-    queries = [float(chance.randint(-2, 2)) for _ in range(shape.queries)]
-    keys = [float(chance.randint(-2, 2)) for _ in range(shape.keys)]
-    values = [float(chance.randint(-8, 8)) for _ in range(shape.keys)]
+    queries = random_wholes(chance, shape.queries, -2, 2)
+    keys = random_wholes(chance, shape.keys, -2, 2)
+    values = random_wholes(chance, shape.keys, -8, 8)
     # The last key counts more than any other: a row that is cut off is far away.
     keys[-1] = 3.0
     values[-1] = LARGEST_VALUE
@@ -95,6 +97,7 @@ def allowed_keys(shape: Shape) -> List[List[bool]]:
         elif query % 3 == 2:
             row = [False] * shape.keys
         else:
+            # The first key keeps a row from being dead by chance.
             row = [key == 0 or chance.random() < 0.7 for key in range(shape.keys)]
         rows.append(row)
     return rows
@@ -106,6 +109,7 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
     if not any(allowed):
         return None
     scores = [SCALE * numbers.queries[query] * key for key in numbers.keys]
+    # Taken away, so that no exponential is too large.
     maximum = max(scores)
     heights: List[float] = []
     for score, is_allowed in zip(scores, allowed):
@@ -126,13 +130,15 @@ class Heads(NamedTuple):
 
 
 def heads_of(shape: Shape) -> Heads:
+    """All heads, each with numbers of its own."""
     heads = [numbers_of(shape, head) for head in range(HEADS)]
     return Heads(shape, heads)
 
 
 def backends_for(number: int) -> Sequence[Optional[str]]:
     """Torch's own choice, and one of the backends, which come round."""
-    return (None, BACKENDS[number % len(BACKENDS)])
+    backend = BACKENDS[number % len(BACKENDS)]
+    return (None, backend)
 
 
 def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str]) -> Any:
@@ -149,10 +155,6 @@ def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str
         backend=backend,
         scale=SCALE,
     )
-
-
-def dtype_name_of(tensor: Any) -> str:
-    return str(tensor.dtype).replace("torch.", "")
 
 
 def attentions(device: str) -> Iterator[Part]:
@@ -181,7 +183,7 @@ def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
         queries += query_rows * shape.groups
         keys += joined((key, *zeros) for key in head.keys)
         for value in head.values:
-            values += [value * factor for factor in factors]
+            values += scaled(factors, value)
     return [
         tensor_of(queries, dtype_name, device, 1, -1, shape.queries, shape.width),
         tensor_of(keys, dtype_name, device, 1, HEADS, shape.keys, shape.width),
@@ -223,7 +225,7 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
             exact += row
         else:
             mean = fsum(products_of_pairs(weights, head.values))
-            exact += [mean * factor for factor in value_factors(shape)]
+            exact += scaled(value_factors(shape), mean)
     message = f"{filled_rows} rows that may see no key are filled with numbers"
     yield holds(f"{label}, dead rows", not filled_rows, message)
     yield near(label, computed, exact, attention_limit(dtype_name_of(computed), shape.keys))
@@ -239,7 +241,11 @@ def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbe
 
 def is_dead(row: Sequence[float]) -> bool:
     """Whether it holds no number: older releases give NaN, torch 2.5 and later zero."""
-    return all(isnan(value) or value == 0.0 for value in row)
+    for value in row:
+        has_number = not isnan(value) and value != 0.0
+        if has_number:
+            return False
+    return True
 
 
 def attention_limit(dtype_name: str, keys: int) -> Limit:
@@ -282,10 +288,11 @@ class MaskedRow(NamedTuple):
 
 
 def masked_row(length: int, dtype_name: str) -> MaskedRow:
+    """Numbers from -125 to 125, of which a mask picks four in ten."""
     chance = dice(f"picked {dtype_name} {length}")
     values = sawtooth(length, period=251, start=-125)
     flags = [chance.random() < 0.4 for _ in range(length)]
-    # Whoever loses the end of the row is wrong.
+    # A kernel that loses the end of the row picks one element less.
     flags[-1] = True
     return MaskedRow(values, flags)
 

@@ -25,9 +25,9 @@ def mixed_precision(device: str) -> Outcome:
 def low_formats(device: str) -> List[str]:
     """The formats that autocast offers on a device."""
     # Before torch 2.3 autocast of a CPU knows bfloat16 alone.
-    has_float16 = kind(device) != "cpu" or hasattr(torch.amp, "GradScaler")
-    candidates = ["bfloat16", "float16"] if has_float16 else ["bfloat16"]
-    return [dtype_name for dtype_name in candidates if dtype_name in formats_on(device)]
+    candidates = ["bfloat16", "float16"] if has_scaler(device) else ["bfloat16"]
+    offered_names = formats_on(device)
+    return [dtype_name for dtype_name in candidates if dtype_name in offered_names]
 
 
 def formats_of_autocast(device: str) -> Iterator[Part]:
@@ -35,28 +35,34 @@ def formats_of_autocast(device: str) -> Iterator[Part]:
     for low_name in low_formats(device):
         low = dtype_of(low_name)
         inputs = torch.ones(4, 16, device=device)
+        columns = inputs.t()
         with torch.autocast(kind(device), dtype=low):
-            product = inputs @ inputs.t()
+            product = inputs @ columns
             linear = torch.nn.functional.linear(inputs, inputs)
-            batch = torch.bmm(inputs[None], inputs.t()[None])
+            batch = torch.bmm(inputs[None], columns[None])
             loss = torch.nn.functional.mse_loss(product, product * 2)
             with torch.autocast(kind(device), enabled=False):
-                outside = inputs @ inputs.t()
-        behind = inputs @ inputs.t()
+                outside = inputs @ columns
+        behind = inputs @ columns
 
-        yield has_dtype(f"a product under autocast to {low_name}", product, low)
-        yield has_dtype(f"a linear layer under autocast to {low_name}", linear, low)
-        yield has_dtype(f"a batch of products under autocast to {low_name}", batch, low)
-        yield has_dtype(f"a loss under autocast to {low_name}", loss, torch.float32)
+        setting = f"under autocast to {low_name}"
+        yield has_dtype(f"a product {setting}", product, low)
+        yield has_dtype(f"a linear layer {setting}", linear, low)
+        yield has_dtype(f"a batch of products {setting}", batch, low)
+        # A sum of squares may overflow in 16 bits.
+        yield has_dtype(f"a loss {setting}", loss, torch.float32)
         # Where autocast is switched off, and after its end.
-        yield has_dtype(f"a product outside under autocast to {low_name}", outside, torch.float32)
-        yield has_dtype(f"a product behind under autocast to {low_name}", behind, torch.float32)
-        yield exactly(f"numbers of a product under autocast to {low_name}", product, [16.0] * 16)
+        yield has_dtype(f"a product outside {setting}", outside, torch.float32)
+        yield has_dtype(f"a product behind {setting}", behind, torch.float32)
+        # Each of 4 x 4 sums adds up 16 ones.
+        yield exactly(f"numbers of a product {setting}", product, [16.0] * 16)
 
 
 def has_dtype(label: str, tensor: Any, expected: Any) -> Part:
-    message = f"is made in {tensor.dtype}, not in {expected}"
-    return holds(label, tensor.dtype == expected, message)
+    """Whether a tensor has the format that autocast promises."""
+    computed = tensor.dtype
+    message = f"is made in {computed}, not in {expected}"
+    return holds(label, computed == expected, message)
 
 
 def gradients_through_autocast(device: str) -> Iterator[Part]:

@@ -18,18 +18,19 @@ from .answers import (
     HALVES,
     Limit,
     dice,
+    dtype_name_of,
     formats_on,
-    joined,
+    in_both_layouts,
     near,
-    products_of_pairs,
     roundoff,
-    sawtooth,
     tensor_of,
 )
+from .number_lists import joined, products_of_pairs, rows_of_length, sawtooth, sums_of_pairs
 
 SPREAD, EPS = 0.5, 0.75
 """Each number is half above or below zero: with eps the variance is 1, and so is the root."""
 UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
+"""What arrives at the answers; whole numbers keep the sums exact."""
 
 
 class Group(NamedTuple):
@@ -71,7 +72,7 @@ def arriving_numbers(count: int) -> List[float]:
 
 
 def gradient_limit(dtype_name: str, count: int) -> Limit:
-    """Sums of so many products, of which halves round each one once."""
+    """What rounding may change in sums of `count` products; halves round each product once."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return Limit(8 * unit, 24 * unit)
@@ -82,6 +83,7 @@ def gradient_limit(dtype_name: str, count: int) -> Limit:
 def sum_limit(dtype_name: str, count: int) -> Limit:
     """The gradient of a weight is a sum over rows. Halves may be added up in parts."""
     unit = roundoff(dtype_name)
+    # Errors of either sign add up like the steps of a random walk.
     growth = sqrt(count)
     if dtype_name in HALVES:
         return Limit(8 * unit, 4 * unit * growth)
@@ -103,7 +105,9 @@ class Rows(NamedTuple):
         """The gradient of the numbers, row by row."""
         gradient: List[float] = []
         for numbers, arriving in zip(self.numbers, self.arriving):
-            group = Group(numbers, products_of_pairs(arriving, self.weight))
+            # What arrives passes the weight first.
+            weighed = products_of_pairs(arriving, self.weight)
+            group = Group(numbers, weighed)
             gradient += group.gradient(takes_mean)
         return gradient
 
@@ -111,28 +115,49 @@ class Rows(NamedTuple):
         """For each column the sum of the numbers times what arrives at them."""
         sums = [0.0] * len(self.weight)
         for numbers, arriving in zip(self.numbers, self.arriving):
-            for column, product in enumerate(products_of_pairs(numbers, arriving)):
-                sums[column] += product
+            products = products_of_pairs(numbers, arriving)
+            sums = sums_of_pairs(sums, products)
         return sums
 
     def bias_gradient(self) -> List[float]:
         """For each column the sum of what arrives."""
         sums = [0.0] * len(self.weight)
         for arriving in self.arriving:
-            for column, value in enumerate(arriving):
-                sums[column] += value
+            sums = sums_of_pairs(sums, arriving)
         return sums
 
 
 def rows_of(count: int, length: int) -> Rows:
+    """Rows of as many numbers above zero as below it."""
+    numbers = [balanced_numbers(length, f"row {row}") for row in range(count)]
     upstream = arriving_numbers(count * length)
-    numbers: List[List[float]] = []
-    arriving: List[List[float]] = []
-    for row in range(count):
-        numbers.append(balanced_numbers(length, f"row {row}"))
-        start = row * length
-        arriving.append(upstream[start : start + length])
-    return Rows(numbers, arriving, channel_weights(length))
+    arriving = rows_of_length(upstream, length)
+    weight = channel_weights(length)
+    return Rows(numbers, arriving, weight)
+
+
+class Leaves(NamedTuple):
+    """The tensors of rows that are normalised: what learns, and what arrives at the answers."""
+
+    inputs: Any
+    weight: Any
+    bias: Any
+    upstream: Any
+
+
+def leaves_of(rows: Rows, dtype_name: str, device: str) -> Leaves:
+    """The rows on a device; the bias is zero."""
+    length = len(rows.weight)
+    zeros = [0.0] * length
+    numbers = joined(rows.numbers)
+    arriving = joined(rows.arriving)
+    inputs = tensor_of(numbers, dtype_name, device, -1, length)
+    weight = tensor_of(rows.weight, dtype_name, device)
+    bias = tensor_of(zeros, dtype_name, device)
+    upstream = tensor_of(arriving, dtype_name, device, -1, length)
+    for leaf in (inputs, weight, bias):
+        leaf.requires_grad_()
+    return Leaves(inputs, weight, bias, upstream)
 
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
@@ -147,28 +172,27 @@ def gradients_of_rows(device: str) -> Iterator[Part]:
 
 
 def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
-    """Whether a sum over so many rows is as exact as its format.
+    """Whether a sum over `count` rows is as exact as its format.
 
     A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
     """
-    adds_in_halves = dtype_name in HALVES and kind(device) == "cpu"
-    return count < 256 or not adds_in_halves
+    if count < 256:
+        return True
+    return dtype_name not in HALVES or kind(device) != "cpu"
 
 
 def gradients_of_layer_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[Part]:
     """The gradients of the numbers, the weight and the bias."""
     count = len(rows.numbers)
     length = len(rows.weight)
-    leaf = tensor_of(joined(rows.numbers), dtype_name, device, count, length).requires_grad_()
-    weight = tensor_of(rows.weight, dtype_name, device).requires_grad_()
-    bias = tensor_of([0.0] * length, dtype_name, device).requires_grad_()
-    upstream = tensor_of(joined(rows.arriving), dtype_name, device, count, length)
-    outputs = torch.nn.functional.layer_norm(leaf, (length,), weight, bias, EPS)
-    gradients = torch.autograd.grad(outputs, (leaf, weight, bias), upstream)
+    inputs, weight, bias, upstream = leaves_of(rows, dtype_name, device)
+    outputs = torch.nn.functional.layer_norm(inputs, (length,), weight, bias, EPS)
+    gradients = torch.autograd.grad(outputs, (inputs, weight, bias), upstream)
 
     label = f"of layer_norm, {count} x {length} {dtype_name}"
     exact = rows.gradient(takes_mean=True)
-    yield near(f"gradient {label}", gradients[0], exact, gradient_limit(dtype_name, length))
+    limit = gradient_limit(dtype_name, length)
+    yield near(f"gradient {label}", gradients[0], exact, limit)
     if has_exact_sums(count, dtype_name, device):
         limit = sum_limit(dtype_name, count)
         exact = rows.weight_gradient()
@@ -184,15 +208,15 @@ def gradients_of_rms_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[
     """
     count = len(rows.numbers)
     length = len(rows.weight)
-    leaf = tensor_of(joined(rows.numbers), dtype_name, device, count, length).requires_grad_()
-    weight = tensor_of(rows.weight, dtype_name, device).requires_grad_()
-    upstream = tensor_of(joined(rows.arriving), dtype_name, device, count, length)
-    outputs = torch.nn.functional.rms_norm(leaf, (length,), weight, EPS)
-    gradients = torch.autograd.grad(outputs, (leaf, weight), upstream)
+    # An RMS norm has no bias.
+    inputs, weight, _, upstream = leaves_of(rows, dtype_name, device)
+    outputs = torch.nn.functional.rms_norm(inputs, (length,), weight, EPS)
+    gradients = torch.autograd.grad(outputs, (inputs, weight), upstream)
 
     label = f"of rms_norm, {count} x {length} {dtype_name}"
     exact = rows.gradient(takes_mean=False)
-    yield near(f"gradient {label}", gradients[0], exact, gradient_limit(dtype_name, length))
+    limit = gradient_limit(dtype_name, length)
+    yield near(f"gradient {label}", gradients[0], exact, limit)
     if has_exact_sums(count, dtype_name, device):
         limit = sum_limit(dtype_name, count)
         exact = rows.weight_gradient()
@@ -221,6 +245,7 @@ NORMS = (
     ImageNorm("group", 3, 4, 66, 1),
     ImageNorm("group", 1, 32, 10, 8),
 )
+"""Pixels are even, for as many numbers above zero as below it."""
 
 
 def gradients_of_image_norms(device: str) -> Iterator[Part]:
@@ -230,20 +255,24 @@ def gradients_of_image_norms(device: str) -> Iterator[Part]:
         shape = (norm.images, norm.channels, 2, norm.pixels // 2)
         for dtype_name in formats_on(device):
             plain = tensor_of(expected.numbers, dtype_name, device, *shape)
-            channels_last = plain.contiguous(memory_format=torch.channels_last)
-            label = f"of {norm.method} norm {tuple(norm)[1:]} {dtype_name}"
-            yield from gradients_of_images(norm, plain, f"{label}, plain")
-            yield from gradients_of_images(norm, channels_last, f"{label}, channels last")
+            # The label names the sizes, without the method.
+            sizes = tuple(norm)[1:]
+            for layout, images in in_both_layouts(plain):
+                label = f"of {norm.method} norm {sizes} {dtype_name}, {layout}"
+                yield from gradients_of_images(norm, images, label)
 
 
 def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Part]:
     """The gradients of the pixels, the weight and the bias, for one layout of the images."""
     expected = expected_gradients(norm)
-    dtype_name = str(images.dtype).replace("torch.", "")
+    dtype_name = dtype_name_of(images)
     device = str(images.device)
+    weights = channel_weights(norm.channels)
+    zeros = [0.0] * norm.channels
+    # A detached tensor learns without what it was made of.
     leaf = images.detach().requires_grad_()
-    weight = tensor_of(channel_weights(norm.channels), dtype_name, device).requires_grad_()
-    bias = tensor_of([0.0] * norm.channels, dtype_name, device).requires_grad_()
+    weight = tensor_of(weights, dtype_name, device).requires_grad_()
+    bias = tensor_of(zeros, dtype_name, device).requires_grad_()
     upstream = tensor_of(expected.upstream, dtype_name, device, *images.shape)
     outputs = normalised(norm, leaf, weight, bias)
     gradients = torch.autograd.grad(outputs, (leaf, weight, bias), upstream)
@@ -290,6 +319,7 @@ def expected_gradients(norm: ImageNorm) -> ExpectedGradients:
     upstream = arriving_numbers(len(numbers))
     weights = channel_weights(norm.channels)
 
+    # A weight and a bias belong to one channel of all images.
     by_weight = [0.0] * norm.channels
     by_bias = [0.0] * norm.channels
     arriving: List[float] = []

@@ -15,8 +15,9 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, sawtooth, tensor_of
+from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
 from .norm_gradients import gradients_of_image_norms, gradients_of_rows
+from .number_lists import sawtooth
 
 LENGTHS = (16, 34, 126, 1000, 1026, 4098)
 """Even, so that as many numbers lie above the mean as below it."""
@@ -74,7 +75,11 @@ def signs_of(length: int, salt: str) -> List[float]:
 
 def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
     """The center, plus or minus the spread."""
-    return [case.center + sign * case.spread for sign in signs]
+    numbers: List[float] = []
+    for sign in signs:
+        distance = sign * case.spread
+        numbers.append(case.center + distance)
+    return numbers
 
 
 def root_of(case: Spread) -> float:
@@ -96,7 +101,9 @@ def limit_of(case: Spread, dtype_name: str, length: int) -> Limit:
     if dtype_name in HALVES:
         return Limit(absolute=8 * unit)
     size = 1.0 + abs(case.center) / root_of(case)
-    return Limit(absolute=(32 + sqrt(length)) * unit * size)
+    # Thirty-two for a dozen operations; sums grow with the root of their length.
+    roundings = 32 + sqrt(length)
+    return Limit(absolute=roundings * unit * size)
 
 
 # --- norms of rows --------------------------------------------------------------------------------
@@ -176,6 +183,7 @@ class Images(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def images_of(images: int, channels: int, pixels: int) -> Images:
+    """Images of which each channel has as many numbers above its center as below."""
     signs: List[float] = []
     for number in range(images * channels):
         signs += signs_of(pixels, f"image {number}")
@@ -189,7 +197,9 @@ SHAPES = ((2, 3, 34), (3, 17, 66), (1, 5, 1026), (5, 1, 8), (1, 2, 8194))
 def channel_case(case: Spread, channel: int) -> Spread:
     """Each channel has another spread and center."""
     factor = 1.0 + channel % 2
-    return case._replace(spread=case.spread * factor, center=case.center * factor)
+    spread = case.spread * factor
+    center = case.center * factor
+    return case._replace(spread=spread, center=center)
 
 
 class ChannelNumbers(NamedTuple):
@@ -208,7 +218,9 @@ def channel_numbers(shape: Tuple[int, int, int], case: Spread) -> ChannelNumbers
     for position, sign in enumerate(images.signs):
         channel = images.channel_of(position)
         scaled_case = channel_case(case, channel)
-        values.append(scaled_case.center + sign * scaled_case.spread)
+        distance = sign * scaled_case.spread
+        values.append(scaled_case.center + distance)
+        # Neither weight nor bias: plus or minus the height.
         normalised.append(sign * height(scaled_case))
     return ChannelNumbers(values, normalised)
 
@@ -271,7 +283,9 @@ def batch_norm_in_training(
 
     label = f"of {shape} {dtype_name} numbers, {case.name}"
     exact = channel_numbers(shape, case).normalised
-    limit = limit_of(case, dtype_name, images.images * images.pixels)
+    # All images' pixels of a channel are one group.
+    count = images.images * images.pixels
+    limit = limit_of(case, dtype_name, count)
     yield near(f"batch_norm {label}", computed, exact, limit)
     expected = running_values(images, case)
     limit = Limit(8 * roundoff(dtype_name), 64 * roundoff(stored))
@@ -308,17 +322,26 @@ class ChannelTable(NamedTuple):
     weight: float
     bias: float
 
+    def answer(self, number: float) -> float:
+        """What the norm makes of a number of this channel."""
+        root = sqrt(self.variance + USE_EPS)
+        normalised = (number - self.mean) / root
+        return normalised * self.weight + self.bias
+
 
 USE_EPS = 0.25
+"""Large, so that a lost eps shows."""
 
 
 def channel_table(channel: int) -> ChannelTable:
     """With eps the root of each variance is a whole number, from 1 to 4."""
     root = 1.0 + channel % 4
+    variance = root**2 - USE_EPS
+    # Other periods: neighbours differ in each of the four.
     mean = float(channel % 3)
     weight = 1.0 + channel % 3
     bias = 1.0 + channel % 2
-    return ChannelTable(mean, root**2 - USE_EPS, weight, bias)
+    return ChannelTable(mean, variance, weight, bias)
 
 
 def batch_norms_in_use(device: str) -> Iterator[Part]:
@@ -330,14 +353,13 @@ def batch_norms_in_use(device: str) -> Iterator[Part]:
             exact: List[float] = []
             for position, sign in enumerate(images.signs):
                 channel = channels[images.channel_of(position)]
-                root = sqrt(channel.variance + USE_EPS)
-                normalised = (sign - channel.mean) / root
-                exact.append(normalised * channel.weight + channel.bias)
+                exact.append(channel.answer(sign))
 
-            inputs = tensor_of(images.signs, dtype_name, device, *images.shape())
+            plain = tensor_of(images.signs, dtype_name, device, *images.shape())
+            # Means, variances, weights and biases.
             tables = [tensor_of(column, dtype_name, device) for column in zip(*channels)]
             limit = Limit(absolute=32 * roundoff(dtype_name))
             label = f"batch_norm in use of {shape} {dtype_name} numbers"
-            for layout, laid_out in (("", inputs), (", channels last", channels_last(inputs))):
-                computed = torch.nn.functional.batch_norm(laid_out, *tables, eps=USE_EPS)
+            for layout, inputs in (("", plain), (", channels last", channels_last(plain))):
+                computed = torch.nn.functional.batch_norm(inputs, *tables, eps=USE_EPS)
                 yield near(f"{label}{layout}", computed, exact, limit)

@@ -12,11 +12,15 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, kind
-from .answers import ask_all, dice, exactly, flat_list, formats_on, joined, tensor_of
+from .answers import ask_all, dice, dtype_name_of, exactly, flat_list, formats_on, tensor_of
+from .number_lists import Element, elements_at, joined
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
+"""Also one past 1,024, 2,048 and 4,096: kernels sort blocks of these sizes."""
 WHOLE_FORMATS = ("int64", "int32", "uint8")
+"""Formats of integers."""
 Key = Tuple[bool, float]
+"""(whether it is NaN, the number)."""
 
 
 class Ranking(NamedTuple):
@@ -27,7 +31,8 @@ class Ranking(NamedTuple):
     falling: List[int]
 
     def at(self, positions: Sequence[int]) -> List[float]:
-        return [self.values[position] for position in positions]
+        """The elements at these positions."""
+        return elements_at(positions, self.values)
 
 
 def ordering(device: str) -> Outcome:
@@ -56,6 +61,7 @@ def ranking_of(values: List[float]) -> Ranking:
     keys = list(map(key_of, values))
     positions = range(len(values))
     rising = sorted(positions, key=keys.__getitem__)
+    # Turned around, the rising ones would not leave equal elements in their order.
     falling = sorted(positions, key=keys.__getitem__, reverse=True)
     return Ranking(values, rising, falling)
 
@@ -64,6 +70,7 @@ def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
     """Small whole numbers, each many times; fractions' formats also have infinities and NaN."""
     chance = dice(f"tied {length} {dtype_name} {salt}")
     values = [float(chance.randrange(40)) for _ in range(length)]
+    # A short row would consist of them.
     if dtype_name not in WHOLE_FORMATS and length > 20:
         for special in (inf, -inf, nan, nan, -3.0):
             position = chance.randrange(length)
@@ -99,21 +106,27 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
     is_falling = method == "falling"
     positions = ranking.falling if is_falling else ranking.rising
     exact = ranking.at(positions)
+    stable_label = f"{method} stable sort {label}"
     values, computed_positions = torch.sort(inputs, stable=True, descending=is_falling)
-    yield exactly(f"{method} stable sort {label}", values, exact)
-    yield exactly(f"places of a {method} stable sort {label}", computed_positions, positions)
+    yield exactly(stable_label, values, exact)
+    yield exactly(f"places of a {stable_label}", computed_positions, positions)
 
+    # Here each order of equal elements is right.
+    plain_label = f"{method} sort {label}"
     values, computed_positions = torch.sort(inputs, descending=is_falling)
-    yield exactly(f"{method} sort {label}", values, exact)
-    yield from names_each_once(f"{method} sort {label}", ranking, values, computed_positions)
+    yield exactly(plain_label, values, exact)
+    yield from names_each_once(plain_label, ranking, values, computed_positions)
 
 
 def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -> Iterator[Part]:
     """The places of a sort that is not stable: each one once, and its value there."""
     computed = flat_list(positions)
-    each_once = sorted(computed) == list(range(len(computed)))
+    all_positions = range(len(computed))
+    each_once = sorted(computed) == list(all_positions)
     yield holds(f"{label}, places", each_once, "not each one once")
-    are_inside = all(0 <= position < len(ranking.values) for position in computed)
+    # If not, no value can be looked up.
+    row_positions = range(len(ranking.values))
+    are_inside = all(position in row_positions for position in computed)
     yield holds(f"{label}, range of places", are_inside, "a place outside of the row")
     if are_inside:
         yield exactly(f"{label}, values at its places", values, ranking.at(computed))
@@ -125,17 +138,22 @@ def sorted_columns(device: str) -> Iterator[Part]:
         for length in (17, 1025, 2049):
             columns: List[Ranking] = []
             for number in range(3):
-                values = tied_row(length, dtype_name, f"column {number}")
-                columns.append(ranking_of(values))
-            unsorted_rows = zip(*(column.values for column in columns))
-            inputs = tensor_of(joined(unsorted_rows), dtype_name, device, length, 3)
-            computed = torch.sort(inputs, dim=0, stable=True)
+                column = tied_row(length, dtype_name, f"column {number}")
+                columns.append(ranking_of(column))
+            unsorted = side_by_side([column.values for column in columns])
+            inputs = tensor_of(unsorted, dtype_name, device, length, 3)
+            values, positions = torch.sort(inputs, dim=0, stable=True)
 
             label = f"of 3 columns of {length} {dtype_name} numbers"
-            sorted_values = zip(*(column.at(column.rising) for column in columns))
-            yield exactly(f"sort {label}", computed[0], joined(sorted_values))
-            positions = zip(*(column.rising for column in columns))
-            yield exactly(f"places of a sort {label}", computed[1], joined(positions))
+            exact = side_by_side([column.at(column.rising) for column in columns])
+            yield exactly(f"sort {label}", values, exact)
+            exact_positions = side_by_side([column.rising for column in columns])
+            yield exactly(f"places of a sort {label}", positions, exact_positions)
+
+
+def side_by_side(columns: Sequence[Sequence[Element]]) -> List[Element]:
+    """The elements of a matrix, row by row, of which the columns are given."""
+    return joined(zip(*columns))
 
 
 # --- largest and smallest -------------------------------------------------------------------------
@@ -150,8 +168,8 @@ def largest_elements(device: str) -> Iterator[Part]:
             label = f"of {length} {dtype_name} numbers"
             # One element, a few, and half of the row.
             for count in sorted({1, min(5, length), (length + 1) // 2}):
-                yield from top_elements("largest", count, ranking, inputs, label)
-                yield from top_elements("smallest", count, ranking, inputs, label)
+                yield from top_elements("largest", count, ranking, inputs)
+                yield from top_elements("smallest", count, ranking, inputs)
 
             rank = (length + 2) // 3
             computed = torch.kthvalue(inputs, rank)[0]
@@ -159,14 +177,13 @@ def largest_elements(device: str) -> Iterator[Part]:
             yield exactly(f"{rank}-th {label}", computed, [ranking.values[position]])
 
 
-def top_elements(
-    method: str, count: int, ranking: Ranking, inputs: Any, label: str
-) -> Iterator[Part]:
-    """So many of the largest or smallest elements, and distinct places that hold them."""
+def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iterator[Part]:
+    """The `count` largest or smallest elements, and distinct places that hold them."""
     is_largest = method == "largest"
     positions = ranking.falling if is_largest else ranking.rising
     values, computed = torch.topk(inputs, count, largest=is_largest)
-    label = f"{count} {method} {label}"
+    dtype_name = dtype_name_of(inputs)
+    label = f"{count} {method} of {len(inputs)} {dtype_name} numbers"
     yield exactly(label, values, ranking.at(positions[:count]))
     # Among equal elements each choice is right.
     computed_positions = flat_list(computed)

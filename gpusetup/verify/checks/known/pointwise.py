@@ -7,7 +7,7 @@ import math
 import operator
 from itertools import accumulate, product
 from math import nan
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional
 
 import torch
 
@@ -17,7 +17,6 @@ from .answers import (
     HALVES,
     LEAST,
     Limit,
-    Number,
     ask_all,
     dtype_of,
     exactly,
@@ -26,245 +25,16 @@ from .answers import (
     near,
     near_in_periods,
     offered,
-    repeated,
     roundoff,
-    sawtooth,
     tensor_of,
 )
+from .functions import Function, functions
+from .number_lists import Number, repeated, sawtooth
 
 LONG = 70_003
 LENGTHS = (17, 1026, LONG)
 """A length within one vector, one past 1,024 that ends within a vector, and one that several
 threads share (a thread of the CPU takes 32,768 elements or more)."""
-ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
-"""Both signs of these are asked. Near zero exp(x) - 1 and log(1 + x) lose all their digits, unless
-they are functions of their own."""
-POSITIVE = (1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 90.0, 1000.0)
-ABOVE_MINUS_ONE = (-0.75, -0.5, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 0.5, 3.25, 90.0)
-
-
-# --- functions that Python's math does not have ---------------------------------------------------
-
-
-def sigmoid(x: float) -> float:
-    """1 / (1 + exp(-x)), written so that the exponential cannot overflow."""
-    if x >= 0:
-        return 1 / (1 + math.exp(-x))
-    growth = math.exp(x)
-    return growth / (1 + growth)
-
-
-def softplus(x: float) -> float:
-    """log(1 + exp(x)), written so that the exponential cannot overflow."""
-    distance_from_zero = abs(x)
-    bend = math.log1p(math.exp(-distance_from_zero))
-    return max(x, 0.0) + bend
-
-
-def log_sigmoid(x: float) -> float:
-    return -softplus(-x)
-
-
-def leaky_relu(x: float) -> float:
-    """With a slope of 1/4 below zero."""
-    return max(x, 0.25 * x)
-
-
-def elu(x: float) -> float:
-    return x if x > 0 else math.expm1(x)
-
-
-def celu(x: float) -> float:
-    """With alpha 2."""
-    return x if x > 0 else 2 * math.expm1(x / 2)
-
-
-def selu(x: float) -> float:
-    """With the two constants of its paper, which keep the mean at 0 and the variance at 1."""
-    scale = 1.0507009873554805
-    alpha = 1.6732632423543772
-    if x > 0:
-        return scale * x
-    return scale * alpha * math.expm1(x)
-
-
-def silu(x: float) -> float:
-    return x * sigmoid(x)
-
-
-def mish(x: float) -> float:
-    return x * math.tanh(softplus(x))
-
-
-def gelu(x: float) -> float:
-    """x times the share of the normal distribution that lies below x."""
-    share_below = math.erfc(-x / math.sqrt(2)) / 2
-    return x * share_below
-
-
-def tanh_gelu(x: float) -> float:
-    """The approximation of GELU by a hyperbolic tangent, with the constant of its paper."""
-    cubic = x + 0.044715 * x**3
-    inner = math.sqrt(2 / math.pi) * cubic
-    return 0.5 * x * (1 + math.tanh(inner))
-
-
-def clamp(x: float, lowest: float, highest: float) -> float:
-    return min(max(x, lowest), highest)
-
-
-def hard_sigmoid(x: float) -> float:
-    """A straight line from 0 at -3 to 1 at 3."""
-    return clamp(x / 6 + 0.5, 0.0, 1.0)
-
-
-def hard_swish(x: float) -> float:
-    return x * hard_sigmoid(x)
-
-
-def soft_shrink(x: float) -> float:
-    """Half nearer to zero; what lies within a half of it becomes 0."""
-    return x - clamp(x, -0.5, 0.5)
-
-
-def soft_sign(x: float) -> float:
-    return x / (1 + abs(x))
-
-
-def rsqrt(x: float) -> float:
-    return 1 / math.sqrt(x)
-
-
-def exp2(x: float) -> float:
-    return math.pow(2.0, x)
-
-
-def sign(x: float) -> float:
-    if x == 0:
-        return 0.0
-    return math.copysign(1.0, x)
-
-
-def fraction(x: float) -> float:
-    return x - math.trunc(x)
-
-
-class Function(NamedTuple):
-    """A function of torch, the same in Python, and the numbers that it is asked for."""
-
-    name: str
-    run: Callable[[Any], Any]
-    exact: Callable[[float], float]
-    numbers: Tuple[float, ...] = ANY
-    has_both_signs: bool = True
-    slack: float = 0.0
-    """Roundoffs of 1 by which an answer may be off besides: it is a difference of such numbers."""
-
-
-def functions() -> Tuple[Function, ...]:
-    """What models and losses are made of."""
-    return (
-        *logarithms_and_roots(),
-        *bounded_functions(),
-        *activations(),
-        *growing_functions(),
-        *functions_of_digits(),
-    )
-
-
-def positive_only(
-    name: str, exact: Callable[[float], float], numbers: Tuple[float, ...] = POSITIVE
-) -> Function:
-    """A function that has no value below zero."""
-    return Function(name, getattr(torch, name), exact, numbers, has_both_signs=False)
-
-
-def logarithms_and_roots() -> Tuple[Function, ...]:
-    return (
-        Function("exp", torch.exp, math.exp),
-        Function("expm1", torch.expm1, math.expm1),
-        positive_only("log", math.log),
-        positive_only("log2", math.log2),
-        positive_only("log1p", math.log1p, ABOVE_MINUS_ONE),
-        positive_only("sqrt", math.sqrt),
-        positive_only("rsqrt", rsqrt),
-        # The reciprocal of the least number is too large for float16.
-        Function("reciprocal", torch.reciprocal, lambda x: 1 / x, POSITIVE[1:]),
-    )
-
-
-def bounded_functions() -> Tuple[Function, ...]:
-    """Waves and steps between two values."""
-    return (
-        Function("sin", torch.sin, math.sin, slack=1.0),
-        Function("cos", torch.cos, math.cos, slack=1.0),
-        Function("tanh", torch.tanh, math.tanh),
-        Function("atan", torch.atan, math.atan),
-        Function("erf", torch.erf, math.erf),
-        # Far out, where exp(-x) is next to nothing.
-        Function("sigmoid", torch.sigmoid, sigmoid, (*ANY, 40.0)),
-    )
-
-
-def activations() -> Tuple[Function, ...]:
-    """What stands between the layers of a net, with torch's defaults or the constants named."""
-    f = torch.nn.functional
-    gelu_by_tanh = functools.partial(f.gelu, approximate="tanh")
-    torch_leaky_relu = functools.partial(f.leaky_relu, negative_slope=0.25)
-    torch_celu = functools.partial(f.celu, alpha=2.0)
-    return (
-        Function("logsigmoid", f.logsigmoid, log_sigmoid, (*ANY, 96.0)),
-        Function("softplus", f.softplus, softplus, slack=1.0),
-        Function("relu", torch.relu, lambda x: max(x, 0.0)),
-        Function("leaky_relu", torch_leaky_relu, leaky_relu),
-        Function("elu", f.elu, elu),
-        Function("silu", f.silu, silu),
-        Function("gelu", f.gelu, gelu, slack=8.0),
-        Function("gelu by tanh", gelu_by_tanh, tanh_gelu, slack=8.0),
-        Function("relu6", f.relu6, lambda x: clamp(x, 0.0, 6.0)),
-        Function("hardswish", f.hardswish, hard_swish),
-        Function("hardsigmoid", f.hardsigmoid, hard_sigmoid),
-        Function("hardtanh", f.hardtanh, lambda x: clamp(x, -1.0, 1.0)),
-        Function("mish", f.mish, mish, slack=2.0),
-        Function("selu", f.selu, selu),
-        Function("celu", torch_celu, celu),
-        Function("softsign", f.softsign, soft_sign),
-        Function("softshrink", f.softshrink, soft_shrink),
-    )
-
-
-def growing_functions() -> Tuple[Function, ...]:
-    return (
-        Function("sinh", torch.sinh, math.sinh),
-        Function("cosh", torch.cosh, math.cosh),
-        Function("exp2", torch.exp2, exp2),
-        positive_only("log10", math.log10),
-        positive_only("lgamma", math.lgamma, POSITIVE[2:])._replace(slack=8.0),
-        Function("erfc", torch.erfc, math.erfc, ANY[:9], slack=1.0),
-    )
-
-
-def functions_of_digits() -> Tuple[Function, ...]:
-    """What cuts, rounds or turns a number; all but the powers are exact."""
-    return (
-        Function("sign", torch.sign, sign),
-        Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),
-        Function("frac", torch.frac, fraction),
-        Function("neg", torch.neg, lambda x: -x),
-        Function("square", torch.square, lambda x: x * x),
-        Function("to the third", lambda x: x**3, lambda x: x**3),
-        Function("abs", torch.abs, abs),
-        Function("floor", torch.floor, lambda x: float(math.floor(x))),
-        Function("ceil", torch.ceil, lambda x: float(math.ceil(x))),
-        # Ties go to the even number.
-        Function("round", torch.round, lambda x: float(round(x)), (0.5, 1.5, 2.5, 3.25, 0.0)),
-        Function("remainder by 2", lambda x: x.remainder(2), lambda x: x % 2, ANY[3:]),
-        Function("fmod by 2", lambda x: x.fmod(2), lambda x: math.fmod(x, 2)),
-        Function("clamp", lambda x: x.clamp(-1, 2), lambda x: clamp(x, -1.0, 2.0)),
-    )
-
-
-# --- questions ------------------------------------------------------------------------------------
 
 
 def pointwise(device: str) -> Outcome:
@@ -345,11 +115,15 @@ class Fraction(NamedTuple):
 
 
 FRACTIONS = tuple(Fraction(*pair) for pair in product(range(-7, 8), (-3, -2, -1, 1, 2, 3)))
+"""Each sign above and below, with and without a remainder."""
 
 
 def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
     """What a function of two whole numbers makes of each fraction."""
-    return [exact(fraction.upper, fraction.lower) for fraction in FRACTIONS]
+    values: List[Number] = []
+    for upper, lower in FRACTIONS:
+        values.append(exact(upper, lower))
+    return values
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
@@ -433,7 +207,7 @@ def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[P
 
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
-    """Catches a logsumexp of large numbers that has no end, and products that lose a sign."""
+    """Catches a logsumexp of large numbers that overflows, and products that lose a sign."""
     for dtype_name in formats_on(device):
         for length in (17, 1026):
             yield from logarithms_of_sums(length, dtype_name, device)
@@ -445,7 +219,7 @@ def sums_of_exponentials(device: str) -> Iterator[Part]:
 def logarithms_of_sums(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     """The sum of n times exp(base) has the logarithm base + log(n)."""
     limit = Limit(16 * roundoff(dtype_name))
-    # exp(256) has no end in any 16-bit or 32-bit format.
+    # exp(256) overflows in all formats but float64.
     for base in (0.0, 256.0):
         inputs = tensor_of([base] * length, dtype_name, device)
         exact = base + math.log(length)

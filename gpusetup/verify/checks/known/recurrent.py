@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from math import exp, tanh
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import HALVES, Limit, ask_all, dice, formats_on, near, offered, roundoff, tensor_of
+from .number_lists import joined, products_of_pairs, random_wholes, scaled, sums_of_pairs
 
 Vector = List[float]
 Matrix = List[Vector]
@@ -27,6 +28,7 @@ class Net(NamedTuple):
 
 
 NETS = (Net(5, 3, 4), Net(33, 17, 9), Net(3, 2, 33, layers=2), Net(7, 5, 6, both_directions=True))
+"""A few steps and many, two layers, two directions."""
 
 
 class Weights(NamedTuple):
@@ -46,11 +48,15 @@ class State(NamedTuple):
 
 
 Step = Callable[[Weights, Vector, State], State]
+"""(weights, inputs, state) -> the state after the step."""
 
 
 def recurrent(device: str) -> Outcome:
     """LSTM, GRU and plain recurrent nets make the steps that Python makes."""
     return ask_all(device, (outputs_of_nets,), "the same steps in Python")
+
+
+# --- one step of each net -------------------------------------------------------------------------
 
 
 def sigmoid(x: float) -> float:
@@ -61,20 +67,23 @@ def affine(rows: Matrix, vector: Vector, bias: Vector) -> Vector:
     """Each row times the vector, plus the bias."""
     sums: Vector = []
     for row, start in zip(rows, bias):
-        sums.append(start + sum(map(float.__mul__, row, vector)))
+        products = products_of_pairs(row, vector)
+        sums.append(start + sum(products))
     return sums
 
 
 def gate(values: Vector, number: int, size: int) -> Vector:
     """The block of one gate."""
-    return values[number * size : (number + 1) * size]
+    start = number * size
+    return values[start : start + size]
 
 
 def plain_step(weights: Weights, inputs: Vector, state: State) -> State:
     """h = tanh(W x + b + U h + c)."""
     from_input = affine(weights.from_input, inputs, weights.input_bias)
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
-    hidden = [tanh(x + h) for x, h in zip(from_input, from_state)]
+    sums = sums_of_pairs(from_input, from_state)
+    hidden = list(map(tanh, sums))
     return State(hidden, state.cell)
 
 
@@ -83,16 +92,17 @@ def lstm_step(weights: Weights, inputs: Vector, state: State) -> State:
     size = len(state.hidden)
     from_input = affine(weights.from_input, inputs, weights.input_bias)
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
-    sums = [x + h for x, h in zip(from_input, from_state)]
-    let_in = [sigmoid(value) for value in gate(sums, 0, size)]
-    kept = [sigmoid(value) for value in gate(sums, 1, size)]
-    candidates = [tanh(value) for value in gate(sums, 2, size)]
-    let_out = [sigmoid(value) for value in gate(sums, 3, size)]
-    cell: Vector = []
-    for position in range(size):
-        remembered = kept[position] * state.cell[position]
-        cell.append(remembered + let_in[position] * candidates[position])
-    hidden = [share * tanh(value) for share, value in zip(let_out, cell)]
+    sums = sums_of_pairs(from_input, from_state)
+    input_gate = list(map(sigmoid, gate(sums, 0, size)))
+    forget_gate = list(map(sigmoid, gate(sums, 1, size)))
+    candidates = list(map(tanh, gate(sums, 2, size)))
+    output_gate = list(map(sigmoid, gate(sums, 3, size)))
+
+    # The cell keeps a part of what it held, and takes in a part of what is new.
+    remembered = products_of_pairs(forget_gate, state.cell)
+    learned = products_of_pairs(input_gate, candidates)
+    cell = sums_of_pairs(remembered, learned)
+    hidden = products_of_pairs(output_gate, map(tanh, cell))
     return State(hidden, cell)
 
 
@@ -103,10 +113,14 @@ def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
     hidden: Vector = []
     for position in range(size):
+        # The same position in the blocks of the other two gates.
+        update_position = size + position
+        candidate_position = 2 * size + position
         reset = sigmoid(from_input[position] + from_state[position])
-        update = sigmoid(from_input[size + position] + from_state[size + position])
-        of_input, of_state = from_input[2 * size + position], from_state[2 * size + position]
-        candidate = tanh(of_input + reset * of_state)
+        update = sigmoid(from_input[update_position] + from_state[update_position])
+        # In torch the reset gate acts on what comes from the state, its bias included.
+        kept_state = reset * from_state[candidate_position]
+        candidate = tanh(from_input[candidate_position] + kept_state)
         hidden.append((1 - update) * candidate + update * state.hidden[position])
     return State(hidden, state.cell)
 
@@ -122,23 +136,27 @@ class Kind(NamedTuple):
 KINDS = (Kind("RNN", plain_step, 1), Kind("LSTM", lstm_step, 4), Kind("GRU", gru_step, 3))
 
 
+# --- whole nets -----------------------------------------------------------------------------------
+
+
 def outputs_of_nets(device: str) -> Iterator[Part]:
     """Catches exchanged gates, a lost bias or last step, and a direction that is not turned."""
     for kind in KINDS:
         for net in NETS:
-            weights = weights_of(kind, net)
+            layers = layers_of(kind, net)
             sequence = small_matrix(net.steps, net.inputs, f"{net} sequence")
-            outputs = outputs_in_python(kind, net, weights, sequence)
-            exact = [value for row in outputs for value in row]
-            for name in formats_on(device):
-                case = (kind, net, sequence, (name, device))
-                computed = offered(functools.partial(computed_by_torch, *case))
+            exact = joined(outputs_in_python(kind, layers, sequence))
+            for dtype_name in formats_on(device):
+                module = module_of(kind, net, layers)
+                inputs = tensor_of(joined(sequence), dtype_name, device, net.steps, 1, net.inputs)
+                computed = offered(functools.partial(outputs_of, module, inputs))
                 if computed is None:
                     continue
-                label = f"{kind.module} {tuple(net)} of {name}"
+                label = f"{kind.module} {tuple(net)} of {dtype_name}"
                 # Sums of up to 33 products in each step, and errors that a step hands on.
-                digits = 8 if name in HALVES else 128
-                yield near(label, computed, exact, Limit(absolute=digits * roundoff(name)))
+                digits = 8 if dtype_name in HALVES else 128
+                limit = Limit(absolute=digits * roundoff(dtype_name))
+                yield near(label, computed, exact, limit)
 
 
 def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
@@ -146,45 +164,61 @@ def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
     chance = dice(f"recurrent {rows} {columns} {salt}")
     matrix: Matrix = []
     for _ in range(rows):
-        matrix.append([chance.randint(-7, 7) / 16 for _ in range(columns)])
+        sixteenths = random_wholes(chance, columns, -7, 7)
+        matrix.append(scaled(sixteenths, 1 / 16))
     return matrix
 
 
-def weights_of(kind: Kind, net: Net) -> Dict[str, Weights]:
-    """The weights of each layer and direction, by the end of torch's names for them."""
-    weights: Dict[str, Weights] = {}
+class Layer(NamedTuple):
+    """The weights of one layer, forward and, if the net has it, backward."""
+
+    forward: Weights
+    backward: Optional[Weights]
+
+
+def layers_of(kind: Kind, net: Net) -> List[Layer]:
+    """Random weights for each layer and direction."""
+    layers: List[Layer] = []
+    width = net.inputs
+    for number in range(net.layers):
+        forward = weights_of(kind, net, width, f"l{number}")
+        backward = None
+        if net.both_directions:
+            backward = weights_of(kind, net, width, f"l{number}_reverse")
+        layers.append(Layer(forward, backward))
+        # The next layer sees the outputs of this one, of both directions.
+        width = 2 * net.hidden if net.both_directions else net.hidden
+    return layers
+
+
+def weights_of(kind: Kind, net: Net, width: int, name: str) -> Weights:
+    """The weights for inputs of this width; `name` is the end of torch's names for them."""
     height = kind.gates * net.hidden
-    directions = ("", "_reverse") if net.both_directions else ("",)
-    for layer in range(net.layers):
-        width = net.inputs if layer == 0 else net.hidden * len(directions)
-        for direction in directions:
-            name = f"l{layer}{direction}"
-            biases = small_matrix(2, height, f"{kind.module} {name} bias")
-            weights[name] = Weights(
-                small_matrix(height, width, f"{kind.module} {name} input"),
-                small_matrix(height, net.hidden, f"{kind.module} {name} state"),
-                biases[0],
-                biases[1],
-            )
-    return weights
+    input_bias, state_bias = small_matrix(2, height, f"{kind.module} {name} bias")
+    return Weights(
+        small_matrix(height, width, f"{kind.module} {name} input"),
+        small_matrix(height, net.hidden, f"{kind.module} {name} state"),
+        input_bias,
+        state_bias,
+    )
 
 
-def outputs_in_python(
-    kind: Kind, net: Net, weights: Dict[str, Weights], sequence: Matrix
-) -> Matrix:
+def outputs_in_python(kind: Kind, layers: List[Layer], sequence: Matrix) -> Matrix:
     """The output of the last layer at each step."""
     rows = sequence
-    for layer in range(net.layers):
-        forward = walked(kind.step, weights[f"l{layer}"], rows, net.hidden)
-        if net.both_directions:
-            turned = walked(kind.step, weights[f"l{layer}_reverse"], rows[::-1], net.hidden)
-            forward = [first + second for first, second in zip(forward, turned[::-1])]
-        rows = forward
+    for layer in layers:
+        outputs = walked(kind.step, layer.forward, rows)
+        if layer.backward is not None:
+            # From the last step to the first, and turned around again.
+            backward_outputs = walked(kind.step, layer.backward, rows[::-1])[::-1]
+            outputs = [first + second for first, second in zip(outputs, backward_outputs)]
+        rows = outputs
     return rows
 
 
-def walked(step: Step, weights: Weights, rows: Sequence[Vector], size: int) -> Matrix:
+def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
     """The hidden state after each step, from a state of zeros."""
+    size = len(weights.from_state[0])
     state = State([0.0] * size, [0.0] * size)
     outputs: Matrix = []
     for row in rows:
@@ -193,19 +227,36 @@ def walked(step: Step, weights: Weights, rows: Sequence[Vector], size: int) -> M
     return outputs
 
 
-def computed_by_torch(kind: Kind, net: Net, sequence: Matrix, where: Sequence[str]) -> Any:
-    """What torch's module makes of the sequence, in a format on a device."""
-    name, device = where
-    module = getattr(torch.nn, kind.module)(
-        net.inputs, net.hidden, net.layers, bidirectional=net.both_directions
-    )
+def module_of(kind: Kind, net: Net, layers: List[Layer]) -> Any:
+    """Torch's net with these weights, on the CPU."""
+    module_class = getattr(torch.nn, kind.module)
+    module = module_class(net.inputs, net.hidden, net.layers, bidirectional=net.both_directions)
+    # Torch names them by the number of the layer.
+    for number, layer in enumerate(layers):
+        write_weights(module, f"l{number}", layer.forward)
+        if layer.backward is not None:
+            write_weights(module, f"l{number}_reverse", layer.backward)
+    return module
+
+
+def write_weights(module: Any, name: str, weights: Weights) -> None:
+    """Copy the weights of one layer and direction into the module."""
+    tensors = {
+        "weight_ih": weights.from_input,
+        "weight_hh": weights.from_state,
+        "bias_ih": weights.input_bias,
+        "bias_hh": weights.state_bias,
+    }
+    for kind, values in tensors.items():
+        parameter = getattr(module, f"{kind}_{name}")
+        # Written in place, which a parameter that learns does not allow.
+        with torch.no_grad():
+            parameter.copy_(torch.tensor(values))
+
+
+def outputs_of(module: Any, inputs: Any) -> Any:
+    """What the module makes of a sequence, in the sequence's format and on its device."""
+    module = module.to(inputs.device, inputs.dtype)
     with torch.no_grad():
-        for suffix, weights in weights_of(kind, net).items():
-            getattr(module, f"weight_ih_{suffix}").copy_(torch.tensor(weights.from_input))
-            getattr(module, f"weight_hh_{suffix}").copy_(torch.tensor(weights.from_state))
-            getattr(module, f"bias_ih_{suffix}").copy_(torch.tensor(weights.input_bias))
-            getattr(module, f"bias_hh_{suffix}").copy_(torch.tensor(weights.state_bias))
-        module = module.to(device, getattr(torch, name))
-        flat = [value for row in sequence for value in row]
-        inputs = tensor_of(flat, name, device, net.steps, 1, net.inputs)
-        return module(inputs)[0]
+        outputs, _ = module(inputs)
+    return outputs

@@ -20,13 +20,13 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
-    joined,
+    in_both_layouts,
     near,
     offered,
     roundoff,
-    sawtooth,
     tensor_of,
 )
+from .number_lists import columns_of, joined, rows_of_length, sawtooth
 from .row_layers import (
     gradients_of_pools,
     rows_convolved,
@@ -36,6 +36,7 @@ from .row_layers import (
 )
 
 LENGTHS = (5, 17, 65, 1027)
+"""Pixels in a row, also past a block of 1,024."""
 Shares = Dict[int, float]
 """Position of a source pixel -> its share in a new pixel."""
 Weigher = Callable[[int, int, int], Shares]
@@ -70,7 +71,9 @@ def linear_shares(position: int, old: int, new: int) -> Shares:
 
 def corner_shares(position: int, old: int, new: int) -> Shares:
     """The first and last pixels of both rows lie on each other (`align_corners`)."""
-    source = position * (old - 1) / (new - 1)
+    old_last = old - 1
+    new_last = new - 1
+    source = position * old_last / new_last
     return between(source, old)
 
 
@@ -185,7 +188,9 @@ def position_limit(dtype_name: str, length: int) -> Limit:
     """A place is rounded in float32 at least, so a share is off by a roundoff of the length."""
     unit = roundoff(dtype_name)
     place_unit = min(unit, roundoff("float32"))
-    return Limit(4 * unit, 16 * unit + 64 * length * place_unit)
+    # Of a place, times the difference of two neighbours: 8 at most.
+    by_place = 64 * length * place_unit
+    return Limit(4 * unit, 16 * unit + by_place)
 
 
 def enlarged_images(device: str) -> Iterator[Part]:
@@ -195,14 +200,13 @@ def enlarged_images(device: str) -> Iterator[Part]:
         pixels = whole_row(channels * height * width, "image")
         rows = rows_of_length(pixels, width)
         exact: List[float] = []
-        for first_row in range(0, len(rows), height):
-            plane = rows[first_row : first_row + height]
+        # Other factors for rows and columns, so that exchanged ones show.
+        for plane in rows_of_length(rows, height):
             exact += enlarged_plane(plane, 3 * height, 2 * width)
 
         for dtype_name in formats_on(device):
             plain = tensor_of(pixels, dtype_name, device, 1, channels, height, width)
-            channels_last = plain.contiguous(memory_format=torch.channels_last)
-            for layout, images in (("plain", plain), ("channels last", channels_last)):
+            for layout, images in in_both_layouts(plain):
                 computed = torch.nn.functional.interpolate(
                     images, (3 * height, 2 * width), mode="bilinear", align_corners=False
                 )
@@ -210,18 +214,14 @@ def enlarged_images(device: str) -> Iterator[Part]:
                 yield near(label, computed, exact, position_limit(dtype_name, height))
 
 
-def rows_of_length(values: Sequence[float], length: int) -> List[Sequence[float]]:
-    """The numbers cut into rows."""
-    return [values[start : start + length] for start in range(0, len(values), length)]
-
-
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:
     """The pixels of one enlarged channel, row by row: first along the rows, then the columns."""
     wide_rows = [weighed(row, new_width, linear_shares) for row in rows]
-    columns: List[List[float]] = []
-    for column in zip(*wide_rows):
-        columns.append(weighed(column, new_height, linear_shares))
-    return joined(zip(*columns))
+    high_columns: List[List[float]] = []
+    for column in columns_of(wide_rows):
+        high_columns.append(weighed(column, new_height, linear_shares))
+    new_rows = columns_of(high_columns)
+    return joined(new_rows)
 
 
 # --- pixels that move -----------------------------------------------------------------------------
@@ -230,15 +230,17 @@ def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: 
 def folded_images(device: str) -> Iterator[Part]:
     """Catches patches that are cut out at another place, or laid back beside it."""
     channels, height, width = 2, 6, 9
-    patch = (2, 3)
+    patch_height, patch_width = 2, 3
+    patch = (patch_height, patch_width)
     values = sawtooth(channels * height * width, period=61)
     rows = rows_of_length(values, width)
     # Each row of torch's answer holds one pixel of the patch, for all patches.
     exact: List[float] = []
-    for channel, down, across in product(range(channels), range(patch[0]), range(patch[1])):
-        for top in range(down, height, patch[0]):
+    pixels = product(range(channels), range(patch_height), range(patch_width))
+    for channel, down, across in pixels:
+        for top in range(down, height, patch_height):
             row = rows[channel * height + top]
-            exact += row[across :: patch[1]]
+            exact += row[across::patch_width]
 
     for dtype_name in ("float32", "float16", "float64"):
         inputs = tensor_of(values, dtype_name, device, 1, channels, height, width)
@@ -254,14 +256,15 @@ def shuffled_pixels(device: str) -> Iterator[Part]:
     height, width, factor = 3, 5, 2
     channels = factor * factor
     values = [float(position) for position in range(channels * height * width)]
+    rows = rows_of_length(values, width)
     exact: List[float] = []
     for y, x in product(range(height * factor), range(width * factor)):
         # The channels of a pixel become a small square, row by row.
-        row, down = divmod(y, factor)
+        row_number, down = divmod(y, factor)
         column, across = divmod(x, factor)
         channel = down * factor + across
-        rows_before = channel * height + row
-        exact.append(values[rows_before * width + column])
+        row = rows[channel * height + row_number]
+        exact.append(row[column])
 
     for dtype_name in formats_on(device):
         inputs = tensor_of(values, dtype_name, device, 1, channels, height, width)
@@ -297,10 +300,15 @@ def sampled_images(device: str) -> Iterator[Part]:
 
 def sampled(rows: Sequence[Sequence[float]], y: float, x: float) -> float:
     """The four pixels around a place, weighed by how near they are; outside there are zeros."""
+    top = floor(y)
+    left_column = floor(x)
+    rows_inside = range(len(rows))
+    columns_inside = range(len(rows[0]))
     total = 0.0
-    for row, column in product((floor(y), floor(y) + 1), (floor(x), floor(x) + 1)):
-        is_inside = 0 <= row < len(rows) and 0 <= column < len(rows[0])
-        if not is_inside:
+    for down, across in product((0, 1), (0, 1)):
+        row = top + down
+        column = left_column + across
+        if row not in rows_inside or column not in columns_inside:
             continue
         row_share = 1 - abs(y - row)
         column_share = 1 - abs(x - column)

@@ -28,11 +28,13 @@ from .answers import (
     rounded,
     tensor_of,
 )
+from .number_lists import joined
 
 Rows = List[List[int]]
 INNER_LENGTHS = (1, 3, 17, 31, 33, 65, 127, 128, 255, 257, 509, 513, 1021, 1025, 2049, 4099, 8192)
 """Odd, prime and long ones, on both sides of what kernels are cut into."""
 LONGEST = 65_537
+"""One past 2 to the 16."""
 SIDE = 5
 """Rows and columns of a product that is worked out in Python."""
 MISROUNDED_SHARE = 0.05
@@ -70,14 +72,21 @@ def factors_of(inner: int, largest: int, salt: str) -> Factors:
     chance = dice(f"factors {inner} {salt}")
     first_factor = rows_of(chance, -largest, largest, inner)
     columns = rows_of(chance, -largest, largest, inner)
-    return Factors(first_factor, columns, products_of(first_factor, columns))
+    return multiplied(first_factor, columns)
+
+
+def multiplied(first_factor: Rows, columns: Rows) -> Factors:
+    """The factors with their product."""
+    product = products_of(first_factor, columns)
+    return Factors(first_factor, columns, product)
 
 
 def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
     """SIDE rows of whole numbers in this range."""
     rows: Rows = []
     for _ in range(SIDE):
-        rows.append([chance.randint(low, high) for _ in range(inner)])
+        row = [chance.randint(low, high) for _ in range(inner)]
+        rows.append(row)
     return rows
 
 
@@ -86,7 +95,8 @@ def products_of(first_factor: Rows, columns: Rows) -> List[int]:
     product = []
     for row in first_factor:
         for column in columns:
-            product.append(sum(map(int.__mul__, row, column)))
+            terms = map(int.__mul__, row, column)
+            product.append(sum(terms))
     return product
 
 
@@ -99,30 +109,41 @@ class Operands(NamedTuple):
     first_factor: Any
     right_columns: Any
 
+    def transposed(self) -> Any:
+        """The right factor, as `mm` wants it."""
+        return self.right_columns.t()
 
-def by_mm(x: Operands) -> Any:
-    return torch.mm(x.first_factor, x.right_columns.t())
+
+def by_mm(operands: Operands) -> Any:
+    return torch.mm(operands.first_factor, operands.transposed())
 
 
-def by_plain_mm(x: Operands) -> Any:
+def by_plain_mm(operands: Operands) -> Any:
     """Both factors lie row by row in memory."""
-    return torch.mm(x.first_factor, x.right_columns.t().contiguous())
+    right_factor = operands.transposed().contiguous()
+    return torch.mm(operands.first_factor, right_factor)
 
 
-def by_bmm(x: Operands) -> Any:
+def by_bmm(operands: Operands) -> Any:
     """The second product of a batch."""
-    both = torch.stack([torch.zeros_like(x.first_factor), x.first_factor])
-    columns = torch.stack([x.right_columns, x.right_columns])
-    return torch.bmm(both, columns.transpose(1, 2))[1]
+    zeros = torch.zeros_like(operands.first_factor)
+    first_factors = torch.stack([zeros, operands.first_factor])
+    right_columns = torch.stack([operands.right_columns, operands.right_columns])
+    right_factors = right_columns.transpose(1, 2)
+    # The first product is all zeros.
+    products = torch.bmm(first_factors, right_factors)
+    return products[1]
 
 
-def by_linear(x: Operands) -> Any:
-    return torch.nn.functional.linear(x.first_factor, x.right_columns)
+def by_linear(operands: Operands) -> Any:
+    return torch.nn.functional.linear(operands.first_factor, operands.right_columns)
 
 
-def by_mv(x: Operands) -> Any:
+def by_mv(operands: Operands) -> Any:
     """One column after the other."""
-    columns = [torch.mv(x.first_factor, column) for column in x.right_columns]
+    columns: List[Any] = []
+    for right_column in operands.right_columns:
+        columns.append(torch.mv(operands.first_factor, right_column))
     return torch.stack(columns, 1)
 
 
@@ -133,14 +154,15 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
     "linear": by_linear,
     "mv": by_mv,
 }
+"""By the name that a comparison gets."""
 
 
-def operands_of(factors: Factors, name: str, device: str) -> Operands:
-    first_factor = [value for row in factors.first_factor for value in row]
-    columns = [value for column in factors.right_columns for value in column]
+def operands_of(factors: Factors, dtype_name: str, device: str) -> Operands:
+    """Both factors in one format on a device."""
     shape = (SIDE, factors.inner)
     return Operands(
-        tensor_of(first_factor, name, device, *shape), tensor_of(columns, name, device, *shape)
+        tensor_of(joined(factors.first_factor), dtype_name, device, *shape),
+        tensor_of(joined(factors.right_columns), dtype_name, device, *shape),
     )
 
 
@@ -152,31 +174,48 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
     Every partial sum is exact in float32, so the one rounding at the end is the only one.
     """
+    # Older GPUs have no bfloat16.
+    dtype_names = [dtype_name for dtype_name in HALVES if dtype_name in formats_on(device)]
     for inner in (*INNER_LENGTHS, LONGEST):
-        # The sum of `inner` products of numbers up to M spreads by M * M / 3 * sqrt(inner).
-        largest = max(2, int(sqrt(3 * SPREAD / sqrt(inner))))
-        factors = factors_of(inner, largest, "halves")
-        for name in HALVES:
-            if name not in formats_on(device):
-                continue
-            operands = operands_of(factors, name, device)
-            for method, multiply in WAYS.items():
-                label = f"{method} of {name}, inner length {inner}"
-                yield rounded_to_nearest(label, name, multiply(operands), factors.product)
+        # Worked out once for both.
+        factors = factors_of(inner, largest_factor(inner), "halves")
+        for dtype_name in dtype_names:
+            label = f"{dtype_name}, inner length {inner}"
+            yield from products_rounded(factors, dtype_name, device, label)
 
 
-def rounded_to_nearest(label: str, name: str, computed: Any, product: List[int]) -> Part:
+def largest_factor(inner: int) -> int:
+    """The sum of `inner` products of numbers up to M spreads by M * M / 3 * sqrt(inner)."""
+    square = 3 * SPREAD / sqrt(inner)
+    largest = int(sqrt(square))
+    # Of 0 and 1 alone every sum would be small.
+    return max(2, largest)
+
+
+def products_rounded(factors: Factors, dtype_name: str, device: str, label: str) -> Iterator[Part]:
+    """The same product by each way to multiply."""
+    operands = operands_of(factors, dtype_name, device)
+    for method, multiply in WAYS.items():
+        computed = multiply(operands)
+        yield rounded_to_nearest(f"{method} of {label}", dtype_name, computed, factors.product)
+
+
+def rounded_to_nearest(label: str, dtype_name: str, computed: Any, product: List[int]) -> Part:
     """No element is farther off than the next number, and nearly all are the nearest one."""
-    bits = SIGNIFICANT_BITS[name]
+    bits = SIGNIFICANT_BITS[dtype_name]
     nearest = [rounded(value, bits) for value in product]
     # The next number is one unit of the last digit away: at most 2 to the 1 - bits of the number.
     part = near(label, computed, nearest, Limit(relative=2.0 ** (1 - bits)))
     if part.worst > 1:
         return part
-    misrounded = sum(map(int.__ne__, nearest, map(int, flat_list(computed))))
-    allowed = max(1, int(MISROUNDED_SHARE * len(product)))
-    message = f"{misrounded} of {len(product)} elements are not rounded to the nearest number"
-    return holds(label, misrounded <= allowed, message)
+    misrounded_count = 0
+    for value, exact in zip(flat_list(computed), nearest):
+        if int(value) != exact:
+            misrounded_count += 1
+    count = len(product)
+    allowed_count = max(1, int(MISROUNDED_SHARE * count))
+    message = f"{misrounded_count} of {count} elements are not rounded to the nearest number"
+    return holds(label, misrounded_count <= allowed_count, message)
 
 
 def single_products(device: str) -> Iterator[Part]:
@@ -184,58 +223,57 @@ def single_products(device: str) -> Iterator[Part]:
 
     All but one number of each row are zero, so that nothing but the product is rounded.
     """
-    for name in ("float32", "float64"):
-        if not has_all_digits(name, device):
-            continue
-        bits = SIGNIFICANT_BITS[name]
+    for dtype_name in formats_of_all_digits(device):
         for inner in (1, 7, 64, 129, 1023):
-            factors = with_one_number_a_row(inner, bits)
-            operands = operands_of(factors, name, device)
-            for method, multiply in WAYS.items():
-                label = f"{method} of single {name} numbers, inner length {inner}"
-                yield rounded_to_nearest(label, name, multiply(operands), factors.product)
+            factors = with_one_number_a_row(inner, SIGNIFICANT_BITS[dtype_name])
+            label = f"single {dtype_name} numbers, inner length {inner}"
+            yield from products_rounded(factors, dtype_name, device, label)
 
 
-def has_all_digits(name: str, device: str) -> bool:
-    """Whether the settings let products keep all digits of their factors (TF32 does not)."""
-    if name != "float32":
-        return True
+def formats_of_all_digits(device: str) -> List[str]:
+    """The long formats in which the settings let products keep all digits of their factors."""
+    # TF32 drops 13 of a float32's 24.
     precision = read_precision(torch, device)
-    return precision.name == "ieee"
+    if precision.name == "ieee":
+        return ["float32", "float64"]
+    return ["float64"]
 
 
 def with_one_number_a_row(inner: int, bits: int) -> Factors:
     """Factors of all digits; each row of the left one has a single number."""
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
-    first_factor = [[0] * inner for _ in range(SIDE)]
+    first_factor: Rows = [[0] * inner for _ in range(SIDE)]
     for row in first_factor:
-        row[chance.randrange(inner)] = chance.randint(1, largest)
+        number = chance.randint(1, largest)
+        position = chance.randrange(inner)
+        row[position] = number
     columns = rows_of(chance, -largest, largest, inner)
-    return Factors(first_factor, columns, products_of(first_factor, columns))
+    return multiplied(first_factor, columns)
 
 
 def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
     """Catches sums that are cut at each step: all their errors then have one sign."""
-    for name in ("float32", "float64"):
-        if not has_all_digits(name, device):
-            continue
-        bits = SIGNIFICANT_BITS[name]
+    for dtype_name in formats_of_all_digits(device):
+        bits = SIGNIFICANT_BITS[dtype_name]
         for inner in (1021, 4099):
             tally = Tally()
             for number in range(4):
                 factors = of_positive_numbers(inner, bits, number)
-                computed = flat_list(by_mm(operands_of(factors, name, device)))
+                operands = operands_of(factors, dtype_name, device)
+                computed = flat_list(by_mm(operands))
                 tally = tally.with_errors(computed, factors.product)
-            yield tally.judged(f"long sums of {name}, inner length {inner}")
+            yield tally.judged(f"long sums of {dtype_name}, inner length {inner}")
 
 
 def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
+    """Factors of all digits, so that each step of a sum is rounded."""
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
+    # Without a zero, and all of one sign.
     first_factor = rows_of(chance, 1, largest, inner)
     columns = rows_of(chance, 1, largest, inner)
-    return Factors(first_factor, columns, products_of(first_factor, columns))
+    return multiplied(first_factor, columns)
 
 
 class Tally(NamedTuple):
@@ -256,6 +294,9 @@ class Tally(NamedTuple):
 
     def judged(self, label: str) -> Part:
         """Whether both signs are about as frequent."""
-        allowed = SIGMAS * sqrt(self.below + self.above)
+        difference = abs(self.below - self.above)
+        # As of a fair coin that is thrown for each sum.
+        throws = self.below + self.above
+        allowed = SIGMAS * sqrt(throws)
         message = f"{self.below} sums are too small and {self.above} too large"
-        return holds(label, abs(self.below - self.above) <= allowed, message)
+        return holds(label, difference <= allowed, message)

@@ -12,24 +12,31 @@ from typing import Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from .answers import Limit, dice, exactly, formats_on, near, offered, roundoff, sawtooth, tensor_of
+from .answers import Limit, dice, exactly, formats_on, near, offered, roundoff, tensor_of
+from .number_lists import random_wholes, rows_of_length, sawtooth
 
 
 def whole_row(length: int, salt: str) -> List[float]:
     """Random whole numbers from -4 to 4."""
     chance = dice(f"resampled {length} {salt}")
-    return [float(chance.randint(-4, 4)) for _ in range(length)]
+    return random_wholes(chance, length, -4, 4)
 
 
 def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
-    """Random whole numbers from `lowest` on, so many different ones."""
-    return [value % numbers + lowest for value in whole_row(length, salt)]
+    """Random whole numbers from `lowest` on; `numbers` says how many different ones."""
+    values: List[float] = []
+    for value in whole_row(length, salt):
+        step = value % numbers
+        values.append(lowest + step)
+    return values
 
 
 # --- gradients of pools ---------------------------------------------------------------------------
 
 WINDOW = 3
+"""Numbers in the window of a pool."""
 WINDOW_STEP = 2
+"""Smaller than the window: neighbouring windows overlap."""
 
 
 class PooledRows(NamedTuple):
@@ -47,6 +54,7 @@ class PooledRows(NamedTuple):
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             largest = max(window, key=self.values.__getitem__)
+            # It may be the largest of two windows.
             gradient[largest] += arriving
         return gradient
 
@@ -60,14 +68,17 @@ class PooledRows(NamedTuple):
 
 
 def pooled_rows(channels: int, length: int) -> PooledRows:
+    """Windows that do not reach from one row to the next one."""
     # Every number once, so that each window has one largest.
     values = list(range(channels * length))
     dice(f"pooled {channels} {length}").shuffle(values)
     windows: List[List[int]] = []
+    last_start = length - WINDOW
     for channel in range(channels):
-        for start in range(0, length - WINDOW + 1, WINDOW_STEP):
+        for start in range(0, last_start + 1, WINDOW_STEP):
             first = channel * length + start
-            windows.append([first, first + 1, first + 2])
+            window = range(first, first + WINDOW)
+            windows.append(list(window))
     upstream = sawtooth(len(windows), period=3, start=1)
     return PooledRows(channels, length, values, windows, upstream)
 
@@ -76,6 +87,7 @@ def gradients_of_pools(device: str) -> Iterator[Part]:
     """Catches a pool whose gradient arrives at another pixel, or is not shared among a window."""
     for channels, length in ((1, 17), (3, 66), (17, 9), (2, 1027)):
         rows = pooled_rows(channels, length)
+        # Halves could not hold a thousand different numbers.
         for dtype_name in ("float32", "float64"):
             yield from gradients_of_largest(rows, dtype_name, device)
             yield from gradients_of_means(rows, dtype_name, device)
@@ -86,7 +98,7 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
-    arriving = tensor_of(rows.upstream, dtype_name, device).reshape(1, rows.channels, -1)
+    arriving = tensor_of(rows.upstream, dtype_name, device, 1, rows.channels, -1)
     exact = rows.gradient_of_largest()
     label = f"{rows.channels} x {rows.length} {dtype_name}"
 
@@ -94,11 +106,13 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
     (computed,) = torch.autograd.grad(pooled, leaf, arriving)
     yield exactly(f"gradient of max_pool1d, {label}", computed, exact)
 
+    # One more axis of length 1.
     image = leaf[:, :, None]
     pooled = functional.max_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None])
     yield exactly(f"gradient of max_pool2d, {label}", computed, exact)
 
+    # And another one.
     volume = leaf[:, :, None, None]
     pooled = functional.max_pool3d(volume, (1, 1, WINDOW), (1, 1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None, None])
@@ -110,18 +124,22 @@ def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterat
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
-    arriving = tensor_of(rows.upstream, dtype_name, device).reshape(1, rows.channels, 1, -1)
+    arriving = tensor_of(rows.upstream, dtype_name, device, 1, rows.channels, 1, -1)
     label = f"{rows.channels} x {rows.length} {dtype_name}"
+    # A third is rounded, and so is each sum of thirds.
     limit = Limit(8 * roundoff(dtype_name))
 
     image = leaf[:, :, None]
     pooled = functional.avg_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving)
-    yield near(f"gradient of avg_pool2d, {label}", computed, rows.gradient_of_means(), limit)
+    exact = rows.gradient_of_means()
+    yield near(f"gradient of avg_pool2d, {label}", computed, exact, limit)
 
     pooled = functional.adaptive_avg_pool1d(leaf, 1)
     (computed,) = torch.autograd.grad(pooled.sum(), leaf)
-    exact = [1 / rows.length] * len(rows.values)
+    # Each number has the same share in its row's mean.
+    share = 1 / rows.length
+    exact = [share] * len(rows.values)
     yield near(f"gradient of adaptive_avg_pool1d, {label}", computed, exact, limit)
 
 
@@ -164,22 +182,28 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
     """Every product of an input and a weight, added to the output that it is part of."""
     channels, filters, length, taps = layer
     count = layer.output_length
+    weight_count = filters * channels * taps
     row = small_row(channels * length, "row", numbers=3, lowest=-1)
-    weight = small_row(filters * channels * taps, "weight", numbers=2, lowest=0)
+    weight = small_row(weight_count, "weight", numbers=2, lowest=0)
     upstream = small_row(filters * count, "row upstream", numbers=2, lowest=0)
+
     output = [0.0] * len(upstream)
     input_gradient = [0.0] * len(row)
     weight_gradient = [0.0] * len(weight)
     for kernel, channel, tap in product(range(filters), range(channels), range(taps)):
         weight_index = (kernel * channels + channel) * taps + tap
+        weight_value = weight[weight_index]
         first_output = kernel * count
         first_input = channel * length + tap
+        # The same weight at every place of the row.
         for position in range(count):
             output_index = first_output + position
             input_index = first_input + position
-            output[output_index] += row[input_index] * weight[weight_index]
-            input_gradient[input_index] += upstream[output_index] * weight[weight_index]
-            weight_gradient[weight_index] += upstream[output_index] * row[input_index]
+            input_value = row[input_index]
+            arriving = upstream[output_index]
+            output[output_index] += input_value * weight_value
+            input_gradient[input_index] += arriving * weight_value
+            weight_gradient[weight_index] += arriving * input_value
     return ConvolvedRows(row, weight, upstream, output, input_gradient, weight_gradient)
 
 
@@ -192,6 +216,7 @@ def rows_convolved(device: str) -> Iterator[Part]:
             rows = tensor_of(exact.input, dtype_name, device, 1, channels, length)
             weight = tensor_of(exact.weight, dtype_name, device, filters, channels, taps)
             upstream = tensor_of(exact.upstream, dtype_name, device, 1, filters, -1)
+            # What learns are the rows and the filters.
             leaves = (rows.requires_grad_(), weight.requires_grad_())
             computed = torch.nn.functional.conv1d(*leaves)
             gradients = torch.autograd.grad(computed, leaves, upstream)
@@ -199,15 +224,18 @@ def rows_convolved(device: str) -> Iterator[Part]:
             label = f"conv1d {channels} x {length}, {filters} filters of {taps}, {dtype_name}"
             limit = convolution_limit(dtype_name, device)
             yield near(label, computed, exact.output, limit)
-            yield near(f"gradient of rows of {label}", gradients[0], exact.input_gradient, limit)
+            exact_gradient = exact.input_gradient
+            yield near(f"gradient of rows of {label}", gradients[0], exact_gradient, limit)
             exact_gradient = exact.weight_gradient
             yield near(f"gradient of filters of {label}", gradients[1], exact_gradient, limit)
 
 
 def convolution_limit(dtype_name: str, device: str) -> Limit:
     """Libraries may compute by transforms, whose fractions are rounded; a lost number is 1 off."""
-    absolute = 2.0**-4 if device == "cpu" else 0.25
-    return Limit(2 * roundoff(dtype_name), absolute)
+    relative = 2 * roundoff(dtype_name)
+    if device == "cpu":
+        return Limit(relative, 2.0**-4)
+    return Limit(relative, 0.25)
 
 
 def volumes_convolved(device: str) -> Iterator[Part]:
@@ -217,14 +245,16 @@ def volumes_convolved(device: str) -> Iterator[Part]:
     deep, high = 2, 3
     values = small_row(depth * height * width, "volume", numbers=3, lowest=-1)
     weight = small_row(deep * high, "volume weight", numbers=3, lowest=0)
+    rows = rows_of_length(values, width)
+    weight_rows = rows_of_length(weight, high)
+    # As many places as the filter has along each axis.
+    places = product(range(depth - deep + 1), range(height - high + 1), range(width))
     exact: List[float] = []
-    outputs = product(range(depth - deep + 1), range(height - high + 1), range(width))
-    for z, y, x in outputs:
+    for z, y, x in places:
         total = 0.0
         for down, across in product(range(deep), range(high)):
-            rows_before = (z + down) * height + (y + across)
-            value = values[rows_before * width + x]
-            total += value * weight[high * down + across]
+            row = rows[(z + down) * height + (y + across)]
+            total += row[x] * weight_rows[down][across]
         exact.append(total)
 
     for dtype_name in formats_on(device):
@@ -233,6 +263,7 @@ def volumes_convolved(device: str) -> Iterator[Part]:
         convolve = functools.partial(torch.nn.functional.conv3d, inputs, filters)
         computed = offered(convolve)
         if computed is not None:
+            # A whole number that is lost is 1 off.
             limit = Limit(2 * roundoff(dtype_name), 2.0**-4)
             yield near(f"conv3d of {dtype_name}", computed, exact, limit)
 
@@ -249,8 +280,11 @@ class TransposedLayer(NamedTuple):
 
     @property
     def output_length(self) -> int:
-        reach = (self.length - 1) * self.stride + self.taps
-        return reach - 2 * self.padding + self.extra
+        """How long the answer is."""
+        last_start = (self.length - 1) * self.stride
+        reach = last_start + self.taps
+        cut_off = 2 * self.padding
+        return reach - cut_off + self.extra
 
 
 TRANSPOSED_LAYERS = (
@@ -272,6 +306,7 @@ def strided_transposed_rows(device: str) -> Iterator[Part]:
             if 0 <= target < len(exact):
                 exact[target] += row[position] * weight[tap]
 
+        # In this order torch takes them, behind the bias.
         options = (layer.stride, layer.padding, layer.extra)
         for dtype_name in formats_on(device):
             inputs = tensor_of(row, dtype_name, device, 1, 1, layer.length)

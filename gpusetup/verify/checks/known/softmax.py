@@ -14,20 +14,8 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import (
-    HALVES,
-    LEAST,
-    Limit,
-    ask_all,
-    dice,
-    formats_on,
-    joined,
-    near,
-    products_of_pairs,
-    roundoff,
-    sawtooth,
-    tensor_of,
-)
+from .answers import HALVES, LEAST, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
+from .number_lists import elements_at, joined, products_of_pairs, sawtooth, scaled
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
 """On both sides of what kernels are cut into; vocabularies have 32,000 to 150,000 numbers."""
@@ -39,8 +27,8 @@ BASES: Dict[str, Sequence[int]] = {
     "float16": (0, 256, -256),
     "bfloat16": (0, 256, -256),
 }
-"""What all numbers of a row are shifted by. The exponential of the larger ones has no end in any
-format, unless the row's maximum is taken away first."""
+"""What all numbers of a row are shifted by. The exponential of the larger ones overflows in any
+format, unless the row's maximum is subtracted first."""
 MINUS_INFINITY = float("-inf")
 IGNORED = -100
 """The target that torch's losses leave out by default."""
@@ -55,7 +43,12 @@ class Row(NamedTuple):
     """log of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
-        return [logit - self.maximum - self.total for logit in self.logits]
+        """Of each logit."""
+        logs: List[float] = []
+        for logit in self.logits:
+            distance = logit - self.maximum
+            logs.append(distance - self.total)
+        return logs
 
     def probabilities(self) -> List[float]:
         return list(map(exp, self.log_probabilities()))
@@ -83,6 +76,7 @@ def row_of(length: int, base: int, number: int) -> Row:
 
 
 def row_from(logits: List[float]) -> Row:
+    """A row with the logarithm of its sum of exponentials."""
     maximum = max(logits)
     exponentials = [exp(logit - maximum) for logit in logits]
     total = log(fsum(exponentials))
@@ -91,6 +85,7 @@ def row_from(logits: List[float]) -> Row:
 
 def rows_of(length: int, base: int) -> List[Row]:
     """Four short rows, or two long ones: each has the heavy number elsewhere."""
+    # Python works out each number of a long row.
     count = 4 if length < 5000 else 2
     return [row_of(length, base, number) for number in range(count)]
 
@@ -131,7 +126,7 @@ def softmax(device: str) -> Outcome:
 
 
 def probabilities_of_long_rows(device: str) -> Iterator[Part]:
-    """Catches a row that is cut off, a maximum that is not taken away, and a lost last lane."""
+    """Catches a row that is cut off, a maximum that is not subtracted, and a lost last lane."""
     for dtype_name in formats_on(device):
         for number, length in enumerate(LENGTHS):
             rows = rows_of(length, base_for(dtype_name, number))
@@ -235,6 +230,7 @@ CASES = (
     LossCase(129, "mean", ignored=0, is_weighted=True, smoothing=0.2),
     LossCase(70_001, "sum"),
 )
+"""Each option alone, and all together in one."""
 
 
 class Batch(NamedTuple):
@@ -248,8 +244,9 @@ class Batch(NamedTuple):
 
 
 def batch_of(case: LossCase, base: int) -> Batch:
+    """Three or five rows around a base, with random targets."""
     count = 5 if case.classes < 5000 else 3
-    # Rows of an even number hold no minus infinity, whose loss would have no end.
+    # Rows of an even number hold no minus infinity, whose loss would be infinite.
     rows = [row_of(case.classes, base, 2 * number) for number in range(count)]
     weights = [1.0] * case.classes
     if case.is_weighted:
@@ -264,7 +261,7 @@ def batch_of(case: LossCase, base: int) -> Batch:
 
 
 def cross_entropies(device: str) -> Iterator[Part]:
-    """Catches a mean that counts ignored targets, lost weights, and logits without an end."""
+    """Catches a mean that counts ignored targets, lost weights, and large logits that overflow."""
     for dtype_name in formats_on(device):
         for number, case in enumerate(CASES):
             batch = batch_of(case, base_for(dtype_name, number))
@@ -304,7 +301,9 @@ def loss_limit(batch: Batch, dtype_name: str) -> Limit:
         spread = row.maximum - min(row.logits)
         largest = max(largest, spread + row.total)
     share = share_limit(dtype_name, batch.case.classes)
-    return Limit(share, 4 * share_limit(dtype_name, 1) * largest)
+    # The distance itself is rounded, however many classes there are.
+    distance_share = 4 * share_limit(dtype_name, 1)
+    return Limit(share, distance_share * largest)
 
 
 class ExpectedLoss(NamedTuple):
@@ -343,7 +342,8 @@ def divisor_of(batch: Batch) -> float:
     if batch.case.reduction != "mean":
         return 1.0
     counted = [target for target in batch.targets if target != batch.case.ignored]
-    return fsum(batch.weights[target] for target in counted)
+    weights = elements_at(counted, batch.weights)
+    return fsum(weights)
 
 
 def class_shares(batch: Batch, target: int) -> List[float]:
@@ -353,13 +353,14 @@ def class_shares(batch: Batch, target: int) -> List[float]:
     """
     smoothing = batch.case.smoothing
     spread = smoothing / batch.case.classes
-    shares = [spread * weight for weight in batch.weights]
-    shares[target] += (1 - smoothing) * batch.weights[target]
+    shares = scaled(batch.weights, spread)
+    on_target = 1 - smoothing
+    shares[target] += on_target * batch.weights[target]
     return shares
 
 
 def losses_of_single_numbers(device: str) -> Iterator[Part]:
-    """Catches an endless binary cross-entropy of large logits, and a mean of another count."""
+    """Catches a binary cross-entropy that overflows for large logits, and a wrong mean."""
     logits = [0.0, 1.0, -1.0, 8.0, -8.0, 96.0, -96.0] * 147
     flags = sawtooth(len(logits), period=2)
     losses: List[float] = []
@@ -367,8 +368,10 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
     for x, flag in zip(logits, flags):
         # Written so that the exponential cannot overflow.
         bend = log1p(exp(-abs(x)))
-        losses.append(max(x, 0.0) - x * flag + bend)
-        squares.append((x - flag) ** 2)
+        loss = max(x, 0.0) - x * flag + bend
+        losses.append(loss)
+        difference = x - flag
+        squares.append(difference**2)
     mean_loss = fsum(losses) / len(losses)
     mean_square = fsum(squares) / len(squares)
 

@@ -1,7 +1,7 @@
 """Steps of every optimizer, in its plain, foreach and fused form, against a few lines of Python.
 
 The longest parameter has more elements than one chunk of a fused kernel (65,536 on a GPU). Its
-elements come again after a prime number of them, so Python trains only so many.
+elements repeat after a prime number of them, so Python trains one period only.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import torch
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import Limit, ask_all, near, repeated, roundoff, tensor_of
+from .answers import Limit, ask_all, near, roundoff, tensor_of
 from .exact_steps import FORMS, exact_steps
+from .number_lists import repeated
 
 PERIOD = 61
+"""A prime, unlike the length of any vector."""
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
 """Elements of the parameters; 70,003 are two chunks, the last one not full."""
 STEPS = 4
 State = Dict[str, float]
+"""What an optimizer keeps of a parameter from step to step, by name."""
 Step = Callable[[float, float, State, int], float]
 """(parameter, gradient, state, number of the step from 1 on) -> the parameter after the step."""
 
@@ -48,9 +51,11 @@ def averaged(state: State, key: str, value: float, share: float) -> float:
 
     It starts at zero, and is kept in the state of the parameter.
     """
-    kept_average = (1 - share) * state.get(key, 0.0)
-    state[key] = kept_average + share * value
-    return state[key]
+    average_before = state.get(key, 0.0)
+    kept_part = (1 - share) * average_before
+    average = kept_part + share * value
+    state[key] = average
+    return average
 
 
 def sgd(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -58,7 +63,9 @@ def sgd(parameter: float, gradient: float, state: State, number: int) -> float:
     gradient += 0.1 * parameter
     velocity = 0.9 * state.get("velocity", 0.0) + gradient
     state["velocity"] = velocity
-    return parameter - 0.1 * (gradient + 0.9 * velocity)
+    # Nesterov's momentum looks one step ahead.
+    move = gradient + 0.9 * velocity
+    return parameter - 0.1 * move
 
 
 def plain_sgd(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -69,9 +76,11 @@ def adam_move(gradient: float, state: State, number: int) -> float:
     """The direction of Adam: both moments, each without the weight of its empty start."""
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
+    # Both averages start at zero, which still has a share in them: 0.9 and 0.999 to the steps.
     mean /= 1 - 0.9**number
     square /= 1 - 0.999**number
-    return mean / (sqrt(square) + 1e-8)
+    height = sqrt(square) + 1e-8
+    return mean / height
 
 
 def adam(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -105,6 +114,7 @@ def amsgrad(parameter: float, gradient: float, state: State, number: int) -> flo
     square = averaged(state, "square", gradient**2, 0.001)
     largest = max(state.get("largest", 0.0), square)
     state["largest"] = largest
+    # Kept as it is, and corrected for the empty start when it is used.
     mean /= 1 - 0.9**number
     largest /= 1 - 0.999**number
     height = sqrt(largest) + 1e-8
@@ -115,7 +125,9 @@ def adagrad(parameter: float, gradient: float, state: State, number: int) -> flo
     """With a rate that falls by 0.1 a step."""
     total = state.get("sum", 0.0) + gradient**2
     state["sum"] = total
-    rate = 0.01 / (1 + (number - 1) * 0.1)
+    steps_before = number - 1
+    rate = 0.01 / (1 + steps_before * 0.1)
+    # Torch's own eps for this optimizer is smaller than for the others.
     height = sqrt(total) + 1e-10
     return parameter - rate * gradient / height
 
@@ -124,6 +136,7 @@ def rmsprop(parameter: float, gradient: float, state: State, number: int) -> flo
     """Centered, with momentum 0.9."""
     square = averaged(state, "square", gradient**2, 0.01)
     mean = averaged(state, "mean", gradient, 0.01)
+    # "Centered": around the mean of the gradients.
     variance = square - mean**2
     height = sqrt(variance) + 1e-8
     velocity = 0.9 * state.get("velocity", 0.0) + gradient / height
@@ -145,8 +158,10 @@ def adamax(parameter: float, gradient: float, state: State, number: int) -> floa
     """Adam with the largest gradient in place of the second moment."""
     mean = averaged(state, "mean", gradient, 0.1)
     faded_largest = 0.999 * state.get("largest", 0.0)
-    largest = max(faded_largest, abs(gradient) + 1e-8)
+    size = abs(gradient) + 1e-8
+    largest = max(faded_largest, size)
     state["largest"] = largest
+    # Only the mean has an empty start.
     rate = 0.01 / (1 - 0.9**number)
     return parameter - rate * (mean / largest)
 

@@ -18,14 +18,13 @@ from .answers import (
     exactly,
     flat_list,
     formats_on,
-    joined,
-    repeated,
     rounded,
-    sawtooth,
     tensor_of,
 )
+from .number_lists import columns_of, joined, repeated, sawtooth, scaled
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
+"""A single number, wide and high ones, and rows longer than a block."""
 CAST_FORMATS = (
     "float32",
     "bfloat16",
@@ -53,19 +52,23 @@ class Matrix(NamedTuple):
         return joined(self.rows)
 
     def transposed(self) -> Matrix:
-        return Matrix([list(column) for column in zip(*self.rows)])
+        return Matrix(columns_of(self.rows))
 
     def with_frame(self, before: Sequence[int], after: Sequence[int]) -> List[int]:
         """Row by row, with other numbers before and after each row."""
-        return joined([*before, *row, *after] for row in self.rows)
+        framed: List[int] = []
+        for row in self.rows:
+            framed += [*before, *row, *after]
+        return framed
 
 
 def matrix_of(height: int, width: int) -> Matrix:
     """Neighbours differ along both axes; the primes keep rows from coming again soon."""
     rows: List[List[int]] = []
-    for row in range(height):
-        values = [(37 * row + 11 * column) % 97 for column in range(width)]
-        rows.append(values)
+    for number in range(height):
+        # Below 128, the end of the shortest format.
+        row = [(37 * number + 11 * column) % 97 for column in range(width)]
+        rows.append(row)
     return Matrix(rows)
 
 
@@ -90,6 +93,7 @@ def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]
     columns = tensor_of(matrix.transposed().flat(), dtype_name, device, width, height)
     yield Laid("by columns", columns.t())
 
+    # A view of every second element, and one that leaves out three columns.
     with_gaps = joined((number, FILLING) for number in matrix.flat())
     spread = tensor_of(with_gaps, dtype_name, device, height, 2 * width)
     yield Laid("every second", spread[:, ::2])
@@ -135,9 +139,10 @@ def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
     exact = matrix.with_frame([0], [])
     yield exactly(f"copy_ into a part {label}", wider, exact)
 
+    # A row that is three rows without taking memory for them.
     first_row = inputs[:1]
-    three_rows = torch.zeros_like(first_row).copy_(first_row).expand(3, -1)
-    computed = three_rows.clone()
+    copied_row = torch.zeros_like(first_row).copy_(first_row)
+    computed = copied_row.expand(3, -1).clone()
     yield exactly(f"expanded row {label}", computed, matrix.rows[0] * 3)
 
 
@@ -163,9 +168,12 @@ def numbers_to_round() -> List[int]:
     """Numbers of either sign with a few digits behind those that a short format keeps."""
     positive: List[int] = []
     for exponent in range(1, 15):
+        power = 2**exponent * 8
+        # The digits behind: below, at and above the half of what is cut.
         for odd in range(1, 32, 2):
-            positive.append(2**exponent * 8 + odd)
-    return positive + [-value for value in positive]
+            positive.append(power + odd)
+    negative = [-value for value in positive]
+    return positive + negative
 
 
 def casts_that_round(device: str) -> Iterator[Part]:
@@ -225,6 +233,7 @@ def extreme_as_stored(value: float, dtype_name: str) -> float:
 
 
 ImageShape = Tuple[int, int, int, int]
+"""Images, channels, rows and columns."""
 IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3))
 """Images, channels, rows and columns."""
 
@@ -242,7 +251,7 @@ def images_of_other_layouts(device: str) -> Iterator[Part]:
             computed = channels_last.contiguous()
             yield exactly(f"channels last and back {label}", computed, values)
             computed = (channels_last + channels_last).contiguous()
-            doubled = [2 * value for value in values]
+            doubled = scaled(values, 2)
             yield exactly(f"sum in channels last {label}", computed, doubled)
 
             rows_of_channels = channels_last.permute(0, 2, 3, 1).reshape(-1, shape[1])

@@ -22,14 +22,15 @@ from .answers import (
     dice,
     exactly,
     formats_on,
-    joined,
     near,
     rounded,
     roundoff,
     tensor_of,
 )
+from .number_lists import columns_of, joined
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
+"""On both sides of a vector, of a block of 1,024, and of what one thread takes."""
 LONGEST = 1_048_579
 """A prime past 2 to the 20: many blocks, and a rest."""
 
@@ -48,7 +49,7 @@ def sums(device: str) -> Outcome:
 
 
 def row_of(length: int, salt: str) -> List[int]:
-    """Numbers from 0 to 3, the last one far above them: whoever leaves it out is far away."""
+    """Numbers from 0 to 3, and 64 as the last one: a sum without it is far from the right one."""
     chance = dice(f"sum {length} {salt}")
     row = [chance.randint(0, 3) for _ in range(length)]
     row[-1] = 64
@@ -113,6 +114,7 @@ def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterato
 def long_sums(device: str) -> Iterator[Part]:
     """Catches a sum of a million numbers that leaves out its last block."""
     row = row_of(LONGEST, "long")
+    # Torch adds up integers in 64 bits, so that uint8 does not end at 255.
     total = sum(row)
     count = len(row) - row.count(0)
     for dtype_name in ("float32", "float64", "int32", "uint8"):
@@ -140,6 +142,7 @@ def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Par
 
     computed = torch.dot(inputs, ones)
     yield exactly(f"dot {label}", computed, [total])
+    # The row three times over, with no stride between.
     three_rows = inputs.expand(3, -1)
     computed = torch.mv(three_rows, ones)
     yield exactly(f"matrix by vector {label}", computed, [total] * 3)
@@ -194,13 +197,15 @@ def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
         for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
             rows: List[List[int]] = []
             for row in range(height):
+                # From 0 to 3, so that a bias's sum is exact in float32.
                 rows.append([(3 * row + column) % 4 for column in range(width)])
             arriving = tensor_of(joined(rows), dtype_name, device, height, width)
             bias = arriving.new_zeros(width).requires_grad_()
             outputs = torch.zeros_like(arriving) + bias
             outputs.backward(arriving)
 
-            exact = [nearest(sum(column), dtype_name) for column in zip(*rows)]
+            totals = map(sum, columns_of(rows))
+            exact = [nearest(total, dtype_name) for total in totals]
             label = f"gradient of a bias of {width} {dtype_name} numbers, {height} rows"
             yield near(label, bias.grad, exact, sum_limit(dtype_name))
 

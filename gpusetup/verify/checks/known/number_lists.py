@@ -1,0 +1,111 @@
+"""Lists of numbers that Python makes: what is put into tensors, and what must come out of them."""
+
+from __future__ import annotations
+
+import operator
+from random import Random
+from typing import Iterable, List, Sequence, TypeVar, Union
+
+Number = Union[int, float]
+Element = TypeVar("Element")
+
+
+# --- made ones ------------------------------------------------------------------------------------
+
+
+def repeated(values: Sequence[Number], length: int) -> List[Number]:
+    """The values again and again, up to a length.
+
+    >>> repeated([1, 2], 5)
+    [1, 2, 1, 2, 1]
+    """
+    periods = length // len(values) + 1
+    longer = list(values) * periods
+    return longer[:length]
+
+
+def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
+    """Whole numbers that rise by 1, and begin again after a period.
+
+    >>> sawtooth(5, period=3, start=1)
+    [1.0, 2.0, 3.0, 1.0, 2.0]
+    """
+    values: List[float] = []
+    for position in range(length):
+        step = position % period
+        values.append(float(start + step))
+    return values
+
+
+def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List[float]:
+    """Random whole numbers in a range, both ends included."""
+    values: List[float] = []
+    for _ in range(count):
+        number = chance.randint(lowest, highest)
+        values.append(float(number))
+    return values
+
+
+# --- rows and columns -----------------------------------------------------------------------------
+
+
+def joined(rows: Iterable[Iterable[Element]]) -> List[Element]:
+    """The elements of all rows, one row after the other.
+
+    >>> joined([[1, 2], [3]])
+    [1, 2, 3]
+    """
+    elements: List[Element] = []
+    for row in rows:
+        elements.extend(row)
+    return elements
+
+
+def rows_of_length(values: Sequence[Element], length: int) -> List[List[Element]]:
+    """The elements cut into rows.
+
+    >>> rows_of_length([1, 2, 3, 4], 2)
+    [[1, 2], [3, 4]]
+    """
+    rows: List[List[Element]] = []
+    for start in range(0, len(values), length):
+        row = values[start : start + length]
+        rows.append(list(row))
+    return rows
+
+
+def columns_of(rows: Iterable[Sequence[Element]]) -> List[List[Element]]:
+    """The columns of a matrix, or the rows of which columns are given.
+
+    >>> columns_of([[1, 2], [3, 4]])
+    [[1, 3], [2, 4]]
+    """
+    columns: List[List[Element]] = []
+    for column in zip(*rows):
+        columns.append(list(column))
+    return columns
+
+
+def elements_at(positions: Iterable[int], values: Sequence[Element]) -> List[Element]:
+    """The elements at these positions, in their order."""
+    return [values[position] for position in positions]
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def sums_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
+    """Each number of one list plus its neighbour in the other one."""
+    sums = map(operator.add, first, second)
+    return list(sums)
+
+
+def products_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
+    """Each number of one list times its neighbour in the other one."""
+    products = map(operator.mul, first, second)
+    return list(products)
+
+
+def scaled(values: Iterable[float], factor: float) -> List[float]:
+    """Each number times the same factor."""
+    return [value * factor for value in values]
