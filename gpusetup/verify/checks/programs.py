@@ -87,7 +87,7 @@ LONGEST = 300
 def with_cause(problem: BaseException) -> str:
     """The first line of an error, and the line that says why, where it stands further below.
 
-    >>> with_cause(RuntimeError("C++ error\n\nOutput:\nx.cpp:3: fatal error: omp.h: none"))
+    >>> with_cause(RuntimeError("C++ error\\n\\nOutput:\\nx.cpp:3: fatal error: omp.h: none"))
     'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
     """
     lines = str(problem).splitlines() or [""]

@@ -48,7 +48,8 @@ def tensors_of(torch: Any, arguments: Any) -> List[Any]:
 
 def tensors_of_call(torch: Any, call: Call) -> List[Any]:
     """All tensors that a call is made with."""
-    return tensors_of(torch, (call.args, call.options))
+    arguments = (call.args, call.options)
+    return tensors_of(torch, arguments)
 
 
 def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
@@ -110,13 +111,17 @@ def placed(torch: Any, x: Any, device: str) -> Any:
     # These have no plain memory that could be copied as a whole.
     if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
         return x.to(device)
-    same_device = x.device.type == device.partition(":")[0]
+    kind = device.partition(":")[0]
+
+    def copy(tensor: Any) -> Any:
+        # `to` makes no copy on the same device.
+        return tensor.clone() if x.device.type == kind else tensor.to(device)
+
     if x.is_contiguous() and not x.storage_offset():
-        return x.clone() if same_device else x.to(device)
+        return copy(x)
     element_count = x.untyped_storage().nbytes() // x.element_size()
     memory = x.as_strided((element_count,), (1,), 0)
-    memory_copy = memory.clone() if same_device else memory.to(device)
-    return memory_copy.as_strided(x.shape, x.stride(), x.storage_offset())
+    return copy(memory).as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
@@ -257,7 +262,9 @@ def outputs_that_learn(torch: Any, call: Call, returned: Any) -> List[Any]:
 
 def dense(torch: Any, x: Any) -> Any:
     """The tensor with all its elements in memory, also if it is a sparse one."""
-    return x if x.layout == torch.strided else x.to_dense()
+    if x.layout == torch.strided:
+        return x
+    return x.to_dense()
 
 
 def plain(torch: Any, returned: Any) -> List[Any]:

@@ -214,8 +214,10 @@ class Comparison:
         distance = step * self.moves_by
 
         def move_option(option: Any) -> Any:
-            is_number = type(option) is float and not alike
-            return option * (1 + distance) if is_number else option
+            is_fraction = type(option) is float
+            if is_fraction and not alike:
+                return option * (1 + distance)
+            return option
 
         def directions(x: Any) -> Any:
             """1 for each number that goes up, 0 for each that goes down."""
@@ -232,9 +234,11 @@ class Comparison:
             has_fractions = x.is_floating_point() or x.is_complex()
             if not has_fractions or x.layout != torch.strided:
                 return x
+            # From 0 and 1 to down and up by the distance.
             change = directions(x).to(torch.float64)
-            change = change.mul_(2 * distance).sub_(distance)
-            return (x.detach() * (1 + change)).requires_grad_(x.requires_grad)
+            change.mul_(2 * distance).sub_(distance)
+            moved_numbers = x.detach() * (1 + change)
+            return moved_numbers.requires_grad_(x.requires_grad)
 
         with in_float64(torch):
             call = replaced(torch, fresh(torch, self.wide), move)

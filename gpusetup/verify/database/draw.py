@@ -81,26 +81,42 @@ ODD_SIZES = (64, 65, 130)
 """Lengths of further axes, besides the small ones: at and beside the width of a tile."""
 
 
+def up_to(most: int, lengths: Tuple[int, ...]) -> List[int]:
+    """Those of the lengths that are not too long."""
+    return [length for length in lengths if length <= most]
+
+
 class Draw:
     """What an entry draws the call of one turn with."""
 
     def __init__(self, torch: Any, name: str, seed: int, turn: int) -> None:
-        self.torch, self.turn, self.form = torch, turn, form(turn)
-        self.words = f"{seed}:{name}:{turn}"
+        self.torch = torch
+        self.turn = turn
+        self.form = form(turn)
         self.lengths = self.form.lengths
+        self.words = f"{seed}:{name}:{turn}"
         self.chance = random.Random(self.words)
         self.choice = self.chance.choice
-        self.generator = torch.Generator().manual_seed(self.chance.getrandbits(62))
+        # The generator of torch's numbers follows from the same words.
+        seed_of_torch = self.chance.getrandbits(62)
+        self.generator = torch.Generator().manual_seed(seed_of_torch)
 
     def question(self, entry: Any, dtype: str, call: Call) -> OperatorQuestion:
         """The question of this turn to an entry."""
-        return OperatorQuestion(entry, dtype, self.turn, call, self.words, self.form)
+        return OperatorQuestion(
+            entry=entry,
+            dtype=dtype,
+            turn=self.turn,
+            call=call,
+            words=self.words,
+            form=self.form,
+        )
 
     def length(self, most: int = MOST) -> int:
         """A length of the question's class, or of any class if those are too long."""
-        lengths = [n for n in self.lengths if n <= most]
+        lengths = up_to(most, self.lengths)
         if not lengths:
-            lengths = [n for n in LENGTHS[1] + SMALL if n <= most]
+            lengths = up_to(most, LENGTHS[1] + SMALL)
         return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
@@ -108,7 +124,7 @@ class Draw:
         lengths = [self.length(most)]
         while len(lengths) < count:
             most //= lengths[-1]
-            short_lengths = [n for n in (*SMALL, *ODD_SIZES) if n <= most]
+            short_lengths = up_to(most, SMALL + ODD_SIZES)
             lengths.append(self.choice(short_lengths or [1]))
         self.chance.shuffle(lengths)
         return lengths
@@ -158,11 +174,12 @@ class Own(NamedTuple):
         working_format = getattr(torch, dtype)
 
         def to_working_format(x: Any) -> Any:
-            is_number = x.dtype == torch.float32 and working_format.is_floating_point
-            return x.to(working_format) if is_number else x
+            return x.to(working_format) if x.dtype == torch.float32 else x
 
         call = Call(args, options, lambda x: x)
-        call = replaced(torch, call, to_working_format)
+        # Whole numbers are drawn in their own format.
+        if working_format.is_floating_point:
+            call = replaced(torch, call, to_working_format)
         takes_images = any(x.dim() == 4 for x in args if hasattr(x, "dim"))
         if turn % 2 and takes_images and draw.form.numbers != "far":
             draw.form = draw.form._replace(layout="channels-last")
@@ -173,10 +190,10 @@ class Own(NamedTuple):
         if draw.form.layout == "channels-last" and dtype != "float32":
             learns = False
 
-        def learning(x: Any) -> Any:
+        def let_learn(x: Any) -> Any:
             return x.requires_grad_(learns and x.is_floating_point())
 
-        return draw.question(self, dtype, replaced(torch, call, learning))
+        return draw.question(self, dtype, replaced(torch, call, let_learn))
 
     def kind_of_numbers(self, draw: Draw, device: str, dtype: str) -> str:
         """The kind of numbers of the form, if this entry is defined for it; else any numbers."""
@@ -279,6 +296,17 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     return (numbers >> dropped_bits).to(x.dtype)
 
 
+def smaller_numbers(draw: Draw, x: Any) -> Any:
+    """Fractions that are smaller by up to a third, so that repeated ones differ."""
+    torch = draw.torch
+    # The database's divisors have the least number for zero; its quotients have no end.
+    least = torch.finfo(x.dtype).tiny
+    x = x.masked_fill(x.abs() == least, 1.0)
+    share = torch.rand(tuple(x.shape), generator=draw.generator) / 3
+    factor = (1 - share).to(x.dtype)
+    return x * factor
+
+
 def grown(draw: Draw, call: Call, most: int) -> Call:
     """The call with another length of one axis, counted from the last, in each tensor.
 
@@ -304,11 +332,7 @@ def grown(draw: Draw, call: Call, most: int) -> Call:
             return x
         y = x.detach().index_select(axis, picks)
         if y.is_floating_point() or y.is_complex():
-            # The database's divisors have the least number for zero; its quotients have no end.
-            is_least = y.abs() == torch.finfo(y.dtype).tiny
-            y = y.masked_fill(is_least, 1.0)
-            share = torch.rand(tuple(y.shape), generator=draw.generator) / 3
-            y = y * (1 - share).to(y.dtype)
+            y = smaller_numbers(draw, y)
         return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, grow)

@@ -111,7 +111,8 @@ class Entry(NamedTuple):
             return x.clamp(min=1.0)
 
         def below_one(x: Any) -> Any:
-            return torch.where(x > 0, x, torch.ones_like(x)).clamp(max=1.0)
+            positive = torch.where(x > 0, x, torch.ones_like(x))
+            return positive.clamp(max=1.0)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -201,8 +201,10 @@ def draw_mm(d: Draw) -> Arguments:
     """Two matrices to multiply, each of them transposed in half of the calls."""
     n, k, m = d.shape(3)
     k = d.choice((k, k, 65, 129, 513, 1025))
-    n, m = min(n, MOST // k), min(m, MOST // k)
-    a, b = d.normal(n, k), d.normal(k, m)
+    longest = MOST // k
+    n, m = min(n, longest), min(m, longest)
+    a = d.normal(n, k)
+    b = d.normal(k, m)
     if d.flag():
         a = d.normal(k, n).t()
     if d.flag():
@@ -215,16 +217,20 @@ def draw_bmm(d: Draw) -> Arguments:
     n, k, m = d.shape(3, 2**14)
     count = d.choice((1, 2, 3, 7, 17))
     is_repeated = d.flag() and d.flag()
-    a = d.normal(n, k).expand(count, n, k) if is_repeated else d.normal(count, n, k)
+    a = d.normal(n, k) if is_repeated else d.normal(count, n, k)
+    a = a.expand(count, n, k)
     is_transposed = d.flag()
-    b = d.normal(count, m, k).transpose(1, 2) if is_transposed else d.normal(count, k, m)
+    b = d.normal(count, m, k) if is_transposed else d.normal(count, k, m)
+    if is_transposed:
+        b = b.transpose(1, 2)
     return (a, b), {}
 
 
 def draw_addmm(d: Draw) -> Arguments:
     """A product and what is added to it, both times a factor."""
     (a, b), _ = draw_mm(d)
-    beta, alpha = d.choice((0, 1, 0.5)), d.choice((1, 1, 0.5))
+    beta = d.choice((0, 1, 0.5))
+    alpha = d.choice((1, 1, 0.5))
     rows, columns = a.shape[0], b.shape[1]
     bias_shape = d.choice(((columns,), (rows, columns), (rows, 1)))
     bias = d.normal(*bias_shape)
@@ -236,9 +242,10 @@ def draw_addmm(d: Draw) -> Arguments:
 
 def draw_linear(d: Draw) -> Arguments:
     """Rows, a layer's weight, and its bias or none."""
-    (a, b), _ = draw_mm(d)
-    bias = d.normal(b.shape[1]) if d.flag() else None
-    return (a, b.t(), bias), {}
+    (x, factor), _ = draw_mm(d)
+    weight = factor.t()
+    bias = d.normal(len(weight)) if d.flag() else None
+    return (x, weight, bias), {}
 
 
 def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
@@ -293,7 +300,8 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
 
 def back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     """A transposed convolution, which enlarges what a convolution makes small."""
-    return convolved(x, weight, bias, **{"output_padding": 0, **options})
+    options = {"output_padding": 0, **options}
+    return convolved(x, weight, bias, **options)
 
 
 def draw_image(d: Draw) -> Any:
@@ -339,14 +347,17 @@ def draw_group_norm(d: Draw) -> Arguments:
     batch, channels_of_group, height, width = draw_image(d).shape
     channels = groups * channels_of_group
     x = d.normal(batch, channels, height, width)
-    return (x, groups, d.normal(channels), d.normal(channels)), {}
+    weight = d.normal(channels)
+    bias = d.normal(channels)
+    return (x, groups, weight, bias), {}
 
 
 def draw_layer_norm(d: Draw) -> Arguments:
     """Lines to norm, around 0 or around 3, with a weight and a bias or neither."""
     # Of fewer than eight numbers the spread may be nearly nothing.
     length = max(d.length(2**15), 8)
-    x = d.normal(d.choice((2, 3, 5)), length)
-    shifted = x + d.choice((0.0, 3.0))
+    rows = d.choice((2, 3, 5))
+    x = d.normal(rows, length)
+    mean = d.choice((0.0, 3.0))
     weight, bias = draw_weight_and_bias(d, length)
-    return (shifted, (length,), weight, bias), {}
+    return (x + mean, (length,), weight, bias), {}
