@@ -70,9 +70,11 @@ class Task(NamedTuple):
     def environment(self) -> Environment:
         """The variables that must be set before torch starts; cuBLAS reads its own only on a GPU,
         and on the CPU a process of its own for them would load torch for nothing."""
-        variables = self.check.environment
-        if kind(self.subject) != "cuda":
-            variables = tuple(pair for pair in variables if not pair[0].startswith("CUBLAS_"))
+        on_gpu = kind(self.subject) == "cuda"
+        variables = []
+        for name, value in self.check.environment:
+            if on_gpu or not name.startswith("CUBLAS_"):
+                variables.append((name, value))
         return (*variables, *self.more)
 
 

@@ -91,8 +91,9 @@ def proven(options: Options) -> int:
 
 def complain_of_names(options: Options) -> None:
     """Complains of names that there are not, before minutes are spent."""
-    named_rows((*options.asked.only, *options.skip))
-    within_level(options.asked.only, options.asked.level)
+    only, level = options.asked.only, options.asked.level
+    named_rows((*only, *options.skip))
+    within_level(only, level)
     companions_named(options.beside)
 
 
@@ -195,7 +196,12 @@ class Run:
 
     def report(self) -> Report:
         """What is known so far."""
-        return Report(self.options.device, self.options.strict, self.facts, tuple(self.results))
+        return Report(
+            wanted=self.options.device,
+            strict=self.options.strict,
+            facts=self.facts,
+            results=tuple(self.results),
+        )
 
     def _host_and_devices(self) -> None:
         """The checks of the host, of each device, of other packages, and then of all ranks."""
@@ -246,7 +252,8 @@ class Run:
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
         """Those of the checks that the options ask for."""
-        return chosen_rows(checks, self.options.asked.only, self.options.skip)
+        only, skip = self.options.asked.only, self.options.skip
+        return chosen_rows(checks, only, skip)
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
@@ -323,9 +330,11 @@ class Run:
     def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
         """Ask nothing more of a device that hangs, or of ranks that one has left."""
         is_silent = outcome.detail.startswith("no answer") and device != HOST
-        silent_before = self.silent.get(device, 0)
-        self.silent[device] = silent_before + 1 if is_silent else 0
-        if self.silent[device] >= MOST_SILENT:
+        silent_in_a_row = 0
+        if is_silent:
+            silent_in_a_row = 1 + self.silent.get(device, 0)
+        self.silent[device] = silent_in_a_row
+        if silent_in_a_row >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
         if outcome.status == CRASHED and device.endswith(" ranks"):
             self.stopped[device] = f"this rank's process ended in {check.name}"
@@ -345,6 +354,8 @@ def blocking(
 
 def skip(because: Result) -> Outcome:
     """The outcome of a check that was not run."""
-    if because.outcome.status == SKIPPED:
+    status = because.outcome.status
+    # The reason for the first skip is the reason for all that follow from it.
+    if status == SKIPPED:
         return Outcome(SKIPPED, because.outcome.detail)
-    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")
+    return Outcome(SKIPPED, f"needs {because.name}, which {status}")

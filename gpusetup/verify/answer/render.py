@@ -33,11 +33,17 @@ MORE_KEYS = ("hint", "means")
 
 def as_json(report: Report) -> str:
     """The one JSON document."""
-    document: Row = {"schema": "gpusetup.verify/1", "verdict": verdict(report)}
-    for key in ("torch", "cuda", "python", "seed"):
-        document[key] = report.facts.get(key)
-    document["devices"] = [device_object(row) for row in report.facts["devices"]]
-    document["checks"] = [check_object(result) for result in report.results]
+    facts = report.facts
+    document = {
+        "schema": "gpusetup.verify/1",
+        "verdict": verdict(report),
+        "torch": facts.get("torch"),
+        "cuda": facts.get("cuda"),
+        "python": facts.get("python"),
+        "seed": facts.get("seed"),
+        "devices": [device_object(row) for row in facts["devices"]],
+        "checks": [check_object(result) for result in report.results],
+    }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
@@ -48,8 +54,10 @@ def device_object(row: Row) -> Row:
 
 def check_object(result: Result) -> Row:
     """A result in the JSON document, with the fields of its outcome."""
-    fields = {**result.outcome._asdict(), **result._asdict()}
-    return {key: finite(fields[key]) for key in (*CHECK_KEYS, *MORE_KEYS)}
+    fields = result.outcome._asdict()
+    fields.update(result._asdict())
+    keys = CHECK_KEYS + MORE_KEYS
+    return {key: finite(fields[key]) for key in keys}
 
 
 def finite(value: Any) -> Any:
@@ -72,9 +80,13 @@ def as_error(stop: Stop) -> str:
 
 def as_text(report: Report, verbose: bool = False) -> str:
     """The verdict, what failed with its next step, the lines people know, a line per check."""
-    lines = [verdict_line(report), "", *step_lines(report), *known_lines(report), ""]
+    lines = [verdict_line(report), ""]
+    lines += step_lines(report)
+    lines += known_lines(report)
+    lines.append("")
     lines += check_lines(report, verbose)
-    return "".join(harmless(line) + "\n" for line in lines)
+    # The last line ends, too.
+    return "".join(f"{harmless(line)}\n" for line in lines)
 
 
 def verdict_line(report: Report) -> str:
@@ -150,7 +162,8 @@ def known_lines(report: Report) -> List[str]:
 
 def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
     """The statuses of the checks with these names, on all devices."""
-    return {result.outcome.status for result in report.results if result.name in names}
+    results = [result for result in report.results if result.name in names]
+    return {result.outcome.status for result in results}
 
 
 def computation(report: Report) -> str:
@@ -201,15 +214,15 @@ def meaning_lines(result: Result) -> List[str]:
     return lines
 
 
-def plain(text: str, kept: str = "") -> str:
-    """Foreign text without what a terminal would obey, or XML 1.0 cannot carry; `kept` stays.
+def plain(text: str, allowed: str = "") -> str:
+    """Foreign text without what a terminal would obey, or XML 1.0 cannot carry; `allowed` stays.
 
     >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
     'GPU\\\\x1b[2J\\\\ufffe'
     """
     characters = []
     for character in text:
-        is_harmless = character.isprintable() or character in kept
+        is_harmless = character.isprintable() or character in allowed
         # Python's own spelling, without its quotes.
         characters.append(character if is_harmless else repr(character)[1:-1])
     return "".join(characters)

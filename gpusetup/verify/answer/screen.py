@@ -104,7 +104,8 @@ class Live:
         # How many there are is known once the devices are.
         total = f" of {self.of}" if self.at <= self.of else ""
         passed = time.monotonic() - self.began
-        text = f"check {self.at}{total}: {self.what}, {passed:.0f} s"
+        number = f"check {self.at}{total}"
+        text = f"{number}: {self.what}, {passed:.0f} s"
         seconds_left = self.most_seconds - passed
         if 0 < seconds_left < float("inf"):
             text += f", at most {seconds_left:.0f} s more"

@@ -111,14 +111,19 @@ def multiplied(
     the weights (Freivalds). All are whole numbers, so one wrong element of 16 millions is seen.
     """
     dtype = getattr(torch, name)
+    format_name = name
     # Of float32 the setting decides to what the factors are rounded.
-    format_name = read_precision(torch, device).name if name == "float32" else name
-    for rows, inner, columns in shapes:
-        factors = draw_factors((rows, inner, columns), format_name)
-        product = run(factors.left.to(dtype).to(device), factors.right.to(dtype).to(device))
-        weights = factors.weights
-        exact = weighed(factors.left, weighed(factors.right, weights))
-        yield same(f"{rows} x {inner} x {columns}", weighed(product.cpu(), weights), exact)
+    if name == "float32":
+        format_name = read_precision(torch, device).name
+    for shape in shapes:
+        factors = draw_factors(shape, format_name)
+        left_factor = factors.left.to(dtype).to(device)
+        right_factor = factors.right.to(dtype).to(device)
+        product = run(left_factor, right_factor).cpu()
+        sums_of_right = weighed(factors.right, factors.weights)
+        exact_sums = weighed(factors.left, sums_of_right)
+        label = " x ".join(str(length) for length in shape)
+        yield same(label, weighed(product, factors.weights), exact_sums)
 
 
 class Factors(NamedTuple):
@@ -139,12 +144,13 @@ def draw_factors(shape: Shape, format_name: str) -> Factors:
     def draw(low: int, end: int, *lengths: int) -> Any:
         return torch.randint(low, end, lengths, generator=generator)
 
-    left = draw(-greatest_left, greatest_left + 1, rows, inner)
-    places = draw(0, inner, ONES, columns)
+    left_factor = draw(-greatest_left, greatest_left + 1, rows, inner)
+    indices = draw(0, inner, ONES, columns)
     numbers = draw(-greatest_right, greatest_right + 1, ONES, columns)
-    right = torch.zeros(inner, columns, dtype=torch.int64).scatter_(0, places, numbers)
+    right_factor = torch.zeros(inner, columns, dtype=torch.int64)
+    right_factor.scatter_(0, indices, numbers)
     weights = draw(1, 9, columns).double()
-    return Factors(left, right, weights)
+    return Factors(left_factor, right_factor, weights)
 
 
 def weighed(x: Any, weights: Any) -> Any:
@@ -175,14 +181,16 @@ def numbers_of_format(name: str) -> CodedNumbers:
     exponent_bits, fraction_bits = CODED[name]
     bias = 2 ** (exponent_bits - 1) - 1
     codes = torch.arange(2 ** (exponent_bits + fraction_bits))
-    exponents, fractions = codes >> fraction_bits, codes % 2**fraction_bits
+    exponents = codes >> fraction_bits
+    fractions = codes % 2**fraction_bits
     # A number with an exponent has a leading one, a subnormal number has not.
-    leading_ones = (exponents > 0) * 2**fraction_bits
+    with_leading_one = fractions + 2**fraction_bits
+    digits = torch.where(exponents > 0, with_leading_one, fractions)
     powers = exponents.clamp(min=1) - bias - fraction_bits
-    numbers = (fractions + leading_ones).double() * 2.0 ** powers.double()
-    is_finite = numbers <= torch.finfo(getattr(torch, name)).max
+    numbers = digits.double() * 2.0 ** powers.double()
+    format = torch.finfo(getattr(torch, name))
     is_normal = (numbers == 0) | (numbers >= 2.0**-126)
-    is_tested = is_finite & is_normal
+    is_tested = is_normal & (numbers <= format.max)
     return CodedNumbers(codes[is_tested], numbers[is_tested])
 
 
@@ -198,13 +206,15 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
 
-    def write(label: str, numbers: Any, expected: Any) -> Part:
-        both_signs = torch.cat([numbers, -numbers]).float().to(device)
-        expected_signs = torch.cat([expected, -expected])
-        return same(f"{name} {label}", both_signs.to(dtype).double(), expected_signs)
-
-    yield write("written", exact, exact)
-    yield write("rounded", middles, even_numbers)
+    for label, numbers, expected in (
+        ("written", exact, exact),
+        ("rounded", middles, even_numbers),
+    ):
+        both_signs = torch.cat([numbers, -numbers])
+        expected_of_both = torch.cat([expected, -expected])
+        # float32 holds each of them; the device rounds to the format.
+        rounded = both_signs.float().to(device).to(dtype)
+        yield same(f"{name} {label}", rounded.double(), expected_of_both)
 
 
 def float8(device: str) -> Outcome:

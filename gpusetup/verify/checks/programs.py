@@ -109,7 +109,9 @@ def fused_block(device: str) -> Iterator[Part]:
 
     def block(x: Any, scale: Any) -> Any:
         y = torch.nn.functional.gelu(x * scale + 1)
-        return (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
+        weighted_sum = (y.softmax(-1) * x).sum(-1)
+        residual = y.mean(-1).tanh()
+        return weighted_sum + residual
 
     def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
         leaves = [x.detach().requires_grad_() for x in inputs]
@@ -143,8 +145,8 @@ class Rows:
     def __len__(self) -> int:
         return ITEMS
 
-    def __getitem__(self, place: int) -> Any:
-        numbered = torch.arange(8) + 8 * place
+    def __getitem__(self, index: int) -> Any:
+        numbered = torch.arange(8) + 8 * index
         return numbered, torch.rand(3)
 
 
@@ -183,14 +185,14 @@ def dataloader(device: str) -> Outcome:
     ordered, first = epoch_of(in_order), epoch_of(first_batches)
     second, repeated = epoch_of(second_batches), epoch_of(again)
     on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
-    places = first.rows[:, 0].argsort()
+    order = first.rows[:, 0].argsort()
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
     drawn = torch.cat([first.random_numbers, second.random_numbers])
     all_differ = len(torch.unique(drawn, dim=0)) == len(drawn)
     is_reshuffled = not torch.equal(first.rows, second.rows)
     parts = [
         same("rows in order", ordered.rows, all_rows),
-        same("mixed, each once", on_device.cpu()[places], all_rows),
+        same("mixed, each once", on_device.cpu()[order], all_rows),
         holds("mixed", is_reshuffled, "the items come unshuffled"),
         holds("numbers of workers", all_differ, "repeat"),
         same("a seed again, order", repeated.rows, first.rows),
@@ -201,9 +203,8 @@ def dataloader(device: str) -> Outcome:
 
 def epoch_of(batches: List[Any]) -> Epoch:
     """The items of all batches."""
-    rows = torch.cat([batch_rows for batch_rows, _ in batches])
-    random_numbers = torch.cat([batch_numbers for _, batch_numbers in batches])
-    return Epoch(rows, random_numbers)
+    rows, random_numbers = zip(*batches)
+    return Epoch(torch.cat(rows), torch.cat(random_numbers))
 
 
 def unloaded(problem: BaseException) -> Outcome:
@@ -246,14 +247,18 @@ def save_and_load(device: str) -> Outcome:
 def state_to_save(device: str) -> Dict[str, Any]:
     """Tensors on a device: each format whole and as views that share its memory; a large one."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
-    state = {name: values.to(getattr(torch, name)) for name in FORMATS}
+    state = {}
     for name in FORMATS:
-        whole = state[name]
+        whole = values.to(getattr(torch, name))
+        transposed = whole.t()
+        first_row = whole[:1]
+        state[name] = whole
         state[f"{name} from a row on"] = whole[3:]
-        state[f"{name} apart"] = whole.t()[5::2, 1:-1:3]
-        state[f"{name} turned"] = whole.t()
-        state[f"{name} repeated"] = whole[:1].expand(3, 33)
-    state["conjugate"] = values.to(torch.complex64).mul(1 + 2j).conj()
+        state[f"{name} apart"] = transposed[5::2, 1:-1:3]
+        state[f"{name} turned"] = transposed
+        state[f"{name} repeated"] = first_row.expand(3, 33)
+    complex_values = values.to(torch.complex64).mul(1 + 2j)
+    state["conjugate"] = complex_values.conj()
     large = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761)
     state["large"] = large.to(device)
     return state

@@ -57,12 +57,14 @@ class EntrySource(NamedTuple):
 
 def load_operators(torch: Any) -> Dict[str, Any]:
     """This room's own entries and those of torch's database of operators."""
-    return {**own(torch), **entries.entries(loading.load(torch))}
+    database = loading.load(torch)
+    return {**own(torch), **entries.entries(database)}
 
 
 def load_optimizers(torch: Any) -> Dict[str, Any]:
     """The entries of torch's database of optimizers."""
-    return dict(of_optimizers.entries(loading.optimizers(torch)))
+    infos = loading.optimizers(torch)
+    return dict(of_optimizers.entries(infos))
 
 
 SOURCES = {
@@ -174,11 +176,12 @@ def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
         rarity = getattr(all_entries[entry_name], "rarity", RARE)
         by_rarity[rarity].append(entry_name)
     order: List[str] = []
-    for place in range(max(SHARES.values())):
+    for visit in range(max(SHARES.values())):
         for rarity, share_count in SHARES.items():
-            if place >= share_count:
+            # All its shares have had their turn.
+            if visit >= share_count:
                 continue
-            share = (seed + place) % share_count
+            share = (seed + visit) % share_count
             names_of_rarity = by_rarity[rarity]
             count = len(names_of_rarity)
             begin, end = share * count // share_count, (share + 1) * count // share_count

@@ -52,11 +52,15 @@ def product_rate(device: str, name: str) -> float:
     """TFLOP/s of square products in a number format."""
     size = FAST[kind(device)]
     dtype = getattr(torch, name)
-    left = numbers(torch, size, size, salt=111).to(dtype).to(device)
-    right = numbers(torch, size, size, salt=112).to(dtype).to(device)
-    out = torch.empty_like(left)
+    a = numbers(torch, size, size, salt=111).to(dtype).to(device)
+    b = numbers(torch, size, size, salt=112).to(dtype).to(device)
+    product = torch.empty_like(a)
+
+    def multiply() -> None:
+        torch.mm(a, b, out=product)
+
     tera_operations = 2 * size**3 / 1e12
-    return measured(device, lambda: torch.mm(left, right, out=out), tera_operations)
+    return measured(device, multiply, tera_operations)
 
 
 class CpuRate(NamedTuple):
@@ -107,13 +111,13 @@ def cpu_rate() -> CpuRate:
 
 def seconds_of_cpu_product(size: int, times: int) -> float:
     """The fastest of some float32 products of this side on the CPU."""
-    left = numbers(torch, size, size, salt=113)
-    right = numbers(torch, size, size, salt=114)
-    out = torch.empty_like(left)
+    a = numbers(torch, size, size, salt=113)
+    b = numbers(torch, size, size, salt=114)
+    product = torch.empty_like(a)
     fastest = float("inf")
     for _ in range(times):
         began = time.perf_counter()
-        torch.mm(left, right, out=out)
+        torch.mm(a, b, out=product)
         seconds = time.perf_counter() - began
         # A clock that does not advance must not divide by zero.
         fastest = min(fastest, max(seconds, 1e-9))

@@ -115,9 +115,14 @@ def square_product(device: str) -> SquareProduct:
     """A product in float16 on a GPU, where its tensor cores compute, and in float32 on a CPU."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
-    left = numbers(torch, size, size, salt=1).to(device, dtype)
-    right = numbers(torch, size, size, salt=2).to(device, dtype)
-    return SquareProduct(lambda: left @ right, 2.0 * size**3)
+    a = numbers(torch, size, size, salt=1).to(device, dtype)
+    b = numbers(torch, size, size, salt=2).to(device, dtype)
+
+    def multiply() -> Any:
+        return a @ b
+
+    operations = 2.0 * size**3
+    return SquareProduct(multiply, operations)
 
 
 def memory_pattern(device: str) -> Callable[[int], int]:
@@ -130,10 +135,14 @@ def memory_pattern(device: str) -> Callable[[int], int]:
     elements = int(min(free_bytes * MEMORY_SHARE, most_bytes) // 16)
     places = torch.arange(elements, dtype=torch.int64, device=device)
 
+    def pattern(turn: int) -> Any:
+        return places * 2_654_435_761 + turn
+
     def wrong_bytes_of_copy(turn: int) -> int:
-        copy = (places * 2_654_435_761 + turn).clone()
-        is_wrong = copy != places * 2_654_435_761 + turn
-        return 8 * int(is_wrong.sum().item())
+        copy = pattern(turn).clone()
+        is_wrong = copy != pattern(turn)
+        wrong_words = int(is_wrong.sum().item())
+        return 8 * wrong_words
 
     return wrong_bytes_of_copy
 
@@ -145,8 +154,10 @@ def least_of(name: str, readings: Dict[str, Any]) -> Least:
     """
     only_power_limit = readings.get("reasons", (CAPPED,)) == (CAPPED,)
     may_slow_down = only_power_limit or MOVING.search(name)
-    kept = LESS_STEADY if may_slow_down else STEADY
-    return Least(kept, least("speed-half", name) or 0.0)
+    least_share = LESS_STEADY if may_slow_down else STEADY
+    # Of many models no figure is published.
+    least_tflops = least("speed-half", name) or 0.0
+    return Least(least_share, least_tflops)
 
 
 def judged(done: Load, limit: Least) -> Outcome:

@@ -24,7 +24,8 @@ def on_host(level: str, wanted_device: str) -> Tuple[Check, ...]:
     >>> [check.name for check in on_host("quick", "cuda:1")]
     ['import', 'gpu']
     """
-    return rows_on(LEVELS[level], f"{HOST}:{kind(wanted_device)}")
+    subject = f"{HOST}:{kind(wanted_device)}"
+    return rows_on(LEVELS[level], subject)
 
 
 def on_device(level: str, device: str) -> Tuple[Check, ...]:
@@ -42,12 +43,14 @@ def among_ranks(device: str) -> Tuple[Check, ...]:
     >>> among_ranks("cpu")[0].name
     'meet'
     """
-    return rows_on(RANKS, f"ranks:{kind(device)}")
+    subject = f"ranks:{kind(device)}"
+    return rows_on(RANKS, subject)
 
 
 def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
     """The rows whose checks run on a subject: `cpu`, `host:auto`, `ranks:cuda`."""
-    return tuple(check for check in rows if subject in check.on)
+    checks = [check for check in rows if subject in check.on]
+    return tuple(checks)
 
 
 def chosen_rows(

@@ -27,11 +27,13 @@ class Descent:
     """
 
     def __init__(self, parameters: List[Any]) -> None:
-        self.param_groups: List[Dict[str, Any]] = [{"params": parameters}]
+        group: Dict[str, Any] = {"params": parameters}
+        self.param_groups = [group]
 
     def step(self) -> None:
         """Move each parameter against its gradient."""
-        for parameter in self.param_groups[0]["params"]:
+        group = self.param_groups[0]
+        for parameter in group["params"]:
             parameter.data.add_(parameter.grad, alpha=-RATE)
 
 
@@ -100,20 +102,23 @@ def amp(device: str) -> Outcome:
         if scaler:
             parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
     names = " and ".join(str(low).replace("torch.", "") for low in formats)
-    left = training.losses[-1] / training.losses[0]
-    parts.append(holds("the loss", left < LOSS_LEFT, f"{left:.2f} of it is left"))
+    loss_left = training.losses[-1] / training.losses[0]
+    is_lowered = loss_left < LOSS_LEFT
+    parts.append(holds("the loss", is_lowered, f"{loss_left:.2f} of it is left"))
     outcome = judged(parts, "")
     if outcome.status != PASSED:
         return outcome
     detail = f"{STEPS} steps in {names}, the loss falls"
-    return Outcome(PASSED, detail, left, LOSS_LEFT, "of the first loss")
+    return Outcome(PASSED, detail, loss_left, LOSS_LEFT, "of the first loss")
 
 
 def grad_scaler(device: str) -> Outcome:
     """A GradScaler notices overflows, leaves their steps out, and backs off."""
-    if not device.startswith("cuda") and not hasattr(torch.amp, "GradScaler"):
+    has_general_scaler = hasattr(torch.amp, "GradScaler")
+    if kind(device) != "cuda" and not has_general_scaler:
         return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
-    return judged(list(overflows_are_noticed(device)), "gradients that were scaled exactly")
+    parts = list(overflows_are_noticed(device))
+    return judged(parts, "gradients that were scaled exactly")
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
@@ -124,15 +129,15 @@ class Spoilt(NamedTuple):
     """One number of one gradient, which is infinite or NaN."""
 
     gradient: int
-    place: int
+    element: int
 
 
 def spoilt_numbers() -> Iterator[Spoilt]:
     """The first, the middle and the last number of each gradient."""
     for gradient, size in enumerate(SPOILT):
         # Short gradients have fewer places.
-        for place in {0, size // 2, size - 1}:
-            yield Spoilt(gradient, place)
+        for element in {0, size // 2, size - 1}:
+            yield Spoilt(gradient, element)
 
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
@@ -151,7 +156,7 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
         expected_scale = scale
         if spoilt:
             value = float("inf" if turn % 2 else "nan")
-            leaves[spoilt.gradient].grad[spoilt.place] = value
+            leaves[spoilt.gradient].grad[spoilt.element] = value
             expected_scale = scale / 2
         scaler.step(descent)
         scaler.update()

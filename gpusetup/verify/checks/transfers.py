@@ -54,7 +54,9 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
 def random_bits(salt: int, most: int = 2**31) -> Any:
     """COPY_BYTES of random whole numbers in int32, below `most`."""
     count = COPY_BYTES // 4
-    return torch.randint(0, most, (count,), generator=source(torch, salt)).int()
+    generator = source(torch, salt)
+    drawn = torch.randint(0, most, (count,), generator=generator)
+    return drawn.int()
 
 
 def pinned(device: str) -> Outcome:
@@ -92,9 +94,9 @@ are read."""
 def streams(device: str) -> Outcome:
     """Work on two streams happens in the order that events ask for, whatever takes longer."""
     with torch.cuda.device(device):
-        first, second = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
-        parts = [chained(device, (first, second), turn) for turn in range(8)]
+        parts = [chained(device, both_streams, turn) for turn in range(8)]
     return judged(parts, "the order that was asked for")
 
 

@@ -51,8 +51,9 @@ def gpus_detected(_: str) -> Outcome:
 
 def no_gpu(reason: str, hint: str) -> Outcome:
     """The outcome without a GPU."""
+    detail = f"{NOT_DETECTED} {reason}"
     facts: Dict[str, Any] = {"available": False}
-    return Outcome(FAILED, f"{NOT_DETECTED} {reason}", hint=hint, facts=facts)
+    return Outcome(FAILED, detail, hint=hint, facts=facts)
 
 
 def gpus_in_words(count: int) -> str:

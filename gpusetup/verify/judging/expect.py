@@ -118,12 +118,16 @@ def gpu_memories(facts: Row) -> List[Any]:
 
 def gpu_capabilities(facts: Row) -> List[Any]:
     """The compute capability of each device."""
-    return [f"{row['compute_capability']} on {row['device']}" for row in facts["devices"]]
+    texts = []
+    for row in facts["devices"]:
+        texts.append(f"{row['compute_capability']} on {row['device']}")
+    return texts
 
 
 def built_kernels(facts: Row) -> List[Any]:
     """The GPUs for which the build has a kernel, not only PTX."""
-    return [kernel for kernel in facts.get("arch", ()) if kernel.startswith("sm_")]
+    architectures = facts.get("arch", ())
+    return [name for name in architectures if name.startswith("sm_")]
 
 
 BUILD, SEEN, ASKED = ("import",), ("import", "gpu"), ("import", "gpu", "properties")

@@ -98,7 +98,11 @@ def read_precision(torch: Any, device: str) -> Precision:
 
 def coarsest(precisions: List[Precision]) -> Precision:
     """The one that rounds most; of several, the first."""
-    return max(precisions, key=lambda precision: UNIT_ROUNDOFF[precision.name])
+
+    def roundoff(precision: Precision) -> float:
+        return UNIT_ROUNDOFF[precision.name]
+
+    return max(precisions, key=roundoff)
 
 
 def by_onednn_variables() -> List[Precision]:

@@ -57,7 +57,8 @@ def all_reduce(message: Message) -> Handles:
 
 def reduce(message: Message) -> Handles:
     """Reduce the numbers of all members; the root alone gets the result."""
-    root, reduction = message.root, message.reduction
+    root = message.root
+    reduction = message.reduction
     handle = dist.reduce(message.in_place, root, reduction, **message.in_group)
     return [handle]
 
@@ -82,28 +83,32 @@ def all_gather_tensor(message: Message) -> Handles:
 
 def gather(message: Message) -> Handles:
     """Give every member's numbers to the root."""
-    parts, root = message.received_parts, message.root
+    parts = message.received_parts
+    root = message.root
     handle = dist.gather(message.sent, parts, root, **message.in_group)
     return [handle]
 
 
 def scatter(message: Message) -> Handles:
     """Give each member its part of the root's numbers."""
-    parts, root = message.root_parts, message.root
+    parts = message.root_parts
+    root = message.root
     handle = dist.scatter(message.received, parts, root, **message.in_group)
     return [handle]
 
 
 def reduce_scatter_lists(message: Message) -> Handles:
     """Reduce, and give each member its part of the result; the parts are tensors of their own."""
-    parts, reduction = message.sent_parts, message.reduction
+    parts = message.sent_parts
+    reduction = message.reduction
     handle = dist.reduce_scatter(message.received, parts, reduction, **message.in_group)
     return [handle]
 
 
 def reduce_scatter_tensor(message: Message) -> Handles:
     """Reduce, and give each member its part of the result; the parts lie in one tensor."""
-    sent, reduction = message.sent, message.reduction
+    sent = message.sent
+    reduction = message.reduction
     handle = dist.reduce_scatter_tensor(message.received, sent, reduction, **message.in_group)
     return [handle]
 
@@ -164,10 +169,12 @@ def send_and_receive_with_handles(message: Message) -> Handles:
 
 def send_and_receive_together(message: Message) -> Handles:
     """Both in one batch."""
-    next_rank, previous_rank, group = message.next_rank, message.previous_rank, message.group
+    next_rank, previous_rank = message.next_rank, message.previous_rank
+    group = message.group
     sending = dist.P2POp(dist.isend, message.sent, next_rank, group)
     receiving = dist.P2POp(dist.irecv, message.received, previous_rank, group)
-    return list(dist.batch_isend_irecv([sending, receiving]))
+    handles = dist.batch_isend_irecv([sending, receiving])
+    return list(handles)
 
 
 class Source(enum.Enum):

@@ -263,8 +263,10 @@ def barriers(group: Group) -> List[RankCall]:
     """Barriers of every group, with and without a handle, in which each member comes late once."""
     calls = []
     for turn, (name, members) in enumerate([*State.groups.items()] * 2):
+        # Each of the two comes first once.
         modes = ("async", "sync") if turn % 2 else ("sync", "async")
-        late_rank = members.ranks[(turn + turn // 4) % len(members.ranks)]
+        late_member = (turn + turn // 4) % len(members.ranks)
+        late_rank = members.ranks[late_member]
         for mode in modes:
             place = f"{name} {mode} {turn}"
             wait = partial(barrier_waits, group, members, place, late_rank)

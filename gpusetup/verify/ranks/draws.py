@@ -77,9 +77,9 @@ class Draw(NamedTuple):
         """How `--only` names it."""
         dtype, reduction = self.kind
         # The order and the number of these words are what a user repeats a call with.
-        numbers_and_words = (self.size, self.group, self.root, self.mode, self.layout, self.number)
-        words = [str(word) for word in numbers_and_words]
-        return "-".join([self.way, dtype, reduction, *words])
+        size, root, number = str(self.size), str(self.root), str(self.number)
+        words = [self.way, dtype, reduction, size, self.group, root, self.mode, self.layout, number]
+        return "-".join(words)
 
 
 def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:

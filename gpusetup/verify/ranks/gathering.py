@@ -283,9 +283,13 @@ def who(number: int, rank: RankNews) -> str:
     >>> who(3, RankNews())
     'rank 3 was never heard of'
     """
-    host = f" on {rank.host}" if rank.host else ""
-    last = f"was last heard of in {rank.doing}" if rank.doing else "was never heard of"
-    return f"rank {number}{host} {last}"
+    name = f"rank {number}"
+    # Its host is in its first message.
+    if rank.host:
+        name += f" on {rank.host}"
+    if rank.doing:
+        return f"{name} was last heard of in {rank.doing}"
+    return f"{name} was never heard of"
 
 
 def as_message(report: Report) -> Message:

@@ -216,7 +216,8 @@ class RankCall(NamedTuple):
 
 def hold(members: Members, name: str, bits: Any) -> None:
     """Say what all members must hold alike; compared at the end of the check."""
-    State.held[f"{members.ranks} {name}"] = bits
+    place = f"{members.ranks} {name}"
+    State.held[place] = bits
 
 
 def check(

@@ -37,8 +37,13 @@ class Rank(NamedTuple):
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
         """What `torch.distributed` reads, also where srun did not set it."""
-        values = (self.rank, self.world, self.local, self.address, self.port)
-        return tuple(zip(TORCHRUN, map(str, values)))
+        return (
+            ("RANK", str(self.rank)),
+            ("WORLD_SIZE", str(self.world)),
+            ("LOCAL_RANK", str(self.local)),
+            ("MASTER_ADDR", self.address),
+            ("MASTER_PORT", str(self.port)),
+        )
 
 
 class Launch(NamedTuple):

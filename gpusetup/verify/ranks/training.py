@@ -148,7 +148,8 @@ def trained(group: Group, form: Form, name: str) -> str:
     model = net(form, group.world, seed).to(group.device)
     alone = net(form, group.world, ranks[0]).to(group.device)
     shared_model = form.share(model, group, members, **form.options)
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (shared_model, alone)]
+    both_models = (shared_model, alone)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.3) for m in both_models]
     # Of the parameters at the start, and of the exchanged gradients of each step.
     signatures = [signature_of_all(model.state_dict())]
     for turn in range(3 * form.turns):
@@ -169,7 +170,7 @@ def trained(group: Group, form: Form, name: str) -> str:
         if problem:
             return f"the gradient of {problem} in step {turn + 1}"
         signatures.append(signature_of_all(gradients(model)))
-        for trained_model, optimizer in zip((shared_model, alone), optimizers):
+        for trained_model, optimizer in zip(both_models, optimizers):
             nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
@@ -181,18 +182,18 @@ def trained(group: Group, form: Form, name: str) -> str:
 
 def examples_of(group: Group, form: Form, salt: int) -> Examples:
     """Inputs and targets of one rank."""
-    generator = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
+    seed = (asked().seed + salt) % 2**63
+    generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
-    numbers = numbers.to(group.device, getattr(torch, form.kind))
-    inputs, targets = numbers.split((WIDTH, OUT), 1)
+    dtype = getattr(torch, form.kind)
+    inputs, targets = numbers.to(group.device, dtype).split((WIDTH, OUT), 1)
     return Examples(inputs, targets)
 
 
 def joined(examples: List[Examples]) -> Examples:
     """The inputs and targets of all ranks, one after the other."""
-    inputs = torch.cat([part.inputs for part in examples])
-    targets = torch.cat([part.targets for part in examples])
-    return Examples(inputs, targets)
+    inputs, targets = zip(*examples)
+    return Examples(torch.cat(inputs), torch.cat(targets))
 
 
 def loss_of(model: Any, examples: Examples) -> Any:
@@ -209,12 +210,16 @@ def whole(value: Any) -> Any:
 
 def gradients(model: Any) -> Dict[str, Any]:
     """The gradient of each parameter, by name."""
-    return {name: value.grad for name, value in model.named_parameters()}
+    parameters = dict(model.named_parameters())
+    return {name: parameter.grad for name, parameter in parameters.items()}
 
 
 def signature_of_all(values: Dict[str, Any]) -> int:
     """A number that tells the bits of several tensors from others."""
-    return sum(signature(whole(value)) for value in values.values())
+    total = 0
+    for value in values.values():
+        total += signature(whole(value))
+    return total
 
 
 def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
