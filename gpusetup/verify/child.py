@@ -95,6 +95,7 @@ class Child:
 
     def ask(self, task: Task) -> Row:
         """Run one check: its outcome and seconds, as the worker says them."""
+        # Variables count only if they are set before torch starts.
         if task.environment != self.environment:
             self.end()
         if self.process is None:
@@ -110,6 +111,7 @@ class Child:
         }
         self._say(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
+        # A process that died has not measured its time.
         if not answer.get("seconds"):
             answer["seconds"] = time.monotonic() - began
         return answer

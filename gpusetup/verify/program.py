@@ -186,10 +186,12 @@ class Run:
         with self.live:
             self._host_and_devices()
         for expectation in self.options.expect:
+            # What no check could learn cannot be judged.
             needs = NAMES[expectation.name].needs
             blocker = blocking(needs, None, self.results)
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
+        # A run that was cut has not passed.
         if self.late:
             detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
             self.results.append(Result("timeout", HOST, Outcome(FAILED, detail)))
@@ -224,6 +226,7 @@ class Run:
 
     def _has_subject(self, check: Check) -> bool:
         """Whether the machine has what a check of the host is about."""
+        # Most checks are about one device, or none.
         if not check.least_gpus:
             return True
         # What is about all GPUs of a machine, one rank of it does.
@@ -259,6 +262,7 @@ class Run:
         """The checks of all ranks, once all have come; a rank that has not is named."""
         checks = self._chosen(among_ranks(device))
         place = f"{rank.world} ranks"
+        # Rank 0 waits for the parents, so that a missing rank is named before torch waits for it.
         late = self.link.come_to(MEETING) if checks else ()
         if late:
             outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
@@ -273,6 +277,7 @@ class Run:
         blocker = blocking(check.needs, device, self.results)
         if blocker:
             self.results.append(Result(check.name, device, skip(blocker)))
+        # A device that hangs would cost the limit of every check.
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
@@ -307,10 +312,12 @@ class Run:
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
         """Keep what a check answered."""
+        # Only the child knows the names of torch's database.
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
+        # `properties` describes the device in the report.
         if "device" in facts:
             self.facts["devices"].append(facts.pop("device"))
         self.facts.update(facts)

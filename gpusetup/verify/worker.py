@@ -45,6 +45,7 @@ def main() -> int:
     begin(asked=Asked(**{**start["asked"], "only": only}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
+    # torch logs what concerns its developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     end_with_parent(start["folder"])
@@ -180,6 +181,7 @@ def has_scratch() -> bool:
 def raised(problem: Exception) -> Outcome:
     """The outcome of a check that ended in an exception."""
     hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
+    # The check itself asks for little.
     if "out of memory" in str(problem):
         hint = "other programs use the GPU's memory: `nvidia-smi` shows which"
     return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))

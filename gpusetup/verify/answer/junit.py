@@ -15,6 +15,7 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 def as_junit(report: Report) -> str:
     """One suite a device, one case a check. Under `--strict` a skip is a failure here too."""
     root = Element("testsuites", suite_attributes("gpusetup verify", report.results, report))
+    # In the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         add_suite(root, device, report)
     # A line for each element, for people who read the file.
@@ -68,6 +69,7 @@ def add_case(suite: Element, result: Result, report: Report) -> None:
         SubElement(case, "system-out").text = plain(measured(result), "\n")
         return
     message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
+    # What a person needs who sees the failure in CI.
     lines = [measured(result), *meaning_lines(result)]
     SubElement(case, kind, message).text = plain("\n".join(lines), "\n")
 

@@ -33,6 +33,7 @@ MORE_KEYS = ("hint", "means")
 
 def as_json(report: Report) -> str:
     """The one JSON document."""
+    # The order of the keys is what people read; a program finds them by name.
     facts = report.facts
     document = {
         "schema": "gpusetup.verify/1",
@@ -102,6 +103,7 @@ def verdict_line(report: Report) -> str:
         status = result.outcome.status
         if status in blamed_statuses:
             blamed.append(f"{result.name} on {result.device} {status}")
+    # A run with options that left every check out.
     if not blamed:
         return f"verdict: {overall_status}"
     return f"verdict: {overall_status} ({', '.join(blamed)})"
@@ -111,12 +113,14 @@ def step_lines(report: Report) -> List[str]:
     """What each failure means, above the next step that it shares with others; a blank behind."""
     meanings_by_step: Dict[str, List[str]] = {}
     for result in report.results:
+        # Failures with the same next step share it.
         step = result.outcome.hint or ""
         meanings = meanings_by_step.setdefault(step, [])
         if result.means:
             meanings.append(f"{result.name} on {result.device}: {result.means}")
     lines: List[str] = []
     for step, meanings in meanings_by_step.items():
+        # A result that passed has neither a meaning nor a step.
         paragraph = [*meanings, f"hint: {step}"] if step else meanings
         if paragraph:
             lines += [*paragraph, ""]
@@ -129,6 +133,7 @@ def check_lines(report: Report, verbose: bool) -> List[str]:
     device_width = max((len(result.device) for result in report.results), default=0)
     lines: List[str] = []
     for result in report.results:
+        # The longest statuses have seven letters.
         status = f"{result.outcome.status:<7}"
         name = f"{result.name:<{name_width}}"
         device = f"{result.device:<{device_width}}"
@@ -144,9 +149,11 @@ def known_lines(report: Report) -> List[str]:
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
+        # Without an import of torch nothing is known of CUDA.
         if facts.get(key) is not None:
             lines.append(f"{words}: {facts[key]}")
     for row in facts["devices"]:
+        # A rank's device is called `rank 1 cuda:0`.
         if "cuda" in row["device"]:
             memory = row["memory_total_bytes"] / GIB
             lines += [f"GPU Name: {row['name']}", f"GPU Memory: {memory:.1f} GB"]
@@ -170,6 +177,7 @@ def computation(report: Report) -> str:
     """`PASSED` or `FAILED`; `not run` where the options left out every check that computes."""
     on_devices = [result for result in report.results if result.device != HOST]
     only_looked = all(result.name in BEFORE_COMPUTING for result in on_devices)
+    # Without `import` in the report, nothing says that it failed.
     import_passed = statuses_of(report, ("import",)) <= {PASSED}
     if import_passed and only_looked:
         return "not run"

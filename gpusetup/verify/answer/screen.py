@@ -54,6 +54,7 @@ def painted(line: str) -> str:
     >>> painted("failed   matmul"), painted("other"), painted("verdict: passed")
     ('\x1b[1;31mfailed\x1b[0m   matmul', 'other', 'verdict: \x1b[1;32mpassed\x1b[0m')
     """
+    # A word in the middle of a line is part of a sentence.
     words = re.match(r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b", line)
     if words is None:
         return line
@@ -140,6 +141,7 @@ def write(text: str, path: Optional[str], mode: str = "w") -> None:
 def complain(stop: Stop, as_document: bool) -> int:
     """Say what ended the program; its exit code."""
     if as_document:
+        # Where stdout cannot take the document, stderr gets the sentence.
         with contextlib.suppress(BrokenPipeError, Unwritten):
             put(as_error(stop))
             return stop.exit_code

@@ -157,6 +157,7 @@ def chance(device: str) -> Outcome:
     samplers = {**continuous_samplers(), **whole_samplers(), **dropout_samplers()}
     parts: List[Part] = list(permutations_are_mixed(device))
     for label, sampler in samplers.items():
+        # A device need not draw in every format.
         for name, count in FORMATS.items():
             try:
                 empty = torch.empty(count, device=device).to(getattr(torch, name))
@@ -171,11 +172,13 @@ def sampled(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Par
     """Two draws of a sampler, and the same two again from the same seed."""
     draws = []
     for turn in range(2):
+        # The draws of both turns begin with the same seed.
         seed = (asked().seed + 41) % 2**63
         generator = torch.Generator(device=empty.device).manual_seed(seed)
         # What follows a generator must not follow that of the process: it gets another seed.
         process_seed = asked().seed + turn if sampler.follows_generator else asked().seed
         torch.manual_seed(process_seed % 2**63)
+        # Two draws in a row: the second goes on where the first ended.
         for _ in range(2):
             draws.append(sampler.draw(empty.clone(), generator).cpu())
     first, second, first_again, second_again = draws
@@ -275,6 +278,7 @@ def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
 
 def marks_of_parts(drawn: Any, doublings: int) -> Any:
     """For each place a number that follows from the 2^doublings numbers from there on; it wraps."""
+    # The bits of each number, as a whole number to compute with.
     marks = drawn.double().view(torch.int64)
     for factor in MIXED[:2]:
         marks = marks * factor

@@ -60,6 +60,7 @@ def amount(device: str) -> Amount:
         return Amount(byte_count, "a part of the host's memory")
     free, total = memory_info(device)
     if is_unified(device):
+        # The host's own limit may be lower than what the driver tells.
         free = min(free, available_bytes())
         return Amount(int(free * UNIFIED), f"{UNIFIED:.0%} of what is free, shared with the host")
     taken_by_others = total - free - torch.cuda.memory_reserved(device)
@@ -100,6 +101,7 @@ def blocks(device: str, byte_count: int) -> List[Any]:
         try:
             allocated.append(torch.empty(words, dtype=torch.int64, device=device))
         except RuntimeError as problem:
+            # Somebody else may have taken the memory: what could be had is tested.
             if "memory" not in str(problem):
                 raise
             break
@@ -155,6 +157,7 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
 
 def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
     """The first word of a block that is not as it was written, with the bits that turned."""
+    # The whole block at once: nearly always it is right.
     if torch.equal(block, written):
         return
     index = int((block != written).nonzero()[0])

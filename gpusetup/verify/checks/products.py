@@ -41,6 +41,7 @@ def matmul(device: str) -> Outcome:
     """A 1000 x 1000 product in float32, at every element."""
     outcome = products_of_format("float32", device, ((1000, 1000, 1000),))
     words = "1000 x 1000 float32 product of whole numbers: every element is exact"
+    # Whoever reads `quick` wants the size, not the count of comparisons.
     detail = outcome.detail.replace("1 comparisons with whole numbers, every element", words)
     return outcome._replace(detail=detail)
 
@@ -51,6 +52,7 @@ def float32_modes(device: str) -> Outcome:
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
+        # The finest once more: a setting may stay in force by mistake.
         for mode in ("highest", "high", "medium", "highest"):
             torch.set_float32_matmul_precision(mode)
             for part in multiplied(device, "float32", SHAPES[:2]):
@@ -70,6 +72,7 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
             shapes = (*SHAPES, LARGEST[kind(device)])
     try:
         parts = list(multiplied(device, name, shapes))
+        # Of the formats whose numbers are few enough, each is read and written.
         if name in CODED:
             parts += codes_are_exact(device, name)
     except RuntimeError as problem:
@@ -77,6 +80,7 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
             raise
         return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
     permitted = read_precision(torch, device)
+    # A coarser setting is the user's own, so the report says which.
     setting = ""
     if name == "float32" and permitted.name != "ieee":
         setting = f", {permitted.name} by {permitted.because}"
@@ -97,6 +101,7 @@ WRONG = (
 def lacks(device: str, name: str, problem: BaseException) -> bool:
     """Whether an error only says that this device has no such products; a GPU that has the units
     for it must not say so."""
+    # An old GPU imitates bfloat16 or refuses it.
     if name == "bfloat16" and not has_bfloat16(torch, device):
         return refuses(problem)
     return "not implemented for" in str(problem)
@@ -202,6 +207,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     code_format = torch.uint8 if "float8" in name else torch.int16
     read = codes.to(code_format).to(device).view(dtype)
     yield same(f"{name} read", read.double(), exact)
+    # Of two neighbours one has an even code.
     next_numbers = exact.roll(-1)
     even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
@@ -232,6 +238,7 @@ def float8(device: str) -> Outcome:
             "only reading, writing and rounding were tested: AMD's GPUs multiply other 8-bit "
             "formats (fnuz) or none",
         )
+    # A CPU multiplies no 8-bit formats at all.
     capability = capability_of(torch, device)
     if capability is None or capability < FLOAT8_FROM:
         return judged(

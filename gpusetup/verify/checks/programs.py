@@ -46,6 +46,7 @@ def compiled(device: str) -> Outcome:
     """`torch.compile` builds a kernel that computes what the same code computes uncompiled."""
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
+    # On a GPU, Triton compiles.
     if device == "cpu" and not has_compiler():
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
@@ -71,6 +72,7 @@ def uncompiled(problem: BaseException) -> Outcome:
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
             return Outcome(SKIPPED, reason, hint=hint)
+    # Python's headers come in a package of their own.
     headers = os.path.join(sysconfig.get_path("include"), "Python.h")
     # The compiler that Triton calls says so on the terminal, not in its exception.
     if "non-zero exit status" in message and not os.path.isfile(headers):
@@ -114,6 +116,7 @@ def fused_block(device: str) -> Iterator[Part]:
         return weighted_sum + residual
 
     def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
+        # Leaves of its own: each run is differentiated by itself.
         leaves = [x.detach().requires_grad_() for x in inputs]
         outputs = run(*leaves)
         gradients = torch.autograd.grad(outputs.sum(), leaves)
@@ -122,6 +125,7 @@ def fused_block(device: str) -> Iterator[Part]:
     def compiled_graphs() -> int:
         return int(counters["stats"]["unique_graphs"])
 
+    # A kernel from an earlier check would not be compiled again.
     torch._dynamo.reset()
     graphs_before = compiled_graphs()
     inputs = [numbers(torch, 300, 70, salt=120), numbers(torch, 70, salt=120)]
@@ -129,6 +133,7 @@ def fused_block(device: str) -> Iterator[Part]:
     compiled_block = torch.compile(block, dynamic=False)
     tensors = with_gradients(compiled_block, [x.to(device) for x in inputs])
     for computed, exact in zip(tensors, exact_tensors):
+        # Numbers near zero are sums of greater ones.
         size = exact.abs() + exact.square().mean().sqrt()
         yield agree("fused", computed, exact, FUSED * size)
     has_compiled = compiled_graphs() > graphs_before
@@ -164,6 +169,7 @@ def dataloader(device: str) -> Outcome:
     them all."""
     from torch.utils.data import DataLoader
 
+    # The generator begins anew for each loader, so the seed is the same.
     def loader(shuffle: bool) -> Any:
         return DataLoader(
             Rows(),
@@ -231,6 +237,7 @@ def save_and_load(device: str) -> Outcome:
     try:
         path = os.path.join(folder, "state.pt")
         torch.save({"state": state, "step": 17}, path)
+        # On a CPU the two are one.
         for target in dict.fromkeys(("cpu", device)):
             loaded = torch.load(path, map_location=target, weights_only=True)
             has_all = set(loaded["state"]) == set(state) and loaded["step"] == 17

@@ -108,6 +108,7 @@ def ration(name: str, device: str) -> Outcome:
     """Each question's answer agrees with float64 on the CPU."""
     import torch
 
+    # A wrong sample would call a sound machine wrong.
     if release(torch) < SINCE:
         return Outcome(SKIPPED, "some samples of this torch's database are wrong themselves")
     try:
@@ -116,6 +117,7 @@ def ration(name: str, device: str) -> Outcome:
         return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
     answers = Answers(name, SOURCES[name].seconds[kind(device)], len(all_entries))
     with exact_products(torch):
+        # Time or faults may end the check before the last question.
         for question in chosen(name, all_entries):
             if answers.is_over():
                 break
@@ -133,11 +135,13 @@ def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
     wanted_question = ""
     for text in asked().only:
         check, _, question_name = text.partition("/")
+        # Another check of the same run may have a question, too.
         if check == name:
             wanted_question = question_name
     if not wanted_question:
         return questions_of_level(name, all_entries)
     entry, _, turn = wanted_question.rpartition("/")
+    # The database of another torch has other entries.
     if entry not in all_entries or not turn.isdigit():
         hint = "as ENTRY/NUMBER, in the words of a failure's hint"
         problem = f"{wanted_question!r} names no question of {name} with this torch"
@@ -158,6 +162,7 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
         return
     for visit in range(max(visits.values(), default=0)):
         for entry in entries_in_order:
+            # Programs use it less often than others.
             if visit >= visits[entry.name]:
                 continue
             # Each seed goes on where the one before ended.
@@ -169,6 +174,8 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
     """The names of all entries: a share of each rarity after the other, common ones first."""
+    # The order of the database itself is by subject: mixed, so that a run that ends early has met
+    # each subject.
     names = sorted(all_entries)
     random.Random(name).shuffle(names)
     by_rarity: Dict[int, List[str]] = {rarity: [] for rarity in SHARES}
@@ -218,12 +225,14 @@ class Answers:
 
     def ask(self, torch: Any, device: str, question: EntryTurn) -> None:
         """Compare the answer to one question. Raises an error after which the GPU is lost."""
+        # If the process dies, the parent says in which question.
         working_on(question.name)
         operator_question: Optional[OperatorQuestion] = None
         parts: List[Part] = []
         # Whatever a kernel raises is its answer.
         try:
             operator_question = question.entry.question(torch, device, asked().seed, question.turn)
+            # The entry has no sample for this device.
             if operator_question is None:
                 return
             parts = compared(torch, device, operator_question)
@@ -254,6 +263,7 @@ class Answers:
         """After an error that the process cannot go on from: which question it was, and the next
         check gets a process of its own."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
+        # It may have died in the first question.
         if self.tried:
             detail += f" (after {self.questions()})"
         return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)
@@ -264,6 +274,7 @@ class Answers:
         if self.entry_count:
             entry_count = f"{len(self.entries_asked)} of {self.entry_count} "
         words = f"{self.tried} questions to {entry_count}{self.check} with seed {asked().seed}"
+        # Left out of the count, because nothing was compared.
         if self.not_asked:
             words += f", {self.not_asked} without an answer here"
         return words

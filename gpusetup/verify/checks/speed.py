@@ -44,6 +44,7 @@ def speed_half(device: str) -> Outcome:
 def _speed(device: str, name: str, check: str) -> Outcome:
     size = FAST[kind(device)]
     rate = product_rate(device, name)
+    # Below it the device is at fault, whatever the model.
     lowest_rate = least_rate(device, check)
     return rated(f"{size} x {size} products in {name}", rate, (lowest_rate, "TFLOP/s"))
 
@@ -98,6 +99,7 @@ def speed_over_cpu(device: str) -> Outcome:
 @functools.lru_cache(maxsize=None)
 def cpu_rate() -> CpuRate:
     """The CPU's rate, measured once for all GPUs of the machine."""
+    # A slow CPU is measured with a small product.
     smallest = CPU_SIZES[-1]
     seconds = seconds_of_cpu_product(smallest, times=2)
     for size in CPU_SIZES:
@@ -163,6 +165,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
     """Passed if a rate is not below the lowest one, which comes with its unit."""
+    # At the lowest rate itself the device still passes.
     lowest_rate, _ = lowest
     if rate >= lowest_rate:
         return Outcome(PASSED, detail, rate, *lowest)

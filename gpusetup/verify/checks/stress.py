@@ -55,6 +55,7 @@ class Least(NamedTuple):
 
 def load(device: str) -> Outcome:
     """Load a device for as long as the user asked, and judge what it did."""
+    # `nvidia-smi` knows nothing of a CPU.
     if kind(device) != "cuda":
         return judged(loaded(device, asked().seconds, time.monotonic), Least())
     done = Load()
@@ -70,6 +71,7 @@ def load(device: str) -> Outcome:
     if error is None:
         name = torch.cuda.get_device_name(device)
         return judged(done, least_of(name, readings))
+    # An error of the program, and none of the device.
     if not readings.get("lost"):
         raise error
     problems = [*faults(done, Least()), first_line(error)]
@@ -88,6 +90,7 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
     began = window_began = clock()
     while window_began - began < seconds or not rates:
         is_same = torch.equal(product.multiply(), first_product)
+        # Every bit counts: the same kernel with the same numbers gives the same.
         wrong_products += 0 if is_same else 1
         products += 1
         products_of_window += 1
@@ -167,12 +170,14 @@ def judged(done: Load, limit: Least) -> Outcome:
         f"{done.products} products and {done.copies} copies compared",
         f"{tflops:.3g} TFLOPS",
     ]
+    # Without `nvidia-smi` the report tells the rates alone.
     hottest = done.watched.get("hottest")
     if hottest is not None:
         facts.append(f"{hottest} C at most")
     if done.watched.get("reasons"):
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
+    # The gravest fault comes first.
     for fault in faults(done, limit):
         return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT)
     return Outcome(PASSED, detail, kept, limit.kept, KEPT)
@@ -215,6 +220,7 @@ def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:
     if not rates:
         return WindowRates(1.0, float("inf"))
     duration, last_rate = rates[-1]
+    # A run of an hour compares its first and last minute.
     window = min(WINDOW_SECONDS, duration / 3)
     first_rates = [rate for second, rate in rates if second <= window]
     last_rates = [rate for second, rate in rates if second > duration - window]

@@ -91,6 +91,7 @@ def named_rows(names: Tuple[str, ...]) -> None:
     all_names = {check.name for check in every()}
     for name in names:
         if check_name(name) not in all_names:
+            # The user sees which names there are.
             hint = "one of " + ", ".join(sorted(all_names))
             raise WrongQuestion(f"There is no check {name!r}", hint)
 
@@ -146,6 +147,7 @@ def named(name: str) -> Check:
 
 def every() -> Iterator[Check]:
     """Each row once, in the order of the levels."""
+    # A check that several levels have comes once.
     rows: Dict[str, Check] = {}
     for level_rows in (*LEVELS.values(), RANKS, COMPANIONS):
         for check in level_rows:
@@ -155,6 +157,7 @@ def every() -> Iterator[Check]:
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
     """The function of a row; loads its module."""
+    # The module is loaded here, so that only the child loads torch.
     module, _, name = check.run.partition(":")
     # The folder may stand by itself, under any name.
     room = (__package__ or "").rpartition(".")[0]

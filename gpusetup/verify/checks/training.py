@@ -51,6 +51,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     The net and its inputs are the same on every device.
     """
     torch.manual_seed(asked().seed)
+    # Drawn on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
@@ -60,6 +61,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     losses = []
     for _ in range(STEPS):
         for parameter in parameters:
+            # Gradients would add up.
             parameter.grad = None
         with torch.autocast(device_type=kind(device), dtype=low):
             outputs = net(inputs)
@@ -96,6 +98,7 @@ def amp(device: str) -> Outcome:
         scaler = scaler_of(device, FIRST_SCALE) if low == torch.float16 else None
         training = trained(device, low, scaler)
         product_format = training.product_format
+        # Autocast may do nothing, without a word.
         problem = f"multiplied in {product_format}, not in {low}"
         parts.append(holds("autocast", product_format == str(low), problem))
         # Nothing overflows here, so that a sound scaler does not back off.
@@ -143,6 +146,7 @@ def spoilt_numbers() -> Iterator[Spoilt]:
 def overflows_are_noticed(device: str) -> Iterator[Part]:
     """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
     gradient comes back from its scale."""
+    # What the gradients are without a scale.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
@@ -155,6 +159,7 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
             leaf.grad = gradient.to(device) * scale
         expected_scale = scale
         if spoilt:
+            # In turns, because both are overflows.
             value = float("inf" if turn % 2 else "nan")
             leaves[spoilt.gradient].grad[spoilt.element] = value
             expected_scale = scale / 2
@@ -182,6 +187,7 @@ def transformer() -> Any:
     layer = nn.TransformerEncoderLayer(
         WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
+    # Nested tensors are a fast path of inference.
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
@@ -201,6 +207,7 @@ def loss_of(model: Any, words: Any) -> Any:
 def language_model(device: str) -> Outcome:
     """The transformer is trained as in float64: two batches accumulated in each of four steps,
     clipped, with momentum."""
+    # Both trainings start from the same parameters.
     model, words = transformer(), text()
     exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
     moves = moves_of_training(model.to(device), words.to(device))
@@ -224,6 +231,7 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
     optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):
         optimizer.zero_grad()
+        # Two halves of a batch, each with half of its loss: accumulation.
         for batch in words.split(4):
             half_of_loss = loss_of(model, batch) / 2
             half_of_loss.backward()
@@ -249,6 +257,7 @@ def determinism(device: str) -> Outcome:
         torch.use_deterministic_algorithms(user_setting)
     parts = [same(name, second[name], first[name]) for name in first]
     parts += [same(f"{name}, checkpointed", checkpointed[name], first[name]) for name in first]
+    # A seed that changes nothing would make the same bits, too.
     differs = not torch.equal(other_seed["dropped"], first["dropped"])
     parts.append(holds("another seed", differs, "gives the same dropout"))
     hint = (

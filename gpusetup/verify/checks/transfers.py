@@ -41,6 +41,7 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
     target = torch.zeros_like(sent, device=to_device)
     rate = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)
     part = same(f"{from_device} to {to_device}", target, sent)
+    # A rate of wrong bytes tells nothing.
     if part.worst:
         return judged([part], "")
     # A bus depends on the machine; the memory of a GPU model has a published rate.
@@ -67,6 +68,7 @@ def pinned(device: str) -> Outcome:
     on_device = locked.to(device, non_blocking=True)
     returned = torch.empty_like(sent).pin_memory()
     returned.copy_(on_device + on_device, non_blocking=True)
+    # The event ends when the copies before it have.
     copies_end = torch.cuda.Event()
     copies_end.record(torch.cuda.current_stream(device))
     copies_end.synchronize()
@@ -111,6 +113,7 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
     with torch.cuda.stream(first):
         for _ in range(LINKS):
             block.add_(1.0)
+        # The second stream starts when the chain has ended, and not before.
         ready = first.record_event()
     with torch.cuda.stream(second):
         second.wait_event(ready)
@@ -138,6 +141,7 @@ def graph(device: str) -> Outcome:
         with torch.cuda.graph(captured, stream=side):
             out = (fixed @ other).relu()
         for turn in range(4):
+            # Into the memory that the graph has captured.
             fixed.copy_(numbers(torch, 128, 128, salt=116 + turn))
             captured.replay()
             eager = (fixed @ other).relu()
@@ -162,6 +166,7 @@ def copies_between_gpus(_: str) -> Outcome:
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
         # Numbers that tell whose they are and where.
         sent = places * 2_654_435 + sender
+        # Zeros, so that a copy that never came shows.
         received = torch.zeros_like(sent, device=to_device)
         rate = measured(to_device, partial(received.copy_, sent), gigabytes)
         rates.append(rate)

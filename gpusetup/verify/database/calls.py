@@ -69,6 +69,7 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
 def exactly(torch: Any, call: Call, dtype: str) -> Call:
     """The call in float64 or, if its format holds whole numbers of few bits, in int64."""
     wide_formats = {}
+    # A complex number becomes one of two float64.
     for narrow_name, wide_name in WIDE.items():
         wide_formats[getattr(torch, narrow_name)] = getattr(torch, wide_name)
     if dtype in WHOLE:
@@ -177,6 +178,7 @@ def laid_out(torch: Any, x: Any, layout: str) -> Any:
         axis = -2 if layout == "transposed" else 0
         transposed = x.transpose(-1, axis).contiguous()
         return transposed.transpose(-1, axis)
+    # torch has this layout for images and for volumes.
     if layout == "channels-last" and axis_count in (4, 5):
         kind = torch.channels_last if axis_count == 4 else torch.channels_last_3d
         return x.contiguous(memory_format=kind)
@@ -210,6 +212,7 @@ def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
     generator = torch.Generator().manual_seed(turn)
 
     def near(x: Any) -> Any:
+        # Whole numbers may name places, and shared elements would be changed twice.
         if x.layout != torch.strided or not x.is_floating_point() or overlaps(x):
             return x
         # The share follows from the number itself: equal numbers get equal shares.
@@ -236,6 +239,7 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
     arguments = tensors_of_call(torch, call)
     leaves = [x for x in arguments if x.requires_grad]
     gradients: List[Any] = []
+    # Without a leaf that learns, torch need not remember the steps.
     with torch.set_grad_enabled(bool(leaves)):
         returned = run(*call.args, **call.options)
         compared_part = returned if unique else call.learning(returned)
@@ -244,6 +248,7 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
         if learning_outputs:
             directions = []
             for direction, output in zip(upstream(learning_outputs), learning_outputs):
+                # The directions were drawn in the format of the exact answer.
                 directions.append(direction.to(output.dtype))
             computed = torch.autograd.grad(learning_outputs, leaves, directions, allow_unused=True)
             gradients = [None if g is None else dense(torch, g) for g in computed]
@@ -273,6 +278,7 @@ def plain(torch: Any, returned: Any) -> List[Any]:
         return [dense(torch, returned)]
     if isinstance(returned, (bool, int)):
         return [torch.tensor(returned)]
+    # float64 holds what Python's own numbers are.
     if isinstance(returned, float):
         return [torch.tensor(returned, dtype=torch.float64)]
     tensors: List[Any] = []

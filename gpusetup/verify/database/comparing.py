@@ -64,6 +64,7 @@ class Comparison:
         self.torch, self.device, self.call = torch, device, call
         self.dtype: str = question.dtype
         self.run, self.unique = entry.run, getattr(entry, "unique", True)
+        # What is drawn for a comparison follows from its question alone.
         chance = random.Random(question.words)
         self.generator = torch.Generator().manual_seed(chance.getrandbits(62))
         self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
@@ -120,6 +121,7 @@ class Comparison:
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
         """How many numbers may be added up with a rounding after each; 0 for none."""
+        # Each number by itself: only its own roundoff counts.
         if not getattr(entry, "sums", True):
             return 1
         if self.dtype in HALVES:
@@ -152,6 +154,7 @@ class Comparison:
             return self.upstream
 
         with in_float64(self.torch):
+            # A copy: the call may write to its arguments.
             wide = fresh(self.torch, self.wide)
             answer = answered(self.torch, self.run, wide, draw_upstream, self.unique)
             return self._widened(answer)
@@ -159,6 +162,7 @@ class Comparison:
     def _widened(self, answer: Answer) -> Answer:
         """An exact answer of whole numbers, where float64 tells it better than int64."""
         fractional_outputs = self._outputs_of_fractions() if self.by_fractions else []
+        # With fractions it may do something else.
         if len(fractional_outputs) != len(answer.outputs):
             return answer
         outputs = []
@@ -182,6 +186,7 @@ class Comparison:
         """The output in float64 where that is a whole number which the format holds."""
         torch = self.torch
         format = torch.iinfo(getattr(torch, self.dtype))
+        # A comparison of fractions is exact.
         if fractional.dtype == torch.bool:
             return fractional
         is_rounded = kind_of(whole) == "whole" and kind_of(fractional) != "whole"
@@ -196,6 +201,7 @@ class Comparison:
         """Random numbers in the shape of an output, which the working format holds exactly."""
         torch = self.torch
         numbers = torch.randn(tuple(y.shape), generator=self.generator, dtype=y.dtype)
+        # Both parts are held in float32.
         if numbers.is_complex():
             return numbers.to(torch.complex64).to(y.dtype)
         working_format = getattr(torch, self.dtype)
@@ -214,6 +220,7 @@ class Comparison:
         distance = step * self.moves_by
 
         def move_option(option: Any) -> Any:
+            # A flag or a count must stay what it is.
             is_fraction = type(option) is float
             if is_fraction and not alike:
                 return option * (1 + distance)
@@ -257,6 +264,7 @@ class Comparison:
         """Three moved answers. Whole arguments are moved where the answer is no whole number, and
         the operator takes others."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
+        # Such an answer has no roundoff that would move it.
         if self.dtype in WHOLE and all_whole:
             return []
         answers = []
@@ -270,6 +278,7 @@ class Comparison:
             return answers
         exact_kinds = [kind_of(x) for x in self.exact.outputs]
         for answer in answers:
+            # With fractions it returns something else, which tells nothing.
             if [kind_of(x) for x in answer.outputs] != exact_kinds:
                 return []
         return answers
@@ -298,6 +307,7 @@ class Comparison:
                 answer = self._widened(answer)
         except Exception:
             return False
+        # The same seed draws other numbers in another form.
         if self.draws_numbers():
             return False
         pairs = [*zip(answer.outputs, self.exact.outputs)]
@@ -308,6 +318,7 @@ class Comparison:
         """Whether two tensors in float64 agree up to rounding, or both are missing."""
         if x is y:
             return True
+        # One of the two has no gradient, or another shape.
         if x is None or y is None or x.shape != y.shape:
             return False
         return bool(self.torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
@@ -336,6 +347,7 @@ class Comparison:
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
         """A call's answer in one of the ways, with copies of its arguments."""
         torch = self.torch
+        # The call may write to its arguments.
         copy = fresh(torch, call, layout, device)
         if not learns:
             copy = detached(torch, copy)
@@ -404,6 +416,7 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
         try:
             answer = comparison.here(way, layout, learns)
             for target in targets(comparison, words, answer, comparison.exact):
+                # A wrong count of outputs, for example, is judged already.
                 is_judged = isinstance(target, Part)
                 parts.append(target if is_judged else judged(comparison, target))
         except NoWay:
@@ -420,6 +433,7 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
 
 def lacks_way(device: str, question: Any, problem: Exception) -> bool:
     """Whether an error only says that the operator cannot be called in this way here."""
+    # The operator lacks the form, on every device.
     if any(words in str(problem) for words in NO_WAY) or refuses(problem):
         return True
     if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):

@@ -123,6 +123,7 @@ class Draw:
         """One length of the class, others small, in any order."""
         lengths = [self.length(most)]
         while len(lengths) < count:
+            # All axes together stay below the limit.
             most //= lengths[-1]
             short_lengths = up_to(most, SMALL + ODD_SIZES)
             lengths.append(self.choice(short_lengths or [1]))
@@ -168,6 +169,7 @@ class Own(NamedTuple):
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         """The call of a turn, in its form."""
+        # Each format meets each form after some turns.
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)
         args, options = self.draw(draw)
@@ -180,6 +182,7 @@ class Own(NamedTuple):
         # Whole numbers are drawn in their own format.
         if working_format.is_floating_point:
             call = replaced(torch, call, to_working_format)
+        # Convolutions and norms of images have kernels of their own for this layout.
         takes_images = any(x.dim() == 4 for x in args if hasattr(x, "dim"))
         if turn % 2 and takes_images and draw.form.numbers != "far":
             draw.form = draw.form._replace(layout="channels-last")
@@ -229,6 +232,7 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
         return bool(x.dtype == working_format and x.numel())
 
     candidates = [x for x in tensors_of_call(torch, call) if has_numbers(x)]
+    # Without a kind the numbers stay normal ones.
     if not candidates or not kind:
         return call
     chosen_id = None
@@ -273,6 +277,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
         period = draw.choice((3, 17, 127))
         places = torch.arange(x.numel(), dtype=torch.float64)
         return ((places % period).reshape(x.shape) - 1).to(x.dtype)
+    # A copy that can be written to, also of an expanded tensor.
     y = x.contiguous().clone()
     flat = y.view(-1)
     if kind == "large":
@@ -287,6 +292,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
 def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     """Whole numbers of up to all bits; of int64, up to those that float64 holds."""
     format = draw.torch.iinfo(x.dtype)
+    # Beyond 52 bits float64 does not hold every whole number.
     bits = min(format.bits, 52)
     most = 2 ** (bits - 1)
     # -most is its own negative, so the numbers begin above it.
@@ -319,6 +325,7 @@ def grown(draw: Draw, call: Call, most: int) -> Call:
         for place, length in enumerate(x.shape):
             if length > 1:
                 axes.add((length, place - x.dim()))
+    # Some forms leave the lengths as they are.
     if not axes or not draw.lengths or not all(x.numel() for x in tensors):
         return call
     old_length, axis = draw.choice(sorted(axes))

@@ -85,6 +85,7 @@ class Entry(NamedTuple):
         another one on each processor, and `special.chebyshev_polynomial_t` of torch 2.11 returns
         for NaN its answer to the number before (its C++ sets no value).
         """
+        # Its own tests have a reference in numpy.
         return self.info.supports_autograd or getattr(self.info, "ref", None) is not None
 
     def counts_up(self, torch: Any, call: Call) -> bool:
@@ -132,6 +133,7 @@ class Entry(NamedTuple):
         for x in plain(torch, returned):
             if not x.is_floating_point():
                 continue
+            # Zero is exact; what is nearly zero loses its digits.
             size = x.abs()
             is_too_small = (size > 0) & (size < format.tiny)
             if bool(is_too_small.any()) or not bool((size <= format.max).all()):
@@ -175,6 +177,7 @@ class Entry(NamedTuple):
         first_word = self.name.partition(".")[0]
         if first_word in RARE:
             return LAST
+        # What internal steps and lists compute is asked before, by itself.
         if first_word in SELDOM or self.is_internal or self.listed:
             return LATE
         return USUAL
@@ -238,6 +241,7 @@ class Entry(NamedTuple):
     def formats(self, torch: Any, device: str) -> List[str]:
         """The formats of its questions, in the order in which they come round."""
         kind = device.partition(":")[0]
+        # What a format lacks on this kind of device is no fault.
         supported = self.info.supported_dtypes(kind)
         names = []
         for name in TURNS:
@@ -253,6 +257,7 @@ class Entry(NamedTuple):
         # float16 ends or vanishes within what most gradients are computed by.
         if dtype == "float16" or self.listed or not self.info.supports_autograd:
             return False
+        # Its gradient loses more than a roundoff of its arguments.
         if reason(NO_GRADIENT, self.name, dtype):
             return False
         return getattr(torch, dtype) in self.info.supported_backward_dtypes(kind)
@@ -330,6 +335,7 @@ class Entry(NamedTuple):
         """The call in the lengths and the numbers of its form, as far as the answer stays within
         the range of the format."""
         torch = draw.torch
+        # A sum of many halves loses its digits.
         most = SHORTEST if dtype in HALVES else LONGEST
         if self.of_single_numbers:
             most = MOST
@@ -414,6 +420,7 @@ def otherwise(draw: Draw, call: Call) -> Call:
     # int64 tensors name places: those are not broadcast.
     if any(x.shape != first.shape or x.dtype == torch.int64 for x in tensors):
         return call
+    # All but the first have one place along this axis.
     axis = draw.choice(range(first.dim()))
 
     def cut(x: Any) -> Any:
@@ -453,6 +460,7 @@ def entries(database: Database) -> Dict[str, Entry]:
         # Some rows of the database have no function.
         if run is None or reason(LEFT_OUT, name):
             continue
+        # What torch's own tests leave out of this operator.
         test_names = {str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)}
         by_name[name] = Entry(
             name=name,

@@ -53,6 +53,7 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
     """The tensors of one field of an answer, each with the exact one."""
     computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
     count = len(exact_tensors)
+    # Another count says more than any difference.
     if len(computed_tensors) != count:
         yield holds(label, False, f"{len(computed_tensors)} of them, not {count}")
         return
@@ -82,6 +83,7 @@ def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) 
     arguments = tensors_of_call(torch, comparison.call)
     wide_arguments = tensors_of_call(torch, comparison.wide)
     for place, (x, y) in enumerate(zip(answer.written, exact.written)):
+        # A sparse argument is only read.
         if x.layout != torch.strided:
             continue
         is_written_to = not torch.equal(y, wide_arguments[place].detach())
@@ -167,11 +169,13 @@ def finite_sizes(torch: Any, exact: Any) -> Any:
 
 def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]) -> Limits:
     """The error allowed of each element, and which elements are not judged."""
+    # Of a complex format, that of its parts.
     format = torch.finfo(target.computed.dtype)
     roundoff = max(comparison.u, float(format.eps) / 2)
     size = finite_sizes(torch, target.exact)
     moves = moves_of(torch, target.exact, moved_tensors)
     mean_change = moves.mean_change
+    # Numbers below it are as good as zero.
     least = SMALLEST.get(comparison.dtype, format.tiny)
     # What is added up may be rounded more often.
     roundings = comparison.many
@@ -234,6 +238,7 @@ def judged(comparison: Any, target: Target) -> Part:
     is farther off than by its own roundoff.
     """
     computed, exact = target.computed, target.exact
+    # Nothing else can be compared then.
     if computed.shape != exact.shape:
         problem = f"shape {list(computed.shape)}, not {list(exact.shape)}"
         return holds(target.label, False, problem)
@@ -242,6 +247,7 @@ def judged(comparison: Any, target: Target) -> Part:
         return holds(target.label, False, problem)
     if kind_of(computed) == "whole":
         return judged_whole(comparison, target)
+    # First by the roundoff of the answer alone.
     part = judged_close(comparison, target, [])
     # Such an operator jumps from one whole number to the next, and its argument is given exactly.
     if comparison.steps and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
@@ -299,6 +305,7 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
     """Whether tensors can name places of `x` along an axis, as `gather` takes them."""
     for places in tensors:
+        # Without places nothing tells what they name.
         if not places.numel():
             return False
         for at, (length, most) in enumerate(zip(places.shape, x.shape)):
@@ -311,6 +318,7 @@ def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
 
 def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     """Whether a GPU's answer names other places of the same numbers than the CPU's."""
+    # The exact answer is the CPU's own choice.
     if comparison.device == "cpu":
         return False
     torch = comparison.torch

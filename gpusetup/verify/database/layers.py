@@ -43,6 +43,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     # Queries, keys and values are views of one product, as programs have them.
     if kind == "packed" and keys < 600:
         groups, mask = 1, None
+        # The third axis tells queries, keys and values apart.
         packed = d.normal(1, keys, 3, heads, width)
         args = tuple(packed.permute(2, 0, 3, 1, 4))
     else:
@@ -153,6 +154,7 @@ def run_net(name: str) -> Callable[..., Any]:
 def draw_transformer(d: Draw) -> Arguments:
     """Tokens, the weights of one encoder layer, and a mask of padding or of attention."""
     heads = d.choice((1, 2, 4))
+    # The heads share the width out.
     width = heads * d.choice((8, 16, 33))
     inner = d.choice((8, 33, 64))
     # In the order of the layer's parameters: attention, its output, two products, two norms.
@@ -200,6 +202,7 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
 def draw_mm(d: Draw) -> Arguments:
     """Two matrices to multiply, each of them transposed in half of the calls."""
     n, k, m = d.shape(3)
+    # Long sums meet the ends of the blocks that kernels add up.
     k = d.choice((k, k, 65, 129, 513, 1025))
     longest = MOST // k
     n, m = min(n, longest), min(m, longest)
@@ -259,6 +262,7 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
         # One channel a group: the depthwise convolution of mobile nets.
         if groups > 1 and d.flag():
             channels, out_channels = 1, d.choice((1, 2))
+        # One length for each axis.
         kernel = [d.choice((1, 2, 3, 5)) for _ in range(axes)]
         sizes: Tuple[int, ...] = (6, 7, 8, 15, 16, 17, 33)
         # Over three axes the two longest would take too long.

@@ -42,6 +42,7 @@ class Name(type):
     """Any name of a package that is not there: what is asked of it is another such name."""
 
     def __getattr__(cls, name: str) -> Any:
+        # Python itself asks for such names, and takes a missing one for an answer.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         return Name(name, (), {})
@@ -75,6 +76,7 @@ class StandIn(types.ModuleType):
     TestCase = unittest.TestCase
 
     def __getattr__(self, name: str) -> Any:
+        # Python's own attributes of a module.
         if name.startswith("__"):
             raise AttributeError(name)
         return Name(name, (), {})
@@ -128,6 +130,7 @@ def as_before(torch: Any) -> Iterator[None]:
 
 def restore(variables: Dict[str, str]) -> None:
     """Set the environment to what it was."""
+    # What the import has added.
     for name in set(os.environ) - set(variables):
         del os.environ[name]
     os.environ.update(variables)
@@ -174,6 +177,7 @@ def larger() -> Iterator[None]:
     """Meanwhile samples that are made are larger."""
     sizes_before = []
     for module_name, module in list(sys.modules.items()):
+        # Each module of torch's tests has a copy of the lengths.
         if not module_name.startswith(HOME):
             continue
         for name, size in SIZES.items():
@@ -217,6 +221,7 @@ def module_of_tests(torch: Any, name: str) -> Any:
 def rows_of(module: Any, name: str) -> List[Any]:
     """A table of the database. Raises NoDatabase if this torch has none of that name."""
     rows = getattr(module, name, None)
+    # Another release may call its table something else.
     if not isinstance(rows, list) or not rows:
         raise NoDatabase(f"it has no `{name}`")
     return rows

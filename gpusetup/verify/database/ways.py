@@ -75,6 +75,7 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
     # Elements that share their place could not be multiplied in place.
     if any(overlaps(x) for x in numbers):
         raise NoWay
+    # The same memory gets its own numbers back.
     originals = [x.clone() for x in numbers]
 
     def call_with_other_numbers() -> None:
@@ -97,11 +98,13 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
 
 def into_out(torch: Any, asking: Asking) -> Answer:
     """Into tensors of the caller, which hold other numbers before (`out=`)."""
+    # The sample brings its own.
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
     if not outputs or any(x.layout != torch.strided for x in outputs):
         raise NoWay
+    # Numbers that must not be left over.
     outs = [torch.full_like(x, 3) for x in outputs]
     out = outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -125,11 +128,13 @@ def in_place(run: Callable[..., Any]) -> Way:
         target_kinds = [(x.shape, x.dtype) for x in targets]
         if output_kinds != target_kinds:
             raise NoWay
+        # torch refuses to write over shared elements.
         if any(overlaps(x) for x in targets):
             raise NoWay
 
         def run_over_copy(x: Any, *args: Any, **options: Any) -> Any:
             if isinstance(x, (list, tuple)):
+                # The arguments themselves must not change: gradients are compared with them.
                 copies = [item.clone() for item in x]
                 run(copies, *args, **options)
                 return copies

@@ -90,6 +90,7 @@ def properties(device: str) -> Outcome:
     row = cuda_row(torch, device) if device.startswith("cuda") else cpu_row(torch)
     facts = {"device": row}
     sent = torch.arange(4096, dtype=torch.int32)
+    # A copy on the device itself is a kernel or a copy engine.
     received = sent.to(device).clone().to("cpu")
     if not bool((sent == received).all()):
         problem = f"{row['name']}: 16 KiB copied to the device came back changed"

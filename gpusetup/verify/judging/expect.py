@@ -54,6 +54,7 @@ def read_version(text: str) -> Any:
     >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
     True
     """
+    # Only the beginning counts, so it is no version of its own.
     if text.endswith(".*"):
         return [int(part) for part in text[:-2].split(".")]
     match = _VERSION.match(text.strip().lower())
@@ -84,6 +85,7 @@ def read_capability(text: str) -> Tuple[int, int]:
 
 def read_number(text: str) -> float:
     """A number without a sign or an exponent."""
+    # `float` also reads `inf`, `nan` and `1e9`.
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
     return float(text)
@@ -154,6 +156,7 @@ def parse(text: str) -> Expectation:
     def wrong(problem: str, hint: str) -> WrongQuestion:
         return WrongQuestion(f"--expect {text!r}: {problem}", hint)
 
+    # The first thing that is wrong is told.
     row = NAMES.get(name)
     if row is None:
         raise wrong(f"there is no name {name!r}", f"there are {', '.join(NAMES)}")

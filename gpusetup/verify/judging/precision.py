@@ -76,8 +76,10 @@ def read_precision(torch: Any, device: str) -> Precision:
     """The effective precision of float32 products on a device: the coarsest that is permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
+    # AMD's other targets have nothing coarser.
     if target and not target.startswith(TF32_TARGETS):
         return IEEE
+    # A CPU computes by oneDNN, which has variables of its own.
     if capability is None:
         permitted = [IEEE, *by_settings(torch, "cpu"), *by_onednn_variables()]
         return coarsest(permitted)

@@ -58,6 +58,7 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
     import torch
 
     computed, exact = real_numbers(torch, computed), real_numbers(torch, exact)
+    # Numbers of another shape cannot be compared.
     if computed.shape != exact.shape:
         return holds(label, False, f"shape {list(computed.shape)}, not {list(exact.shape)}")
     allowed = torch.as_tensor(allowed, dtype=torch.float64).detach().expand_as(exact)
@@ -78,6 +79,7 @@ def same(label: str, computed: Any, exact: Any) -> Part:
     import torch
 
     computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
+    # An answer in another format is another answer.
     if computed.shape != exact.shape or computed.dtype != exact.dtype:
         computed_kind = f"{computed.dtype} {list(computed.shape)}"
         exact_kind = f"{exact.dtype} {list(exact.shape)}"

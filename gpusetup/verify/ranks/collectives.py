@@ -46,6 +46,7 @@ class Turn:
         in_one_batch = uses_nccl and draw.way == "handles"
         self.call = self.collective.calls["together" if in_one_batch else draw.way]
         uneven_ways = UNEVEN_NCCL if uses_nccl else UNEVEN_GLOO
+        # Of all other collectives the parts have one length.
         is_uneven = op == "all_to_all" and draw.way in uneven_ways
         self.numbers = numbers_of(self, part_lengths(self, is_uneven))
         self.message = self._message()
@@ -173,6 +174,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
     me, kind, collective = turn.members.me, turn.draw.kind, turn.collective
     longest = max(sum(part_lengths) for part_lengths in lengths)
     seed = turn.chance.getrandbits(60)
+    # The same seed on every rank: each knows the numbers of all.
     table = rows(kind, turn.world, longest, seed)
     parts_of_members = []
     for row, lengths_of_parts in zip(table, lengths):
@@ -197,6 +199,7 @@ def performed(group: Group, op: str, draw: Draw) -> str:
     """Make a call in its mode; what is wrong with it."""
     # The first call of all sets up connections: it is made alone.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
+    # Each has numbers and tensors of its own.
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]
     first = turns[0]
     # In a ring of one, a rank would send to itself, which torch refuses.
@@ -225,6 +228,7 @@ def performed(group: Group, op: str, draw: Draw) -> str:
 
 def wait_for(handles: Sequence[Any]) -> None:
     """Wait for each, the last first; what is done at once gives no handle."""
+    # The last first, so that nothing depends on the order of waiting.
     for handle in reversed(handles):
         if hasattr(handle, "wait"):
             handle.wait()

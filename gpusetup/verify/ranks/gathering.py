@@ -107,6 +107,7 @@ class Hub:
 
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has come there; then all go on. Who has not, in a sentence."""
+        # A rank in a long check is waited for.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
         late = []
         for number, rank in sorted(self.ranks.items()):
@@ -294,6 +295,7 @@ def who(number: int, rank: RankNews) -> str:
 
 def as_message(report: Report) -> Message:
     """A rank's report for rank 0."""
+    # As plain values, which JSON has.
     rows = []
     for result in report.results:
         outcome = result.outcome._asdict()

@@ -152,6 +152,7 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
         if rank in late_ranks:
             continue
         message = group.store.get(f"{name}/said/{rank}").decode()
+        # A rank that left a collective is out of step with the others.
         failure, rank_has_left = json.loads(message)
         if failure:
             failures.append(failure)
@@ -182,6 +183,7 @@ def shared(group: Group, name: str, value: str) -> List[str]:
     group.store.set(f"{name}/{group.rank}", value)
     values = []
     for rank in range(group.world):
+        # Waits until that rank has said it.
         message = group.store.get(f"{name}/{rank}")
         values.append(message.decode())
     return values

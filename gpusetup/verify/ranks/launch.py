@@ -72,6 +72,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     # A variable that is set to nothing counts as not set.
     variables = {name: value for name, value in environ.items() if value}
+    # torchrun first: it may have been started by srun.
     if all(name in variables for name in TORCHRUN):
         launch = by_torchrun(variables)
     elif all(name in variables for name in SRUN):
@@ -80,6 +81,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
         return None
     rank_name, world_name, local_name = launch.names
     rank, world = number_in(variables, rank_name), number_in(variables, world_name)
+    # A rank beyond the others belongs to another launch.
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
     local = number_in(variables, local_name, 0)

@@ -55,6 +55,7 @@ def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) ->
     if reduction == "sum":
         least, greatest = 1, greatest // world
     numbers = torch.randint(least, greatest + 1, shape, generator=generator)
+    # Half of the numbers are negative.
     if dtype_name not in UNSIGNED:
         signs = 2 * torch.randint(0, 2, shape, generator=generator) - 1
         numbers *= signs
@@ -95,6 +96,7 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
 def raw(values: Any) -> Any:
     """The bytes of a tensor, a row for each element."""
     column = values.detach().contiguous().reshape(-1, 1)
+    # Its real and its imaginary part, side by side.
     if column.is_complex():
         column = torch.view_as_real(column)[:, 0]
     return column.view(torch.uint8)

@@ -79,6 +79,7 @@ def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> An
     """Each rank has a part of every parameter (FSDP2); `narrow` computes in bfloat16."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+    # Without a policy FSDP keeps the format of the parameters.
     mesh, policy = mesh_of(group), MixedPrecisionPolicy()
     if narrow:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -149,6 +150,7 @@ def trained(group: Group, form: Form, name: str) -> str:
     alone = net(form, group.world, ranks[0]).to(group.device)
     shared_model = form.share(model, group, members, **form.options)
     both_models = (shared_model, alone)
+    # Each has its own, with the same rate.
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.3) for m in both_models]
     # Of the parameters at the start, and of the exchanged gradients of each step.
     signatures = [signature_of_all(model.state_dict())]
@@ -161,6 +163,7 @@ def trained(group: Group, form: Form, name: str) -> str:
         waits_with_exchange = form.is_ddp and not exchanges
         with shared_model.no_sync() if waits_with_exchange else contextlib.nullcontext():
             loss_of(shared_model, my_examples).backward()
+        # One process computes the mean over all ranks.
         for examples_of_rank in examples:
             share_of_loss = loss_of(alone, examples_of_rank) / len(ranks)
             share_of_loss.backward()
