@@ -137,15 +137,19 @@ class Child:
                 return self._lost(task, SKIPPED, f"time is over{progress}")
             if silent_seconds >= task.limit_seconds:
                 return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
-            if now - last_word >= BUSY * task.limit_seconds:
-                detail = f"not finished in {now - last_word:.0f} s; this machine was busy"
+            passed = now - last_word
+            if passed >= BUSY * task.limit_seconds:
+                detail = f"not finished in {passed:.0f} s; this machine was busy"
                 return self._lost(task, SKIPPED, detail)
             try:
                 seconds_left = max(0.001, end - now)
-                line = self.lines.get(timeout=min(task.limit_seconds / LOOKS, seconds_left))
+                look_seconds = min(task.limit_seconds / LOOKS, seconds_left)
+                line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
+                # What it waited for a core does not count.
                 waited_for_core = waited_seconds(process.pid) - waited_before
-                silent_seconds = time.monotonic() - last_word - waited_for_core
+                passed = time.monotonic() - last_word
+                silent_seconds = passed - waited_for_core
                 continue
             # The worker has closed its stream.
             if not line:
@@ -230,6 +234,7 @@ class Child:
                 process.wait(timeout=5)
                 self.relay.join(timeout=1)
                 process.stdin.close()
+        # What torch compiled is of no use to another run.
         shutil.rmtree(self.kernels, ignore_errors=True)
 
 

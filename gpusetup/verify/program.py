@@ -150,7 +150,8 @@ def finish(report: Report, options: Options) -> int:
     else:
         # A file gets no colours.
         stream = None if options.output else sys.stdout
-        write(as_screen(report, options.verbose, stream), options.output)
+        text = as_screen(report, options.verbose, stream)
+        write(text, options.output)
     return 0 if verdict(report) == PASSED else 1
 
 
@@ -261,15 +262,16 @@ class Run:
     def _with_the_others(self, rank: Rank, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
         checks = self._chosen(among_ranks(device))
-        place = f"{rank.world} ranks"
+        all_ranks = f"{rank.world} ranks"
         # Rank 0 waits for the parents, so that a missing rank is named before torch waits for it.
         late = self.link.come_to(MEETING) if checks else ()
         if late:
-            outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
-            self.results.append(Result(MEETING, place, outcome))
+            hint = "look at that rank's own output"
+            outcome = Outcome(FAILED, "; ".join(late), hint=hint)
+            self.results.append(Result(MEETING, all_ranks, outcome))
             return
         for check in checks:
-            self._settle(check, place, device)
+            self._settle(check, all_ranks, device)
 
     def _settle(self, check: Check, device: str, subject: str) -> None:
         """Run a check on what it is told of (`subject`), or skip it because of one before it."""
@@ -291,9 +293,10 @@ class Run:
 
     def _limit_seconds(self, check: Check) -> float:
         """How long a check may be silent; one that lasts `--seconds` gets them on top."""
+        limit_seconds = check.limit_seconds
         if check.lasts:
-            return check.limit_seconds + float(self.options.asked.seconds)
-        return check.limit_seconds
+            limit_seconds += float(self.options.asked.seconds)
+        return limit_seconds
 
     def _most_seconds(self, check: Check) -> float:
         """How long a check may take in all: one that names its samples has a limit of its own."""
@@ -365,4 +368,5 @@ def skip(because: Result) -> Outcome:
     # The reason for the first skip is the reason for all that follow from it.
     if status == SKIPPED:
         return Outcome(SKIPPED, because.outcome.detail)
-    return Outcome(SKIPPED, f"needs {because.name}, which {status}")
+    detail = f"needs {because.name}, which {status}"
+    return Outcome(SKIPPED, detail)

@@ -14,7 +14,8 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 def as_junit(report: Report) -> str:
     """One suite a device, one case a check. Under `--strict` a skip is a failure here too."""
-    root = Element("testsuites", suite_attributes("gpusetup verify", report.results, report))
+    attributes = suite_attributes("gpusetup verify", report.results, report)
+    root = Element("testsuites", attributes)
     # In the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         add_suite(root, device, report)

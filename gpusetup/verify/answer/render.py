@@ -106,7 +106,8 @@ def verdict_line(report: Report) -> str:
     # A run with options that left every check out.
     if not blamed:
         return f"verdict: {overall_status}"
-    return f"verdict: {overall_status} ({', '.join(blamed)})"
+    blame = ", ".join(blamed)
+    return f"verdict: {overall_status} ({blame})"
 
 
 def step_lines(report: Report) -> List[str]:
@@ -232,7 +233,9 @@ def plain(text: str, allowed: str = "") -> str:
     for character in text:
         is_harmless = character.isprintable() or character in allowed
         # Python's own spelling, without its quotes.
-        characters.append(character if is_harmless else repr(character)[1:-1])
+        if not is_harmless:
+            character = repr(character)[1:-1]
+        characters.append(character)
     return "".join(characters)
 
 

@@ -94,6 +94,7 @@ def whole_samplers() -> Dict[str, Sampler]:
     def from_zero(low: int, end: int) -> Draw:
         def draw(x: Any, generator: Any) -> Any:
             drawn = torch.randint(low, end, x.shape, device=x.device, generator=generator)
+            # The list of shares begins at 0.
             return drawn - low
 
         return draw

@@ -199,6 +199,7 @@ def driver_refuses(device: str) -> bool:
     """Whether the driver says no to more than the GPU has. Windows, also below WSL, and GPUs that
     share the host's memory give of the host's instead."""
     is_linux = sys.platform.startswith("linux")
+    # Below WSL the driver is that of Windows.
     is_wsl = "microsoft" in platform.release().lower()
     if not is_linux or is_wsl:
         return False

@@ -78,7 +78,8 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
     except RuntimeError as problem:
         if not lacks(device, name, problem):
             raise
-        return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
+        detail = f"torch {torch.__version__} multiplies no {name} on {device}"
+        return Outcome(SKIPPED, detail)
     permitted = read_precision(torch, device)
     # A coarser setting is the user's own, so the report says which.
     setting = ""

@@ -188,8 +188,11 @@ def dataloader(device: str) -> Outcome:
         again = list(loader(True))
     except (RuntimeError, OSError) as problem:
         return unloaded(problem)
-    ordered, first = epoch_of(in_order), epoch_of(first_batches)
-    second, repeated = epoch_of(second_batches), epoch_of(again)
+    ordered = epoch_of(in_order)
+    first = epoch_of(first_batches)
+    second = epoch_of(second_batches)
+    repeated = epoch_of(again)
+    # Batch by batch, as a training moves them.
     on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
     order = first.rows[:, 0].argsort()
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)

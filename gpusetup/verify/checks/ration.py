@@ -245,12 +245,14 @@ class Answers:
             parts = [holds("", False, first_line(problem))]
         self.tried += 1
         self.entries_asked.add(question.entry.name)
-        words = f"{question.name} ({operator_question.dtype})"
-        self._keep([part._replace(label=f"{words} {part.label}".strip()) for part in parts])
+        for part in parts:
+            # A label begins with what the user repeats the question by.
+            label = f"{question.name} ({operator_question.dtype}) {part.label}"
+            self._keep(part._replace(label=label.strip()))
 
-    def _keep(self, parts: List[Part]) -> None:
-        """Keep what is wrong, and the nearest to its limit of what is right."""
-        all_parts = [*self.parts, *parts]
+    def _keep(self, part: Part) -> None:
+        """Keep a comparison if it is wrong, or nearer to its limit than all that are right."""
+        all_parts = [*self.parts, part]
         wrong_parts = [part for part in all_parts if not part.is_right]
         right_parts = [part for part in all_parts if part.is_right]
         self.bad = len(wrong_parts)
@@ -323,6 +325,7 @@ def not_in_this_torch(problem: Exception) -> bool:
     """
     if isinstance(problem, (NotImplementedError, AttributeError)):
         return True
+    # torch refuses arguments by one of these two.
     if not isinstance(problem, (TypeError, RuntimeError)):
         return False
     message = str(problem)

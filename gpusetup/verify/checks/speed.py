@@ -121,9 +121,9 @@ def seconds_of_cpu_product(size: int, times: int) -> float:
         began = time.perf_counter()
         torch.mm(a, b, out=product)
         seconds = time.perf_counter() - began
-        # A clock that does not advance must not divide by zero.
-        fastest = min(fastest, max(seconds, 1e-9))
-    return fastest
+        fastest = min(fastest, seconds)
+    # A clock that does not advance must not divide by zero.
+    return max(fastest, 1e-9)
 
 
 def least_rate(device: str, check: str) -> float:

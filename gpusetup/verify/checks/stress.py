@@ -57,7 +57,8 @@ def load(device: str) -> Outcome:
     """Load a device for as long as the user asked, and judge what it did."""
     # `nvidia-smi` knows nothing of a CPU.
     if kind(device) != "cuda":
-        return judged(loaded(device, asked().seconds, time.monotonic), Least())
+        done = loaded(device, asked().seconds, time.monotonic)
+        return judged(done, Least())
     done = Load()
     error: Optional[RuntimeError] = None
     with watched(gpu_uuid(torch, device)) as readings:
@@ -70,7 +71,8 @@ def load(device: str) -> Outcome:
     done = done._replace(watched=readings)
     if error is None:
         name = torch.cuda.get_device_name(device)
-        return judged(done, least_of(name, readings))
+        limit = least_of(name, readings)
+        return judged(done, limit)
     # An error of the program, and none of the device.
     if not readings.get("lost"):
         raise error

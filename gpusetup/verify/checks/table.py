@@ -92,7 +92,8 @@ def named_rows(names: Tuple[str, ...]) -> None:
     for name in names:
         if check_name(name) not in all_names:
             # The user sees which names there are.
-            hint = "one of " + ", ".join(sorted(all_names))
+            names_in_words = ", ".join(sorted(all_names))
+            hint = f"one of {names_in_words}"
             raise WrongQuestion(f"There is no check {name!r}", hint)
 
 
@@ -104,7 +105,8 @@ def levels_with(name: str) -> Tuple[str, ...]:
     """
     levels = []
     for level, rows in LEVELS.items():
-        if name in {check.name for check in rows}:
+        names = [check.name for check in rows]
+        if name in names:
             levels.append(level)
     return tuple(levels)
 

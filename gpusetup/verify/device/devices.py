@@ -148,6 +148,7 @@ def arch_in_build(device: str) -> Outcome:
     architecture = f"sm_{gpu.major}{gpu.minor}"
     built_architectures = arch_list(torch)
     is_listed = architecture in built_architectures
+    kernels = " ".join(built_architectures)
     try:
         result = (torch.ones(256, device=device) + 1).sum()
         is_right = float(result.item()) == 512.0
@@ -156,7 +157,6 @@ def arch_in_build(device: str) -> Outcome:
         if "no kernel image" not in error or is_listed:
             return Outcome(FAILED, error, hint=ASK_DOCTOR, spent=True)
         capability = f"{gpu.major}.{gpu.minor}"
-        kernels = " ".join(built_architectures)
         detail = f"this torch has no kernel for compute capability {capability}, only {kernels}"
         hint = "`gpusetup resolve` names the build that supports this GPU"
         return Outcome(FAILED, detail, hint=hint, spent=True)
@@ -164,4 +164,5 @@ def arch_in_build(device: str) -> Outcome:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
     if is_listed:
         return Outcome(PASSED, f"served by {architecture}")
-    return Outcome(PASSED, f"a kernel runs, of {' '.join(built_architectures)}")
+    # A GPU runs the kernels of its generation, and PTX is compiled for it.
+    return Outcome(PASSED, f"a kernel runs, of {kernels}")

@@ -122,7 +122,8 @@ def gpu_capabilities(facts: Row) -> List[Any]:
     """The compute capability of each device."""
     texts = []
     for row in facts["devices"]:
-        texts.append(f"{row['compute_capability']} on {row['device']}")
+        capability = row["compute_capability"]
+        texts.append(f"{capability} on {row['device']}")
     return texts
 
 

@@ -113,6 +113,7 @@ def by_onednn_variables() -> List[Precision]:
     for name in ONEDNN:
         value = os.environ.get(name, "")
         mode = ONEDNN_MODES.get(value.upper())
+        # "STRICT", or a word that oneDNN does not know either.
         if mode:
             permitted.append(Precision(mode, f"{name}={value}"))
     return permitted
@@ -133,5 +134,6 @@ def by_settings(torch: Any, device_kind: str) -> List[Precision]:
             except (AttributeError, RuntimeError):
                 continue
             value = str(setting() if callable(setting) else setting)
-            permitted.append(Precision(COARSE.get(value, "ieee"), f"torch.{path}={value}"))
+            name = COARSE.get(value, "ieee")
+            permitted.append(Precision(name, f"torch.{path}={value}"))
     return permitted

@@ -48,9 +48,10 @@ def source(torch: Any, salt: int = 0) -> Any:
     """A generator on the CPU that follows the seed of this run."""
     # A prime apart, so that the salts of one seed are not those of the next.
     seed = asked().seed + 7919 * salt
-    # torch takes no greater seed.
     generator = torch.Generator()
-    return generator.manual_seed(seed % 2**63)
+    # torch takes no greater seed.
+    generator.manual_seed(seed % 2**63)
+    return generator
 
 
 def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
@@ -102,7 +103,9 @@ def real_numbers(torch: Any, tensor: Any) -> Any:
     """The numbers of a tensor on the CPU in float64; of complex ones both parts."""
     tensor = tensor.detach().to("cpu")
     if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
+        # A conjugate may only be marked as one.
+        tensor = tensor.resolve_conj()
+        tensor = torch.view_as_real(tensor)
     return tensor.double()
 
 

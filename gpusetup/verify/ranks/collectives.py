@@ -131,11 +131,14 @@ class Turn:
             problem = wrong(message.received, expected, numbers.limit)
             if problem:
                 return problem
+        # Some calls write their answer over their input.
         is_separate = message.received is not message.sent
-        if is_separate and wrong(message.sent, torch.cat(numbers.sent)):
+        sent = torch.cat(numbers.sent)
+        if is_separate and wrong(message.sent, sent):
             return "its input changed"
         for margin in self.margins:
-            if not torch.equal(margin, torch.full_like(margin, JUNK)):
+            untouched = torch.full_like(margin, JUNK)
+            if not torch.equal(margin, untouched):
                 return "it wrote outside its tensor"
         return ""
 
@@ -206,7 +209,8 @@ def performed(group: Group, op: str, draw: Draw) -> str:
     if first.collective.source is Source.PREVIOUS and first.world == 1:
         return ""
     late_member = (draw.root + draw.number) % first.world
-    if "late" in draw.mode and first.members.me == late_member:
+    is_late = "late" in draw.mode and first.members.me == late_member
+    if is_late:
         time.sleep(LATE_SECONDS)
     handles: List[Any] = []
     for turn in turns:
@@ -215,7 +219,8 @@ def performed(group: Group, op: str, draw: Draw) -> str:
             wait_for(handles)
             handles = []
     wait_for(handles)
-    if op == "all_reduce" and draw.kind[1] in ROUNDED:
+    _, reduction = draw.kind
+    if op == "all_reduce" and reduction in ROUNDED:
         # Each rank may round in its own order, but all must hold the same bits.
         bits = signature(first.message.received)
         hold(first.members, draw.name, bits)

@@ -134,11 +134,14 @@ class Hub:
                 for rank in self.ranks.values():
                     if not has_come(rank) and not rank.gone:
                         pending.append(rank)
+                if not pending:
+                    return
                 limit = seconds
                 # Of a rank that never said a word the start is waited for.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
-                if not pending or not self.news.wait(timeout=limit):
+                has_news = self.news.wait(timeout=limit)
+                if not has_news:
                     return
 
     def _tell_all(self, message: Message) -> None:
@@ -169,8 +172,9 @@ class Spoke:
     def hear(self) -> Message:
         """The next message of rank 0; empty if it has gone."""
         with contextlib.suppress(OSError, ValueError):
-            line = self.answers.readline()
-            return dict(json.loads(line or "{}"))
+            # An empty line: the other side has closed the link.
+            line = self.answers.readline() or "{}"
+            return dict(json.loads(line))
         return {}
 
     def doing(self, name: str) -> None:

@@ -141,7 +141,8 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
         detail = f"rank {group.rank}: {State.place} ended by {error}"
         outcome = Outcome(FAILED, detail, hint=hint_of(error))
     failure = outcome.detail if outcome.status == FAILED else ""
-    group.store.set(f"{name}/said/{group.rank}", json.dumps([failure, has_left]))
+    message = json.dumps([failure, has_left])
+    group.store.set(f"{name}/said/{group.rank}", message)
     # The others may hang in a collective that this rank has left: it does not wait for them long.
     patience = 5.0 if has_left else COLLECTIVE_SECONDS + 5.0
     late_ranks = missing(group, f"{name}/went", patience)
@@ -158,6 +159,7 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
             failures.append(failure)
         if rank_has_left or late_ranks:
             State.ended = name
+    # All ranks report the failure of one.
     if failures:
         return outcome._replace(status=FAILED, detail="; ".join(failures))
     return outcome

@@ -117,5 +117,6 @@ def gpu_identity(device: str) -> str:
     uuid = gpu_uuid(torch, device)
     if uuid:
         return uuid
+    host = os.uname().nodename
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return f"{os.uname().nodename} {visible} {device}"
+    return f"{host} {visible} {device}"

@@ -63,6 +63,7 @@ def ddp(model: Any, group: Group, members: Members, **options: Any) -> Any:
     """Each rank has the whole model; their gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
+    # On a CPU it takes none.
     device_ids = [group.device] if group.device.startswith("cuda") else None
     return DistributedDataParallel(model, device_ids, process_group=members.handle, **options)
 
