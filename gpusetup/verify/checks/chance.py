@@ -153,8 +153,11 @@ def dropout_samplers() -> Dict[str, Sampler]:
 
 
 def chance(device: str) -> Outcome:
-    """Each sampler keeps to its law, follows its generator, and no part of a draw or of the next
-    one comes again."""
+    """Check that each sampler keeps to its law and follows its generator.
+
+    It catches numbers that are drawn too often or never, a seed that has no effect, and a draw in
+    which a part of an earlier one comes again.
+    """
     samplers = {**continuous_samplers(), **whole_samplers(), **dropout_samplers()}
     parts: List[Part] = list(permutations_are_mixed(device))
     for label, sampler in samplers.items():

@@ -28,7 +28,10 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 
 def memory(device: str) -> Outcome:
-    """Patterns written to most of the free memory are read back as they were written."""
+    """Check that most of the free memory returns what was written to it.
+
+    It catches bits that turn, and addresses that are mixed up.
+    """
     byte_count, reason = amount(device)
     tested_blocks = blocks(device, byte_count)
     if not tested_blocks:
@@ -179,7 +182,11 @@ REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cann
 
 
 def out_of_memory(device: str) -> Outcome:
-    """Asking for too much raises an error, and the device goes on computing."""
+    """Check that asking for too much memory raises an error, and that the device goes on computing.
+
+    It catches drivers that give the host's memory instead, so that a training becomes slow without
+    a word.
+    """
     if device == "cpu":
         return overdrawn(device, FAR_TOO_MUCH)
     torch.cuda.empty_cache()

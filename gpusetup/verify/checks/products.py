@@ -38,7 +38,10 @@ Product = Callable[[Any, Any], Any]
 
 
 def matmul(device: str) -> Outcome:
-    """A 1000 x 1000 product in float32, at every element."""
+    """Check one 1000 x 1000 product in float32, at every element.
+
+    It catches a device that computes wrong numbers at all, in the shortest time.
+    """
     outcome = products_of_format("float32", device, ((1000, 1000, 1000),))
     words = "1000 x 1000 float32 product of whole numbers: every element is exact"
     # Whoever reads `quick` wants the size, not the count of comparisons.
@@ -47,8 +50,11 @@ def matmul(device: str) -> Outcome:
 
 
 def float32_modes(device: str) -> Outcome:
-    """`torch.set_float32_matmul_precision`: each setting keeps to the precision that it permits,
-    and the finest gives the finest again afterwards."""
+    """Check each setting of `torch.set_float32_matmul_precision`.
+
+    It catches a setting that rounds more than it permits, or that stays in force when the finest
+    one is set again.
+    """
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
@@ -63,7 +69,11 @@ def float32_modes(device: str) -> Outcome:
 
 
 def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
-    """Products of whole numbers in a format are exact; of bfloat16 and float16 the codes too."""
+    """Check products of whole numbers in a format, and how bfloat16 and float16 round.
+
+    It catches a kernel that is wrong for some shape, for example at the end of a tile, and a unit
+    that rounds in another way than its format says.
+    """
     if not shapes:
         shapes = SHAPES
         # A CPU takes thirty times as long for halves.
@@ -225,8 +235,11 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
 
 
 def float8(device: str) -> Outcome:
-    """Every number of both 8-bit formats is read and written as the format's definition says;
-    where the hardware multiplies them, products agree with float64."""
+    """Check both 8-bit formats: every number is read and written as the definition says, and where
+    the hardware multiplies them, products agree with float64.
+
+    It catches conversions that round or saturate in another way.
+    """
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
     parts: List[Part] = []

@@ -43,7 +43,10 @@ CANNOT: Dict[str, Tuple[str, str]] = {
 
 
 def compiled(device: str) -> Outcome:
-    """`torch.compile` builds a kernel that computes what the same code computes uncompiled."""
+    """Check that `torch.compile` builds a kernel that computes what the same code computes without.
+
+    It catches a compiler that is missing or too old, and fused kernels that are wrong.
+    """
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
     # On a GPU, Triton compiles.
@@ -164,9 +167,11 @@ class Epoch(NamedTuple):
 
 
 def dataloader(device: str) -> Outcome:
-    """A DataLoader with workers hands over every item once, whole and in the order asked for; its
-    workers draw other numbers than their neighbours and than an epoch before; a seed repeats
-    them all."""
+    """Check that a DataLoader with workers hands over every item once, whole and in order.
+
+    It catches workers that are killed for lack of shared memory, that draw the same random numbers
+    as their neighbours or as an epoch before, and a seed that does not repeat them.
+    """
     from torch.utils.data import DataLoader
 
     # The generator begins anew for each loader, so the seed is the same.
@@ -232,8 +237,11 @@ LARGE = 5_000_011
 
 
 def save_and_load(device: str) -> Outcome:
-    """What is saved from the device is loaded again bit for bit, onto the host and the device:
-    each format, parts of tensors, 38 MiB."""
+    """Check that what is saved from the device is loaded again bit for bit, onto the host and the
+    device.
+
+    It catches formats, views and large tensors that lose bits on their way through a file.
+    """
     state = state_to_save(device)
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")

@@ -105,7 +105,10 @@ class EntryTurn(NamedTuple):
 
 
 def ration(name: str, device: str) -> Outcome:
-    """Each question's answer agrees with float64 on the CPU."""
+    """Check that each question's answer agrees with float64 on the CPU.
+
+    It catches kernels that are wrong in some length, layout, format or option.
+    """
     import torch
 
     # A wrong sample would call a sound machine wrong.

@@ -32,12 +32,12 @@ CPU_PRODUCT_SECONDS = 1.0
 
 
 def speed(device: str) -> Outcome:
-    """Products per second in float32."""
+    """Measure products per second in float32: a GPU that is throttled or busy is slow."""
     return _speed(device, "float32", "speed")
 
 
 def speed_half(device: str) -> Outcome:
-    """Products per second in float16, where GPUs have their tensor cores."""
+    """Measure products per second in float16: without its tensor cores a GPU is slow."""
     return _speed(device, "float16", "speed-half")
 
 

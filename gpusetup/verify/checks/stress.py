@@ -54,7 +54,11 @@ class Least(NamedTuple):
 
 
 def load(device: str) -> Outcome:
-    """Load a device for as long as the user asked, and judge what it did."""
+    """Load a device for as long as the user asked, and judge what it did.
+
+    It catches products or memory that go wrong as the device gets hot, a clock that falls, new ECC
+    errors, and a GPU that falls off the bus.
+    """
     # `nvidia-smi` knows nothing of a CPU.
     if kind(device) != "cuda":
         done = loaded(device, asked().seconds, time.monotonic)

@@ -86,8 +86,12 @@ def scaler_of(device: str, scale: float) -> Any:
 
 
 def amp(device: str) -> Outcome:
-    """A few steps of mixed-precision training lower the loss: in bfloat16 where the device has it,
-    on GPUs in float16 with a scaler."""
+    """Train a few steps in mixed precision: in bfloat16 where the device has it, on GPUs in float16
+    with a scaler.
+
+    It catches autocast that does nothing, a scaler that backs off without an overflow, and a loss
+    that does not fall.
+    """
     formats = []
     if device.startswith("cuda"):
         formats.append(torch.float16)
@@ -116,7 +120,10 @@ def amp(device: str) -> Outcome:
 
 
 def grad_scaler(device: str) -> Outcome:
-    """A GradScaler notices overflows, leaves their steps out, and backs off."""
+    """Check that a GradScaler notices overflows, leaves their steps out, and backs off.
+
+    It catches a kernel that misses infinity or NaN at some place of a gradient.
+    """
     has_general_scaler = hasattr(torch.amp, "GradScaler")
     if kind(device) != "cuda" and not has_general_scaler:
         return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
@@ -205,8 +212,11 @@ def loss_of(model: Any, words: Any) -> Any:
 
 
 def language_model(device: str) -> Outcome:
-    """The transformer is trained as in float64: two batches accumulated in each of four steps,
-    clipped, with momentum."""
+    """Train a small transformer as in float64: two batches accumulated in each of four steps,
+    clipped, with momentum.
+
+    It catches what is wrong only when layers, gradients and the optimizer work together.
+    """
     # Both trainings start from the same parameters.
     model, words = transformer(), text()
     exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
@@ -244,7 +254,10 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
 
 
 def determinism(device: str) -> Outcome:
-    """The same seed twice gives the same bits, where torch promises it."""
+    """Check that the same seed gives the same bits twice, where torch promises it.
+
+    It catches memory or a kernel that is wrong now and then, and a seed that has no effect.
+    """
     user_setting = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:

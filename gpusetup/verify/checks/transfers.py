@@ -20,17 +20,17 @@ GB = 1e9
 
 
 def copy_in(device: str) -> Outcome:
-    """From the host to the device."""
+    """Check copies from the host to the device: a bus that changes bits, or is slow."""
     return copied(device, "cpu", device)
 
 
 def copy_out(device: str) -> Outcome:
-    """From the device to the host."""
+    """Check copies from the device to the host: a bus that changes bits, or is slow."""
     return copied(device, device, "cpu")
 
 
 def copy_within(device: str) -> Outcome:
-    """Within the device."""
+    """Check copies within the device: memory that changes bits, or is slow."""
     return copied(device, device, device)
 
 
@@ -61,7 +61,10 @@ def random_bits(salt: int, most: int = 2**31) -> Any:
 
 
 def pinned(device: str) -> Outcome:
-    """Page-locked memory: copies that do not wait arrive whole, both ways."""
+    """Check copies from and to page-locked memory, which do not wait.
+
+    It catches copies that are used before they are complete.
+    """
     # Half of what int32 holds, because the device doubles it.
     sent = random_bits(salt=112, most=2**30)
     locked = sent.pin_memory()
@@ -94,7 +97,10 @@ are read."""
 
 
 def streams(device: str) -> Outcome:
-    """Work on two streams happens in the order that events ask for, whatever takes longer."""
+    """Check that work on two streams happens in the order that events ask for.
+
+    It catches a stream that reads a result before another one has computed it.
+    """
     with torch.cuda.device(device):
         both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
@@ -124,7 +130,10 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
 
 
 def graph(device: str) -> Outcome:
-    """A captured CUDA graph computes anew from what its inputs hold at each replay."""
+    """Check that a captured CUDA graph computes from what its inputs hold at each replay.
+
+    It catches a graph that returns the result of an earlier replay.
+    """
     fixed = numbers(torch, 128, 128, salt=114).to(device)
     other = numbers(torch, 128, 128, salt=115).to(device)
     parts = []
@@ -156,7 +165,10 @@ ELEMENTS = 1 << 23
 
 
 def copies_between_gpus(_: str) -> Outcome:
-    """What one GPU sends, another holds afterwards, for every ordered pair."""
+    """Check that what one GPU sends, another one holds afterwards, for every ordered pair.
+
+    It catches a link between two GPUs that loses or changes data.
+    """
     rates: List[float] = []
     parts: List[Part] = []
     direct_pairs = 0

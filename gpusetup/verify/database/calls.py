@@ -62,7 +62,10 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
         items = [mapped(torch, item, change) for item in arguments]
         return kind(items)
     if isinstance(arguments, dict):
-        return {name: mapped(torch, value, change) for name, value in arguments.items()}
+        changed = {}
+        for name, value in arguments.items():
+            changed[name] = mapped(torch, value, change)
+        return changed
     return arguments
 
 
@@ -76,11 +79,10 @@ def exactly(torch: Any, call: Call, dtype: str) -> Call:
         wide_formats[getattr(torch, dtype)] = torch.int64
 
     def widen(x: Any) -> Any:
-        wide_format = wide_formats.get(x.dtype)
-        if wide_format is not None:
-            widened = x.detach().to(wide_format)
-            return copied(widened, x.requires_grad)
-        return copied(x, x.requires_grad)
+        # A format that is exact already stays.
+        wide_format = wide_formats.get(x.dtype, x.dtype)
+        widened = x.detach().to(wide_format)
+        return copied(widened, x.requires_grad)
 
     def widen_argument(argument: Any) -> Any:
         argument = mapped(torch, argument, widen)
@@ -90,7 +92,9 @@ def exactly(torch: Any, call: Call, dtype: str) -> Call:
         return argument
 
     args = tuple(widen_argument(argument) for argument in call.args)
-    options = {name: widen_argument(option) for name, option in call.options.items()}
+    options = {}
+    for name, option in call.options.items():
+        options[name] = widen_argument(option)
     return Call(args, options, call.learning)
 
 
@@ -133,7 +137,8 @@ def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call
         can_be_laid_out = y.layout == torch.strided and not overlaps(y)
         # int64 tensors name places. Kernels trust those, and read outside their memory where the
         # strides of the places are not plain.
-        if layout and can_be_laid_out and y.dtype != torch.int64:
+        names_places = y.dtype == torch.int64
+        if layout and can_be_laid_out and not names_places:
             y = laid_out(torch, y, layout)
         return y.requires_grad_() if x.requires_grad else y
 
@@ -167,7 +172,8 @@ def gap_elements(x: Any, fewest: int) -> int:
     """
     if x.device.type == "cpu":
         return fewest
-    return max(1, ALIGNED_BYTES // int(x.element_size()))
+    element_bytes = int(x.element_size())
+    return max(1, ALIGNED_BYTES // element_bytes)
 
 
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
@@ -213,11 +219,14 @@ def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
 
     def near(x: Any) -> Any:
         # Whole numbers may name places, and shared elements would be changed twice.
-        if x.layout != torch.strided or not x.is_floating_point() or overlaps(x):
+        is_plain = x.layout == torch.strided and x.is_floating_point()
+        if not is_plain or overlaps(x):
             return x
-        # The share follows from the number itself: equal numbers get equal shares.
-        share = (x.detach().double() * (1234.5678 / turn)).remainder(1.0)
-        if not alike:
+        if alike:
+            # The share follows from the number itself: equal numbers get equal shares.
+            scaled = x.detach().double() * (1234.5678 / turn)
+            share = scaled.remainder(1.0)
+        else:
             share = torch.rand(tuple(x.shape), generator=generator, dtype=torch.float64)
         factor = 1 - share / 16
         y = placed(torch, x.detach(), "cpu")

@@ -127,8 +127,8 @@ class Comparison:
         if self.dtype in HALVES:
             # Sums of halves are kept in float32. Only what is added at places rounds each time: as
             # often as one place is named.
-            places = [x for x in arguments if x.dtype == self.torch.int64]
-            return max(map(most_alike, places), default=0)
+            index_tensors = [x for x in arguments if x.dtype == self.torch.int64]
+            return max(map(most_alike, index_tensors), default=0)
         lengths = [length for x in arguments for length in x.shape]
         return max(lengths, default=1)
 
@@ -143,7 +143,9 @@ class Comparison:
             return True
         if not x.is_floating_point():
             return False
-        return bool(self.torch.allclose(x, original, rtol=2 * self.u, atol=0.0))
+        tolerance = 2 * self.u
+        is_close = self.torch.allclose(x, original, rtol=tolerance, atol=0.0)
+        return bool(is_close)
 
     def _exact_answer(self) -> Answer:
         """The answer in float64; also draws what gradients are taken along."""
@@ -161,7 +163,9 @@ class Comparison:
 
     def _widened(self, answer: Answer) -> Answer:
         """An exact answer of whole numbers, where float64 tells it better than int64."""
-        fractional_outputs = self._outputs_of_fractions() if self.by_fractions else []
+        if not self.by_fractions:
+            return answer
+        fractional_outputs = self._outputs_of_fractions()
         # With fractions it may do something else.
         if len(fractional_outputs) != len(answer.outputs):
             return answer
@@ -202,13 +206,14 @@ class Comparison:
         torch = self.torch
         numbers = torch.randn(tuple(y.shape), generator=self.generator, dtype=y.dtype)
         # Both parts are held in float32.
-        if numbers.is_complex():
-            return numbers.to(torch.complex64).to(y.dtype)
         working_format = getattr(torch, self.dtype)
+        if numbers.is_complex():
+            working_format = torch.complex64
         # A real output of complex or whole arguments is computed in float32.
-        if not working_format.is_floating_point:
+        elif not working_format.is_floating_point:
             working_format = torch.float32
-        return numbers.to(working_format).to(y.dtype)
+        rounded = numbers.to(working_format)
+        return rounded.to(y.dtype)
 
     def moved(self, step: float, alike: bool = False, apart: bool = False) -> Answer:
         """The exact answer to arguments that are each up or down by about a roundoff.
@@ -321,7 +326,9 @@ class Comparison:
         # One of the two has no gradient, or another shape.
         if x is None or y is None or x.shape != y.shape:
             return False
-        return bool(self.torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
+        # Two forms may add up in another order. NaN agrees with NaN.
+        x = x.to(y.dtype)
+        return bool(self.torch.allclose(x, y, rtol=1e-6, atol=1e-9, equal_nan=True))
 
     def draws_numbers(self) -> bool:
         """Whether torch marks a step of the call as drawing random numbers, as attention's dropout
@@ -372,7 +379,7 @@ def most_alike(places: Any) -> int:
 
 def is_wrong(parts: List[Part]) -> bool:
     """Whether one of the comparisons is beyond its limit."""
-    return any(part.worst > 1 for part in parts)
+    return not all(part.is_right for part in parts)
 
 
 def compared(torch: Any, device: str, question: Any) -> List[Part]:
@@ -384,10 +391,11 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         parts = list(compared_once(torch, device, question, question.call))
-        if all(part.worst <= 1 for part in parts):
+        if not is_wrong(parts):
             return parts
+        wrong_parts = [part for part in parts if not part.is_right]
         # Whole numbers and statements have no error that is allowed.
-        exact_is_wrong = any(part.worst > 1 and not part.allowed for part in parts)
+        exact_is_wrong = any(not part.allowed for part in wrong_parts)
         # Numbers nearby have another spread, which is all that is left of numbers far from zero.
         is_far = question.form.numbers == "far"
         nearby_are_wrong = []
@@ -399,9 +407,10 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
             nearby_are_wrong.append(is_wrong(nearby_parts))
         if all(nearby_are_wrong):
             return parts
-        again = list(compared_once(torch, device, question, question.call))
-        if is_wrong(again):
-            return [part for part in parts if part.worst <= 1]
+        # What is wrong of these numbers alone, and again, is the work of rounding.
+        parts_again = list(compared_once(torch, device, question, question.call))
+        if is_wrong(parts_again):
+            return [part for part in parts if part.is_right]
     return parts
 
 
@@ -417,18 +426,26 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
             answer = comparison.here(way, layout, learns)
             for target in targets(comparison, words, answer, comparison.exact):
                 # A wrong count of outputs, for example, is judged already.
-                is_judged = isinstance(target, Part)
-                parts.append(target if is_judged else judged(comparison, target))
+                if isinstance(target, Part):
+                    parts.append(target)
+                else:
+                    parts.append(judged(comparison, target))
         except NoWay:
             continue
         except Exception as problem:
             if lacks_way(device, question, problem):
                 continue
-            if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
+            if ends_question(problem):
                 raise
             parts = [holds(words, False, first_line(problem))]
         if not is_wrong(parts) or comparison.is_right(way_of_question):
             yield from parts
+
+
+def ends_question(problem: Exception) -> bool:
+    """Whether an error concerns every way: the device is lost, or torch lacks the operator."""
+    lacks_operator = isinstance(problem, (AttributeError, NotImplementedError))
+    return lacks_operator or sticky(problem)
 
 
 def lacks_way(device: str, question: Any, problem: Exception) -> bool:
@@ -436,7 +453,7 @@ def lacks_way(device: str, question: Any, problem: Exception) -> bool:
     # The operator lacks the form, on every device.
     if any(words in str(problem) for words in NO_WAY) or refuses(problem):
         return True
-    if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
+    if ends_question(problem):
         return False
     # Samples of torch's database are made for the CPU: a GPU may not take their options.
     is_sample = hasattr(question.entry, "info")

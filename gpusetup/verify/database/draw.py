@@ -51,7 +51,8 @@ def form(turn: int) -> Form:
     if turn % (2 * len(LENGTHS)) == 5:
         numbers = "large"
     # Slowly in one half of the turns, so that each layout meets each length and each way.
-    layout_turn = turn if turn // 8 % 2 else turn // 3
+    is_fast_half = turn // 8 % 2
+    layout_turn = turn if is_fast_half else turn // 3
     layout = LAYOUTS[layout_turn % len(LAYOUTS)]
     # In other layouts torch's sums of numbers far from zero lose more than their spread.
     if numbers == "far":
@@ -125,8 +126,8 @@ class Draw:
         while len(lengths) < count:
             # All axes together stay below the limit.
             most //= lengths[-1]
-            short_lengths = up_to(most, SMALL + ODD_SIZES)
-            lengths.append(self.choice(short_lengths or [1]))
+            short_lengths = up_to(most, SMALL + ODD_SIZES) or [1]
+            lengths.append(self.choice(short_lengths))
         self.chance.shuffle(lengths)
         return lengths
 
@@ -263,6 +264,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
             return whole_numbers_of_any_size(draw, x)
         return x
     if kind == "ties":
+        # Halves, of which every second one lies between two whole numbers.
         return (x * 2).round() / 2
     if kind == "equal":
         first_number = float(x.reshape(-1)[0])
@@ -275,8 +277,9 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
         return -x.abs()
     if kind == "steps":
         period = draw.choice((3, 17, 127))
-        places = torch.arange(x.numel(), dtype=torch.float64)
-        return ((places % period).reshape(x.shape) - 1).to(x.dtype)
+        counted = torch.arange(x.numel(), dtype=torch.float64)
+        steps = counted % period - 1
+        return steps.reshape(x.shape).to(x.dtype)
     # A copy that can be written to, also of an expanded tensor.
     y = x.contiguous().clone()
     flat = y.view(-1)
@@ -284,8 +287,10 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
         # The first and the last number decide; more would leave the range of the format.
         flat[:: max(1, y.numel() - 1)] = 16.0
         return y
-    for value in SPECIAL if kind == "special" else ZEROS_AND_TIES:
-        flat[draw.chance.randrange(y.numel())] = value
+    values = SPECIAL if kind == "special" else ZEROS_AND_TIES
+    for value in values:
+        element = draw.chance.randrange(y.numel())
+        flat[element] = value
     return y
 
 

@@ -136,7 +136,9 @@ class Entry(NamedTuple):
             # Zero is exact; what is nearly zero loses its digits.
             size = x.abs()
             is_too_small = (size > 0) & (size < format.tiny)
-            if bool(is_too_small.any()) or not bool((size <= format.max).all()):
+            # NaN is in no range.
+            is_too_great = ~(size <= format.max)
+            if bool((is_too_small | is_too_great).any()):
                 return True
         return False
 
@@ -417,16 +419,18 @@ def otherwise(draw: Draw, call: Call) -> Call:
     first = tensors[0] if tensors else torch.empty(())
     if not first.dim() or not first.numel():
         return call
-    # int64 tensors name places: those are not broadcast.
-    if any(x.shape != first.shape or x.dtype == torch.int64 for x in tensors):
-        return call
+    for x in tensors:
+        # int64 tensors name places: those are not broadcast.
+        names_places = x.dtype == torch.int64
+        if names_places or x.shape != first.shape:
+            return call
     # All but the first have one place along this axis.
     axis = draw.choice(range(first.dim()))
 
     def cut(x: Any) -> Any:
-        y = x
-        if x is not first:
-            y = x.detach().narrow(axis, 0, 1).clone()
+        if x is first:
+            return x
+        y = x.detach().narrow(axis, 0, 1).clone()
         return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, cut)

@@ -270,7 +270,8 @@ def add_further_moves(comparison: Any) -> None:
         for step in steps:
             # A moved argument may be outside of what the operator takes.
             with contextlib.suppress(Exception):
-                comparison.moves.append(comparison.moved(step, apart=apart))
+                answer = comparison.moved(step, apart=apart)
+                comparison.moves.append(answer)
 
 
 def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
@@ -308,10 +309,12 @@ def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
         # Without places nothing tells what they name.
         if not places.numel():
             return False
-        for at, (length, most) in enumerate(zip(places.shape, x.shape)):
-            if at != axis and length > most:
+        for other_axis, length in enumerate(places.shape):
+            # Along the axis itself there may be more places than elements.
+            if other_axis != axis and length > x.shape[other_axis]:
                 return False
-        if int(places.min()) < 0 or int(places.max()) >= x.shape[axis]:
+        least, greatest_place = int(places.min()), int(places.max())
+        if least < 0 or greatest_place >= x.shape[axis]:
             return False
     return True
 

@@ -20,6 +20,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
+    # As many queries as keys, if those are not too many.
     many_queries = keys if keys < 300 else 257
     queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
     # A model that writes text asks for one token at a time.
@@ -144,7 +145,9 @@ def run_net(name: str) -> Callable[..., Any]:
         import torch
 
         state = tuple(start) if name == "lstm" else start[0]
-        has_biases, dropout, train = True, 0.0, False
+        has_biases = True
+        dropout = 0.0
+        train = False
         net = getattr(torch, name)
         return net(x, state, weights, has_biases, layers, dropout, train, both, first)
 
@@ -182,10 +185,14 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
     """A layer as `eval` computes it: by its fast path where no gradient is asked."""
     import torch
 
+    # The bias of the first product after the attention.
     inner_width = len(weights[5])
-    dropout = 0.0
     layer = torch.nn.TransformerEncoderLayer(
-        *(x.shape[-1], heads, inner_width, dropout, "gelu" if gelu else "relu"),
+        d_model=x.shape[-1],
+        nhead=heads,
+        dim_feedforward=inner_width,
+        dropout=0.0,
+        activation="gelu" if gelu else "relu",
         batch_first=True,
         norm_first=first,
         device="meta",
@@ -296,7 +303,8 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     transposed one."""
     import torch
 
-    kind = "conv_transpose" if "output_padding" in options else "conv"
+    is_transposed = "output_padding" in options
+    kind = "conv_transpose" if is_transposed else "conv"
     axes = x.dim() - 2
     convolve = getattr(torch.nn.functional, f"{kind}{axes}d")
     return convolve(x, weight, bias, **options)

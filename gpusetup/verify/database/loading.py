@@ -215,7 +215,8 @@ def module_of_tests(torch: Any, name: str) -> Any:
         with as_before(torch), standing_in():
             return importlib.import_module(HOME + name)
     except (Exception, SystemExit) as problem:
-        raise NoDatabase(f"{type(problem).__name__}: {problem}") from problem
+        kind = type(problem).__name__
+        raise NoDatabase(f"{kind}: {problem}") from problem
 
 
 def rows_of(module: Any, name: str) -> List[Any]:

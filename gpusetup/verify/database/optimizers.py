@@ -51,8 +51,8 @@ class OptimizerEntry(NamedTuple):
         def draw_values(size: float) -> List[Any]:
             values = []
             for shape in shapes:
-                numbers = draw.normal(math.prod(shape))
-                values.append((size * numbers).to(working_format))
+                numbers = size * draw.normal(math.prod(shape))
+                values.append(numbers.to(working_format))
             return values
 
         settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
@@ -169,7 +169,8 @@ def copied_to_shape(x: Any, shape: Shape) -> Any:
     y = x.detach().clone()
     if len(shape) < 2:
         return y
-    return y.reshape(shape[::-1]).t()
+    transposed_shape = shape[::-1]
+    return y.reshape(transposed_shape).t()
 
 
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:

@@ -100,7 +100,7 @@ def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
         answers.append(values)
         answers.append(x.gather(dim, indices))
     # `searchsorted` is defined for sorted numbers alone, so NaN goes first.
-    line = x.nan_to_num().flatten().sort()[0]
+    line, _ = x.nan_to_num().flatten().sort()
     answers.append(t.searchsorted(line, x, right=flag))
     answers.append(t.bucketize(x, line, right=flag))
     return answers
@@ -176,7 +176,8 @@ def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[An
     """A sparse matrix made dense, and multiplied."""
     import torch
 
-    matrix = torch.sparse_coo_tensor(indices, values, (rows, len(factor)))
+    shape = (rows, len(factor))
+    matrix = torch.sparse_coo_tensor(indices, values, shape)
     return [matrix.to_dense(), matrix @ factor]
 
 
@@ -230,10 +231,11 @@ def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
 
 def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
     """Rows added to a table by each of the three functions that do so."""
+    index_of_each_value = indices[:, None].expand_as(values)
     return (
         x.index_add(0, indices, values),
         x.index_put((indices,), values, True),
-        x.scatter_add(0, indices[:, None].expand_as(values), values),
+        x.scatter_add(0, index_of_each_value, values),
     )
 
 
@@ -249,7 +251,9 @@ def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
     import torch
 
     spectrum = torch.fft.rfft(x)
-    return spectrum, torch.fft.irfft(torch.fft.rfft(x), length)
+    # Transformed again, because the inverse may write over its argument.
+    returned = torch.fft.irfft(torch.fft.rfft(x), length)
+    return spectrum, returned
 
 
 def own(torch: Any) -> Dict[str, Any]:

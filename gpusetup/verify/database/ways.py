@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from .calls import Answer, Call, overlaps, tensors_of_call
 
@@ -102,7 +102,8 @@ def into_out(torch: Any, asking: Asking) -> Answer:
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
-    if not outputs or any(x.layout != torch.strided for x in outputs):
+    all_strided = all(x.layout == torch.strided for x in outputs)
+    if not outputs or not all_strided:
         raise NoWay
     # Numbers that must not be left over.
     outs = [torch.full_like(x, 3) for x in outputs]
@@ -116,6 +117,11 @@ def into_out(torch: Any, asking: Asking) -> Answer:
     return answer._replace(gradients=[])
 
 
+def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
+    """What tensors must have in common to fit into the same memory."""
+    return [(x.shape, x.dtype) for x in tensors]
+
+
 def in_place(run: Callable[..., Any]) -> Way:
     """The way that writes the answer over the first argument."""
 
@@ -124,9 +130,7 @@ def in_place(run: Callable[..., Any]) -> Way:
         targets = first if isinstance(first, (list, tuple)) else [first]
         outputs = directly(torch, asking).outputs
         # An answer of another shape or format does not fit where the argument is.
-        output_kinds = [(x.shape, x.dtype) for x in outputs]
-        target_kinds = [(x.shape, x.dtype) for x in targets]
-        if output_kinds != target_kinds:
+        if shapes_and_formats(outputs) != shapes_and_formats(targets):
             raise NoWay
         # torch refuses to write over shared elements.
         if any(overlaps(x) for x in targets):

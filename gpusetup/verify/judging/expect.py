@@ -114,7 +114,8 @@ def gpu_memories(facts: Row) -> List[Any]:
     texts = []
     for row in facts["devices"]:
         gibibytes = row["memory_total_bytes"] / 2**30
-        texts.append(f"{gibibytes:.2f} on {row['device']}")
+        device = row["device"]
+        texts.append(f"{gibibytes:.2f} on {device}")
     return texts
 
 
@@ -160,12 +161,14 @@ def parse(text: str) -> Expectation:
     # The first thing that is wrong is told.
     row = NAMES.get(name)
     if row is None:
-        raise wrong(f"there is no name {name!r}", f"there are {', '.join(NAMES)}")
+        names = ", ".join(NAMES)
+        raise wrong(f"there is no name {name!r}", f"there are {names}")
     if not sign:
         quote = "quote it, because the shell reads > as output to a file"
         raise wrong("it has no operator", f"{quote}: --expect '{row.example}'")
     if sign not in OPERATORS:
-        raise wrong(f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}")
+        signs = " ".join(OPERATORS)
+        raise wrong(f"there is no operator {sign!r}", f"there are {signs}")
     try:
         wanted_value = row.read(value)
     except ValueError:

@@ -45,6 +45,7 @@ IEEE = Precision("ieee", "")
 
 def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
     """The compute capability of a GPU, (major, minor); None for the CPU."""
+    # A CPU has no such number.
     if not device.startswith("cuda"):
         return None
     major, minor = torch.cuda.get_device_capability(device)

@@ -105,10 +105,9 @@ def raw(values: Any) -> Any:
 def signature(values: Any) -> int:
     """A number that tells the bits of a tensor from others."""
     all_bytes = raw(values).reshape(-1).to(torch.int64)
-    places = torch.arange(len(all_bytes), device=all_bytes.device)
-    # Each byte counts by its place, so that numbers which change places change the sum. 8191 is a
-    # prime, so that this holds for moves by whole rows too.
-    weights = places % 8191 + 1
+    numbered = torch.arange(len(all_bytes), device=all_bytes.device)
+    # Each byte counts by its place, so that numbers which change places change the sum.
+    weights = numbered % 8191 + 1
     return int((all_bytes * weights).sum())
 
 
