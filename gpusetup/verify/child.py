@@ -216,9 +216,11 @@ class Child:
 
     def _say(self, message: Row) -> None:
         """Send a message to the process. If it is dead, `_wait_for_answer` says how it died."""
+        line = json.dumps(message) + "\n"
+        stdin = self.process.stdin
         with contextlib.suppress(OSError):
-            self.process.stdin.write(json.dumps(message) + "\n")
-            self.process.stdin.flush()
+            stdin.write(line)
+            stdin.flush()
 
     def end(self) -> None:
         """End the process, if there is one, with those that it started (a loader's workers hold the

@@ -214,9 +214,12 @@ class Run:
                 self._settle(check, HOST, wanted_device)
         devices = self._devices(wanted_device)
         checks_by_device = {}
+        # From here on it is known how many there are.
+        self.live.of = len(self.results)
         for device in devices:
-            checks_by_device[device] = self._chosen(self._of_device(level, device))
-        self.live.of = len(self.results) + sum(map(len, checks_by_device.values()))
+            checks = self._chosen(self._of_device(level, device))
+            checks_by_device[device] = checks
+            self.live.of += len(checks)
         for device, checks in checks_by_device.items():
             for check in checks:
                 self._settle(check, device, device)

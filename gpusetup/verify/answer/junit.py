@@ -30,16 +30,20 @@ def as_junit(report: Report) -> str:
 def add_suite(root: Element, device: str, report: Report) -> None:
     """The results of one device, with what was tested."""
     results = [result for result in report.results if result.device == device]
-    suite = SubElement(root, "testsuite", suite_attributes(device, results, report))
+    attributes = suite_attributes(device, results, report)
+    suite = SubElement(root, "testsuite", attributes)
     kinds = [element_of(result, report) for result in results]
     suite.set("skipped", str(kinds.count("skipped")))
     # What was tested, so that a report read later still says it.
     properties = SubElement(suite, "properties")
-    device_names = {row["device"]: row["name"] for row in report.facts["devices"]}
-    facts = {**report.facts, "device": device_names.get(device)}
+    facts = dict(report.facts)
+    for row in report.facts["devices"]:
+        if row["device"] == device:
+            facts["device"] = row["name"]
     for name in ("torch", "cuda", "python", "device"):
         if facts.get(name):
-            SubElement(properties, "property", {"name": name, "value": plain(facts[name])})
+            value = plain(facts[name])
+            SubElement(properties, "property", {"name": name, "value": value})
     for result in results:
         add_case(suite, result, report)
 

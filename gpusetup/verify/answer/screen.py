@@ -27,7 +27,8 @@ def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
     text = as_text(report, verbose)
     if stream is None or not wants_colour(os.environ, stream.isatty()):
         return text
-    return "".join(map(painted, text.splitlines(keepends=True)))
+    lines = text.splitlines(keepends=True)
+    return "".join(painted(line) for line in lines)
 
 
 def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:

@@ -75,7 +75,8 @@ def continuous_samplers() -> Dict[str, Sampler]:
         return torch._standard_gamma(shape, generator=generator)
 
     def normal(x: Any, generator: Any) -> Any:
-        mean, deviation = x.fill_(0), x + 1
+        mean = x.fill_(0)
+        deviation = mean + 1
         return torch.normal(mean, deviation, generator=generator)
 
     return {
@@ -100,10 +101,12 @@ def whole_samplers() -> Dict[str, Sampler]:
         return draw
 
     def random_bytes(x: Any, generator: Any) -> Any:
-        return x.to(torch.int8).random_(generator=generator)
+        empty_bytes = x.to(torch.int8)
+        return empty_bytes.random_(generator=generator)
 
     def poisson(x: Any, generator: Any) -> Any:
-        return torch.poisson(x.fill_(3), generator)
+        rates = x.fill_(3)
+        return torch.poisson(rates, generator)
 
     def binomial(x: Any, generator: Any) -> Any:
         counts = x.fill_(5)

@@ -195,12 +195,14 @@ def numbers_of_format(name: str) -> CodedNumbers:
     """The numbers of a format as its definition says: those that float32 holds without being
     subnormal."""
     exponent_bits, fraction_bits = CODED[name]
+    leading_one = 2**fraction_bits
     bias = 2 ** (exponent_bits - 1) - 1
-    codes = torch.arange(2 ** (exponent_bits + fraction_bits))
+    code_count = 2 ** (exponent_bits + fraction_bits)
+    codes = torch.arange(code_count)
     exponents = codes >> fraction_bits
-    fractions = codes % 2**fraction_bits
+    fractions = codes % leading_one
     # A number with an exponent has a leading one, a subnormal number has not.
-    with_leading_one = fractions + 2**fraction_bits
+    with_leading_one = fractions + leading_one
     digits = torch.where(exponents > 0, with_leading_one, fractions)
     powers = exponents.clamp(min=1) - bias - fraction_bits
     numbers = digits.double() * 2.0 ** powers.double()

@@ -317,7 +317,9 @@ UNKNOWN_FORM = (
 
 def has_no_answer(problem: Exception) -> bool:
     """Whether an error only says that this torch, or this device, lacks what was asked."""
-    return isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
+    if isinstance(problem, NotAsked):
+        return True
+    return refuses(problem) or not_in_this_torch(problem)
 
 
 def not_in_this_torch(problem: Exception) -> bool:

@@ -144,7 +144,8 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
 
 def named(name: str) -> Check:
     """The row of a name."""
-    return next(check for check in every() if check.name == name)
+    rows = {check.name: check for check in every()}
+    return rows[name]
 
 
 def every() -> Iterator[Check]:
@@ -163,5 +164,6 @@ def function_of(check: Check) -> Callable[[str], Outcome]:
     module, _, name = check.run.partition(":")
     # The folder may stand by itself, under any name.
     room = (__package__ or "").rpartition(".")[0]
-    function: Callable[[str], Outcome] = getattr(importlib.import_module(f"{room}.{module}"), name)
+    loaded_module = importlib.import_module(f"{room}.{module}")
+    function: Callable[[str], Outcome] = getattr(loaded_module, name)
     return function

@@ -201,7 +201,8 @@ def transformer() -> Any:
 
 def text() -> Any:
     """Eight lines of random words."""
-    return torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
+    generator = source(torch, 69)
+    return torch.randint(0, WORDS, (8, LENGTH), generator=generator)
 
 
 def loss_of(model: Any, words: Any) -> Any:
@@ -218,15 +219,18 @@ def language_model(device: str) -> Outcome:
     It catches what is wrong only when layers, gradients and the optimizer work together.
     """
     # Both trainings start from the same parameters.
-    model, words = transformer(), text()
-    exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
+    model = transformer()
+    words = text()
+    exact_model = copy.deepcopy(model).double()
+    exact_moves = moves_of_training(exact_model, words)
     moves = moves_of_training(model.to(device), words.to(device))
-    roundoff = UNIT_ROUNDOFF[read_precision(torch, device).name]
-    allowed = 8 * DEEP * roundoff
+    precision = read_precision(torch, device)
+    allowed = 8 * DEEP * UNIT_ROUNDOFF[precision.name]
     parts = []
     for name, exact_move in exact_moves.items():
+        move = moves[name].cpu().double()
         # The length of the difference, as part of the exact one's.
-        difference = (moves[name].cpu().double() - exact_move).norm()
+        difference = (move - exact_move).norm()
         share = difference / exact_move.norm()
         parts.append(agree(name, share, torch.zeros(()), allowed))
     return judged(parts, "float64 on the CPU")

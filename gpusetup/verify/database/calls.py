@@ -120,7 +120,9 @@ def placed(torch: Any, x: Any, device: str) -> Any:
 
     def copy(tensor: Any) -> Any:
         # `to` makes no copy on the same device.
-        return tensor.clone() if x.device.type == kind else tensor.to(device)
+        if x.device.type == kind:
+            return tensor.clone()
+        return tensor.to(device)
 
     if x.is_contiguous() and not x.storage_offset():
         return copy(x)
@@ -188,15 +190,19 @@ def laid_out(torch: Any, x: Any, layout: str) -> Any:
     if layout == "channels-last" and axis_count in (4, 5):
         kind = torch.channels_last if axis_count == 4 else torch.channels_last_3d
         return x.contiguous(memory_format=kind)
-    if layout == "strided" and axis_count:
-        every_second = x.new_zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2]
+    if not axis_count:
+        return x.contiguous()
+    *outer_lengths, length = x.shape
+    if layout == "strided":
+        memory = x.new_zeros((*outer_lengths, 2 * length))
+        every_second = memory[..., ::2]
         return every_second.copy_(x)
-    if layout == "pitched" and axis_count:
-        length = x.shape[-1]
+    if layout == "pitched":
         pitch = length + gap_elements(x, ODD_GAP)
-        row_starts = x.new_zeros((*x.shape[:-1], pitch))[..., :length]
+        memory = x.new_zeros((*outer_lengths, pitch))
+        row_starts = memory[..., :length]
         return row_starts.copy_(x)
-    if layout == "offset" and axis_count:
+    if layout == "offset":
         gap = gap_elements(x, 1)
         memory = x.new_zeros(x.numel() + gap)
         memory[gap:] = x.reshape(-1)

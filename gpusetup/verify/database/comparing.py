@@ -179,7 +179,8 @@ class Comparison:
         torch = self.torch
 
         def as_fraction(x: Any) -> Any:
-            return x.double() if x.dtype == torch.int64 else x
+            is_whole = x.dtype == torch.int64
+            return x.double() if is_whole else x
 
         call = replaced(torch, self.wide, as_fraction)
         with contextlib.suppress(Exception):
@@ -233,11 +234,14 @@ class Comparison:
 
         def directions(x: Any) -> Any:
             """1 for each number that goes up, 0 for each that goes down."""
+            shape = tuple(x.shape)
             if alike:
-                return (x.detach().abs() * 12345.678).remainder(1.0) > 0.5
+                # The direction follows from the number itself.
+                scaled = x.detach().abs() * 12345.678
+                return scaled.remainder(1.0) > 0.5
             if apart:
-                return torch.full(tuple(x.shape), next(turns) % 2)
-            return torch.randint(0, 2, tuple(x.shape), generator=self.generator)
+                return torch.full(shape, next(turns) % 2)
+            return torch.randint(0, 2, shape, generator=self.generator)
 
         def move(x: Any) -> Any:
             # The wide form of whole numbers; their moves are fractions.

@@ -177,7 +177,8 @@ class Own(NamedTuple):
         working_format = getattr(torch, dtype)
 
         def to_working_format(x: Any) -> Any:
-            return x.to(working_format) if x.dtype == torch.float32 else x
+            is_fraction = x.dtype == torch.float32
+            return x.to(working_format) if is_fraction else x
 
         call = Call(args, options, lambda x: x)
         # Whole numbers are drawn in their own format.
@@ -195,7 +196,8 @@ class Own(NamedTuple):
             learns = False
 
         def let_learn(x: Any) -> Any:
-            return x.requires_grad_(learns and x.is_floating_point())
+            has_gradient = learns and x.is_floating_point()
+            return x.requires_grad_(has_gradient)
 
         return draw.question(self, dtype, replaced(torch, call, let_learn))
 
@@ -230,7 +232,9 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
     working_format = getattr(torch, dtype)
 
     def has_numbers(x: Any) -> bool:
-        return bool(x.dtype == working_format and x.numel())
+        if x.dtype != working_format:
+            return False
+        return bool(x.numel())
 
     candidates = [x for x in tensors_of_call(torch, call) if has_numbers(x)]
     # Without a kind the numbers stay normal ones.

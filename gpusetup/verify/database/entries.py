@@ -69,12 +69,18 @@ class Entry(NamedTuple):
     @property
     def varies(self) -> bool:
         """Whether it computes single numbers or reduces lines: of any length and numbers."""
-        return self.of_single_numbers or type(self.info).__name__ == "ReductionOpInfo"
+        is_reduction = self.kind_of_info == "ReductionOpInfo"
+        return self.of_single_numbers or is_reduction
 
     @property
     def of_single_numbers(self) -> bool:
         """Whether each number of its answer follows from one number of each argument."""
-        return type(self.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+        return self.kind_of_info in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+
+    @property
+    def kind_of_info(self) -> str:
+        """What torch's database calls this kind of operator."""
+        return type(self.info).__name__
 
     @property
     def defines_nan(self) -> bool:
@@ -86,7 +92,8 @@ class Entry(NamedTuple):
         for NaN its answer to the number before (its C++ sets no value).
         """
         # Its own tests have a reference in numpy.
-        return self.info.supports_autograd or getattr(self.info, "ref", None) is not None
+        reference = getattr(self.info, "ref", None)
+        return self.info.supports_autograd or reference is not None
 
     def counts_up(self, torch: Any, call: Call) -> bool:
         """Whether it may compute with fractions, or in as many steps as a whole number says."""
@@ -149,7 +156,9 @@ class Entry(NamedTuple):
             return call
 
         def clamp(x: Any) -> Any:
-            return x.clamp(low, high) if x.is_floating_point() else x
+            if x.is_floating_point():
+                return x.clamp(low, high)
+            return x
 
         return replaced(torch, call, clamp)
 
@@ -315,8 +324,11 @@ class Entry(NamedTuple):
             return None
         dtype = formats[turn % len(formats)]
         sample_seed = zlib.crc32(f"{seed}:{self.name}".encode())
-        large = turn // 2 % 2 == 1 and dtype not in (*HALVES, *WHOLE)
-        calls = self.samples(torch, SampleKey(self.name, device, dtype, sample_seed, large))
+        # Long sums of halves lose their digits, and whole numbers name places.
+        may_be_large = dtype not in (*HALVES, *WHOLE)
+        is_large = may_be_large and turn // 2 % 2 == 1
+        key = SampleKey(self.name, device, dtype, sample_seed, is_large)
+        calls = self.samples(torch, key)
         if not calls:
             return None
         draw = Draw(torch, self.name, seed, turn)
@@ -324,7 +336,8 @@ class Entry(NamedTuple):
         if self.varies:
             call = self.varied(draw, call, dtype)
         elif turn % 2:
-            call = nearby(torch, call, 1 + turn % 7, turn // 4 % 2 == 0)
+            keeps_equal = turn // 4 % 2 == 0
+            call = nearby(torch, call, 1 + turn % 7, keeps_equal)
         elif turn % 4 == 2:
             call = otherwise(draw, call)
         if self.listed:

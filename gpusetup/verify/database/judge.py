@@ -72,7 +72,9 @@ def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
 
     def pick(answer: Answer) -> Any:
         tensors = getattr(answer, field)
-        return tensors[place] if len(tensors) == count else None
+        if len(tensors) != count:
+            return None
+        return tensors[place]
 
     return pick
 
@@ -141,7 +143,9 @@ class Moves(NamedTuple):
     @property
     def mean_change(self) -> float:
         """How far the elements move on average; 0 of an empty tensor."""
-        return float(self.change.mean()) if self.change.numel() else 0.0
+        if not self.change.numel():
+            return 0.0
+        return float(self.change.mean())
 
 
 def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
@@ -373,8 +377,9 @@ def judged_close(comparison: Any, target: Target, moved_tensors: List[Any]) -> P
     share_of_limit = torch.where(is_equal | unsure, no_error, error / allowed)
     share_of_limit = torch.nan_to_num(share_of_limit, inf, inf, inf)
     is_wrong = ~(share_of_limit <= 1)
-    worst = float(share_of_limit.max()) if share_of_limit.numel() else 0.0
-    most_allowed = float(allowed.max()) if allowed.numel() else 0.0
+    # An empty tensor equals the exact one, so these have elements.
+    worst = float(share_of_limit.max())
+    most_allowed = float(allowed.max())
     return part_of(torch, target, is_wrong, (worst, most_allowed))
 
 

@@ -117,14 +117,16 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
         layers = d.choice((1, 2))
         directions = 2 if both else 1
         weights = []
+        all_gates = gates * hidden
         for layer in range(layers):
             # A further layer gets what both directions of the one before returned.
             input_width = width if layer == 0 else hidden * directions
             for _ in range(directions):
-                weights.append(0.3 * d.normal(gates * hidden, input_width))
-                weights.append(0.3 * d.normal(gates * hidden, hidden))
-                weights.append(0.3 * d.normal(gates * hidden))
-                weights.append(0.3 * d.normal(gates * hidden))
+                # Of the input, of the state, and a bias of each.
+                weights.append(0.3 * d.normal(all_gates, input_width))
+                weights.append(0.3 * d.normal(all_gates, hidden))
+                weights.append(0.3 * d.normal(all_gates))
+                weights.append(0.3 * d.normal(all_gates))
         batch_first = d.flag()
         shape = (batch, steps, width) if batch_first else (steps, batch, width)
         x = d.normal(*shape)
@@ -170,7 +172,8 @@ def draw_transformer(d: Draw) -> Arguments:
         *((width,), (width,)),
     ]
     weights = [0.3 * d.normal(*shape) for shape in shapes]
-    batch, length = d.choice((1, 2, 5)), d.choice((1, 7, 33, 65))
+    batch = d.choice((1, 2, 5))
+    length = d.choice((1, 7, 33, 65))
     x = d.normal(batch, length, width)
     mask_shape = d.choice((None, (batch, length), (length, length)))
     mask = None
@@ -178,7 +181,8 @@ def draw_transformer(d: Draw) -> Arguments:
         mask = d.whole(0, 3, *mask_shape) == 0
         # A token that sees no other has no defined answer.
         mask[:, 0] = False
-    return (x, weights, mask), {"heads": heads, "first": d.flag(), "gelu": d.flag()}
+    options = {"heads": heads, "first": d.flag(), "gelu": d.flag()}
+    return (x, weights, mask), options
 
 
 def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, gelu: bool) -> Any:

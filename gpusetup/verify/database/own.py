@@ -47,7 +47,8 @@ def draw_along(d: Draw) -> Any:
     axis_count = d.choice((1, 2, 3))
     shape = d.shape(axis_count, 2**18)
     x = d.normal(*shape)
-    return (x, draw_axis(d, shape)), {}
+    axis = draw_axis(d, shape)
+    return (x, axis), {}
 
 
 def draw_ties(d: Draw) -> Any:
@@ -69,7 +70,8 @@ def draw_distinct(d: Draw) -> Any:
     x = d.torch.randperm(count, generator=d.generator).float()
     # Half of the questions also ask where NaN and the infinities are sorted to.
     if d.flag():
-        x[d.whole(0, count, 3)] = d.torch.tensor(NO_NUMBERS)
+        three_places = d.whole(0, count, 3)
+        x[three_places] = d.torch.tensor(NO_NUMBERS)
     x = x.reshape(shape)
     axis = draw_axis(d, shape)
     length = shape[axis]
@@ -168,8 +170,9 @@ def draw_sparse(d: Draw) -> Any:
     count = d.length(2**10)
     # Below the smaller of the two, a place is valid on either axis.
     indices = d.whole(0, min(rows, columns), 2, count)
-    values = d.normal(indices.shape[1])
-    return (indices, values, d.normal(columns, 3)), {"rows": rows}
+    values = d.normal(count)
+    factor = d.normal(columns, 3)
+    return (indices, values, factor), {"rows": rows}
 
 
 def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[Any]:
@@ -206,7 +209,8 @@ def draw_waves(d: Draw) -> Any:
     """One or three lines of numbers, and their length."""
     length = d.length(2**14)
     lines = d.choice((1, 3))
-    return (d.normal(lines, length), length), {}
+    waves = d.normal(lines, length)
+    return (waves, length), {}
 
 
 def draw_classes(d: Draw) -> Any:
@@ -217,9 +221,11 @@ def draw_classes(d: Draw) -> Any:
     # -100 is the class that `cross_entropy` ignores unless it is told another.
     classes[0] = d.choice((-100, 0))
     logits = d.normal(rows, max(class_count, 2))
-    reduction = d.choice(("mean", "sum", "none"))
-    smoothing = d.choice((0.0, 0.1))
-    return (logits, classes), {"reduction": reduction, "label_smoothing": smoothing}
+    options = {
+        "reduction": d.choice(("mean", "sum", "none")),
+        "label_smoothing": d.choice((0.0, 0.1)),
+    }
+    return (logits, classes), options
 
 
 def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:

@@ -180,19 +180,25 @@ def parse(text: str) -> Expectation:
 def judge(expectation: Expectation, facts: Row) -> Outcome:
     """Whether the facts are as expected."""
     text, name = expectation.text, expectation.name
-    shown_values = [value for value in NAMES[name].of(facts) if value]
+    values = NAMES[name].of(facts)
+    shown_values = [value for value in values if value]
     if not shown_values:
         reason = "nothing is known of it"
         # A CPU build has neither a CUDA version nor kernels.
         if name in ("cuda", "arch"):
             reason = f"torch {facts.get('torch')} was built without CUDA"
         return Outcome(FAILED, f"{text}: {reason}")
-    wrong_values = [shown for shown in shown_values if not is_as_expected(expectation, shown)]
+    wrong_values = []
+    for value in shown_values:
+        if not is_as_expected(expectation, value):
+            wrong_values.append(value)
     one_suffices = name in ANY_SUFFICES and expectation.operator != "!="
     one_is_right = len(wrong_values) < len(shown_values)
     if not wrong_values or (one_suffices and one_is_right):
-        return Outcome(PASSED, f"{text}: {', '.join(shown_values)}")
-    return Outcome(FAILED, f"{text}: found {', '.join(wrong_values)}")
+        shown = ", ".join(shown_values)
+        return Outcome(PASSED, f"{text}: {shown}")
+    shown = ", ".join(wrong_values)
+    return Outcome(FAILED, f"{text}: found {shown}")
 
 
 def is_as_expected(expectation: Expectation, shown: str) -> bool:

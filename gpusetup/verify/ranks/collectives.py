@@ -35,20 +35,24 @@ class Turn:
     """One call of a collective on this rank: what it sends, what must arrive, and the answer."""
 
     def __init__(self, group: Group, op: str, draw: Draw, number: int = 0) -> None:
-        self.collective, self.draw = COLLECTIVES[op], draw
+        self.collective = COLLECTIVES[op]
+        self.draw = draw
         self.members = State.groups[draw.group]
         self.device = group.device
-        self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {number}")
+        name = f"{op}/{draw.name} {number}"
+        self.chance = random.Random(f"{asked().seed} {name}")
         self.margins: List[Any] = []
         """What lies before and behind the tensors of the call, which nothing may write to."""
         uses_nccl = group.backend == "nccl"
         # NCCL's sends and receives are kernels that wait for each other: in one batch.
         in_one_batch = uses_nccl and draw.way == "handles"
-        self.call = self.collective.calls["together" if in_one_batch else draw.way]
+        way_to_call = "together" if in_one_batch else draw.way
+        self.call = self.collective.calls[way_to_call]
         uneven_ways = UNEVEN_NCCL if uses_nccl else UNEVEN_GLOO
         # Of all other collectives the parts have one length.
         is_uneven = op == "all_to_all" and draw.way in uneven_ways
-        self.numbers = numbers_of(self, part_lengths(self, is_uneven))
+        lengths = part_lengths(self, is_uneven)
+        self.numbers = numbers_of(self, lengths)
         self.message = self._message()
 
     @property
@@ -118,10 +122,10 @@ class Turn:
 
     def _in_layout(self, sent: Any) -> Any:
         """The same memory as two columns, if the call is to be given a transposed tensor."""
+        if self.draw.layout != "transposed":
+            return sent
         can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
-        if self.draw.layout == "transposed" and can_be_halved:
-            return sent.view(2, -1).t()
-        return sent
+        return sent.view(2, -1).t() if can_be_halved else sent
 
     def wrong(self) -> str:
         """What is not as it must be; empty where all is."""
@@ -174,8 +178,9 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
 
 def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
     """What this rank sends and must receive, worked out from the numbers of all members."""
-    me, kind, collective = turn.members.me, turn.draw.kind, turn.collective
-    longest = max(sum(part_lengths) for part_lengths in lengths)
+    me, collective = turn.members.me, turn.collective
+    kind = turn.draw.kind
+    longest = max(sum(lengths_of_parts) for lengths_of_parts in lengths)
     seed = turn.chance.getrandbits(60)
     # The same seed on every rank: each knows the numbers of all.
     table = rows(kind, turn.world, longest, seed)

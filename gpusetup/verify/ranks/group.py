@@ -289,13 +289,15 @@ def is_refusal(error: str) -> bool:
 
 def unlike_bits(group: Group, name: str) -> List[str]:
     """Where this rank does not hold the bits that the first rank of a group holds."""
-    group.store.set(f"{name}/held/{group.rank}", json.dumps(State.held))
+    message = json.dumps(State.held)
+    group.store.set(f"{name}/held/{group.rank}", message)
     problems = []
     first_ranks = {members.ranks[0] for members in State.groups.values()}
     for first_rank in first_ranks:
         message = group.store.get(f"{name}/held/{first_rank}").decode()
         for place, bits in json.loads(message).items():
             # This rank does not belong to every group of that one.
-            if place in State.held and State.held[place] != bits:
+            my_bits = State.held.get(place, bits)
+            if my_bits != bits:
                 problems.append(f"{place}: not the bits that rank {first_rank} holds")
     return problems

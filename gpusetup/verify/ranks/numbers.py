@@ -44,7 +44,9 @@ def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any
     # A bool has one bit; every other format has all values of a byte.
     byte_values = 1 + min(greatest * greatest, 255)
     drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
-    return drawn.to(torch.uint8).view(dtype)[..., 0]
+    numbers = drawn.to(torch.uint8).view(dtype)
+    # The axis of the bytes now has one number.
+    return numbers[..., 0]
 
 
 def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) -> Any:

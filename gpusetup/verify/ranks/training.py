@@ -47,12 +47,15 @@ class Form(NamedTuple):
 def net(form: Form, world: int, seed: int) -> Any:
     """Two layers with a function between them; the same for a seed."""
     torch.manual_seed(seed)
-    hidden = form.hidden * world if form.whole else form.hidden
+    hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
     # A norm would need the whole width, of which a rank has one part.
     if form.whole:
+        hidden *= world
         between = [nn.GELU()]
-    model = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
+    first_layer = nn.Linear(WIDTH, hidden)
+    last_layer = nn.Linear(hidden, OUT)
+    model = nn.Sequential(first_layer, *between, last_layer)
     return model.to(getattr(torch, form.kind))
 
 
@@ -190,7 +193,8 @@ def examples_of(group: Group, form: Form, salt: int) -> Examples:
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
     dtype = getattr(torch, form.kind)
-    inputs, targets = numbers.to(group.device, dtype).split((WIDTH, OUT), 1)
+    numbers = numbers.to(group.device, dtype)
+    inputs, targets = numbers.split((WIDTH, OUT), 1)
     return Examples(inputs, targets)
 
 
