@@ -206,8 +206,8 @@ class Comparison:
         """Random numbers in the shape of an output, which the working format holds exactly."""
         torch = self.torch
         numbers = torch.randn(tuple(y.shape), generator=self.generator, dtype=y.dtype)
-        # Both parts are held in float32.
         working_format = getattr(torch, self.dtype)
+        # Both parts of a complex number are computed in float32.
         if numbers.is_complex():
             working_format = torch.complex64
         # A real output of complex or whole arguments is computed in float32.
