@@ -142,7 +142,7 @@ def multiplied(
         yield same(label, weighed(product, factors.weights), exact_sums)
 
 
-class Factors(NamedTuple):
+class ProductFactors(NamedTuple):
     """What a product of whole numbers is checked with, on the CPU."""
 
     left: Any
@@ -151,7 +151,7 @@ class Factors(NamedTuple):
     """One for each column of the product."""
 
 
-def draw_factors(shape: Shape, format_name: str) -> Factors:
+def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
     """Factors whose product is exact in a format: ONES numbers in each column of the right one."""
     rows, inner, columns = shape
     greatest_left, greatest_right = GREATEST[format_name]
@@ -166,7 +166,7 @@ def draw_factors(shape: Shape, format_name: str) -> Factors:
     right_factor = torch.zeros(inner, columns, dtype=torch.int64)
     right_factor.scatter_(0, indices, numbers)
     weights = draw(1, 9, columns).double()
-    return Factors(left_factor, right_factor, weights)
+    return ProductFactors(left_factor, right_factor, weights)
 
 
 def weighed(x: Any, weights: Any) -> Any:

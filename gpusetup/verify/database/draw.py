@@ -30,7 +30,7 @@ LAYOUTS = ("", "transposed", "strided", "", "channels-last", "offset", "pitched"
 TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place", "inference")
 
 
-class Form(NamedTuple):
+class CallForm(NamedTuple):
     """The form of a call; the same turn gives the same form."""
 
     lengths: Tuple[int, ...]
@@ -39,7 +39,7 @@ class Form(NamedTuple):
     way: str
 
 
-def form(turn: int) -> Form:
+def form(turn: int) -> CallForm:
     """The form that comes round in a turn.
 
     >>> form(1).way, form(1).layout
@@ -59,7 +59,7 @@ def form(turn: int) -> Form:
         layout = ""
     lengths = LENGTHS[turn % len(LENGTHS)]
     way = TURNS[(turn + turn // 8) % len(TURNS)]
-    return Form(lengths, numbers, layout, way)
+    return CallForm(lengths, numbers, layout, way)
 
 
 class OperatorQuestion(NamedTuple):
@@ -71,7 +71,7 @@ class OperatorQuestion(NamedTuple):
     call: Call
     words: str
     """What seeds all that is drawn for it."""
-    form: Form
+    form: CallForm
 
 
 FLOATS = ("float32", "bfloat16", "float32", "float16")

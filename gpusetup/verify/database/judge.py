@@ -19,7 +19,7 @@ APART = (1.5, -1.5)
 """Then one argument is moved up and the next down: of many quotients each may jump."""
 
 
-class Target(NamedTuple):
+class ComparedTensor(NamedTuple):
     """One tensor that is to be right."""
 
     label: str
@@ -59,7 +59,7 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
         return
     for place, (x, y) in enumerate(zip(computed_tensors, exact_tensors)):
         if x is not None and y is not None:
-            yield Target(label, x, y, tensor_at(field, place, count))
+            yield ComparedTensor(label, x, y, tensor_at(field, place, count))
             continue
         # A gradient that is missing means zeros: only numbers besides 0 contradict it.
         present = x if y is None else y
@@ -92,7 +92,7 @@ def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) 
         if is_written_to and not has_nan(y):
             words = f"{label} what it writes".strip()
             pick = tensor_at("written", place, len(wide_arguments))
-            yield Target(words, x, y, pick)
+            yield ComparedTensor(words, x, y, pick)
             continue
         was_changed = not comparison.as_before(x, arguments[place].detach())
         # NaN differs from itself, so of such an argument nothing can be said.
@@ -123,7 +123,7 @@ ONCE = 2.0
 """Roundoffs by which an answer that is rounded once may be off."""
 
 
-class Limits(NamedTuple):
+class ErrorLimits(NamedTuple):
     """What one tensor is judged by, element by element."""
 
     allowed: Any
@@ -171,7 +171,9 @@ def finite_sizes(torch: Any, exact: Any) -> Any:
     return torch.where(size.isfinite(), size, torch.zeros_like(size))
 
 
-def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]) -> Limits:
+def limits(
+    torch: Any, comparison: Any, target: ComparedTensor, moved_tensors: List[Any]
+) -> ErrorLimits:
     """The error allowed of each element, and which elements are not judged."""
     # Of a complex format, that of its parts.
     format = torch.finfo(target.computed.dtype)
@@ -186,7 +188,7 @@ def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]
     if comparison.once and not target.is_gradient:
         allowed_move = MOVED * roundings * (moves.change + mean_change)
         allowed = ONCE * roundoff * size + allowed_move + least
-        return Limits(allowed, moves.unsure | (size + allowed >= format.max))
+        return ErrorLimits(allowed, moves.unsure | (size + allowed >= format.max))
     greatest_size = max(comparison.at_least, greatest(size))
     if target.is_gradient:
         size_along = ALONG * comparison.along
@@ -204,10 +206,10 @@ def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]
         unsure |= size * roundoff >= comparison.along
     if may_overflow(comparison, target, float(format.max)):
         unsure |= ~target.computed.isfinite()
-    return Limits(allowed, unsure)
+    return ErrorLimits(allowed, unsure)
 
 
-def may_overflow(comparison: Any, target: Target, greatest_number: float) -> bool:
+def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float) -> bool:
     """Whether a step on the way to the answer may be beyond the end of the format."""
     if comparison.dtype == "float16":
         return True
@@ -235,7 +237,7 @@ def greatest(x: Any) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def judged(comparison: Any, target: Target) -> Part:
+def judged(comparison: Any, target: ComparedTensor) -> Part:
     """Whether a tensor is right.
 
     Answers to moved arguments cost several calls more, so they are computed only for a tensor that
@@ -335,7 +337,7 @@ def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     return any(same_numbers_at(torch, x, computed, exact) for x in searched[:1])
 
 
-def judged_whole(comparison: Any, target: Target) -> Part:
+def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
     """Whether whole numbers or flags are right: every bit, where the exact answer is sure of it."""
     torch = comparison.torch
     right_part = Part(target.label, 0.0, 0.0)
@@ -360,7 +362,7 @@ def judged_whole(comparison: Any, target: Target) -> Part:
     return part_of(torch, target, is_wrong, (inf, 0.0))
 
 
-def judged_close(comparison: Any, target: Target, moved_tensors: List[Any]) -> Part:
+def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[Any]) -> Part:
     """Whether fractions are as close to the exact ones as the format and the arguments allow."""
     torch = comparison.torch
     exact = target.exact
@@ -383,7 +385,7 @@ def judged_close(comparison: Any, target: Target, moved_tensors: List[Any]) -> P
     return part_of(torch, target, is_wrong, (worst, most_allowed))
 
 
-def part_of(torch: Any, target: Target, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
+def part_of(torch: Any, target: ComparedTensor, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
     """The comparison of a tensor; `sizes` are its worst error, as part of the limit, and the
     greatest limit."""
     worst, most_allowed = sizes

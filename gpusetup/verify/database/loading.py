@@ -38,19 +38,19 @@ class Database(NamedTuple):
     """`ForeachFuncInfo`: operators on lists of tensors."""
 
 
-class Name(type):
+class StandInName(type):
     """Any name of a package that is not there: what is asked of it is another such name."""
 
     def __getattr__(cls, name: str) -> Any:
         # Python itself asks for such names, and takes a missing one for an answer.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return Name(name, (), {})
+        return StandInName(name, (), {})
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
-        if len(args) == 3 and cls is Name:
+        if len(args) == 3 and cls is StandInName:
             return type.__call__(cls, *args)
-        return Name("made", (), {})
+        return StandInName("made", (), {})
 
     def __or__(cls, other: Any) -> Any:
         return Any
@@ -79,7 +79,7 @@ class StandIn(types.ModuleType):
         # Python's own attributes of a module.
         if name.startswith("__"):
             raise AttributeError(name)
-        return Name(name, (), {})
+        return StandInName(name, (), {})
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ def read_number(text: str) -> float:
     return float(text)
 
 
-class Name(NamedTuple):
+class ExpectedName(NamedTuple):
     """A row of the table of names."""
 
     read: Callable[[str], Any]
@@ -135,13 +135,13 @@ def built_kernels(facts: Row) -> List[Any]:
 
 
 BUILD, SEEN, ASKED = ("import",), ("import", "gpu"), ("import", "gpu", "properties")
-NAMES: Dict[str, Name] = {
-    "gpus": Name(read_number, "gpus>=2", SEEN, gpu_counts),
-    "torch": Name(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
-    "cuda": Name(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
-    "memory_gib": Name(read_number, "memory_gib>=3.5", ASKED, gpu_memories),
-    "capability": Name(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
-    "arch": Name(read_capability, "arch>=8.6", BUILD, built_kernels),
+NAMES: Dict[str, ExpectedName] = {
+    "gpus": ExpectedName(read_number, "gpus>=2", SEEN, gpu_counts),
+    "torch": ExpectedName(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
+    "cuda": ExpectedName(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
+    "memory_gib": ExpectedName(read_number, "memory_gib>=3.5", ASKED, gpu_memories),
+    "capability": ExpectedName(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
+    "arch": ExpectedName(read_capability, "arch>=8.6", BUILD, built_kernels),
 }
 ANY_SUFFICES = ("arch",)
 """Names of which one value that holds is enough (except under `!=`)."""

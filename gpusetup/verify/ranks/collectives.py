@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from ..values import asked
-from .calls import COLLECTIVES, Message, Source, ring_step
-from .draws import Draw, drawn
-from .group import Group, Members, RankCall, State, check, hold
+from .calls import COLLECTIVES, AnswerSource, CallArguments, ring_step
+from .draws import DrawnCall, drawn
+from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
@@ -34,10 +34,10 @@ MARGIN = 19
 class Turn:
     """One call of a collective on this rank: what it sends, what must arrive, and the answer."""
 
-    def __init__(self, group: Group, op: str, draw: Draw, number: int = 0) -> None:
+    def __init__(self, group: ProcessGroup, op: str, draw: DrawnCall, number: int = 0) -> None:
         self.collective = COLLECTIVES[op]
         self.draw = draw
-        self.members = State.groups[draw.group]
+        self.members = GroupState.groups[draw.group]
         self.device = group.device
         name = f"{op}/{draw.name} {number}"
         self.chance = random.Random(f"{asked().seed} {name}")
@@ -70,7 +70,7 @@ class Turn:
         """The root's place in the group."""
         return self.draw.root % self.world
 
-    def _message(self) -> Message:
+    def _message(self) -> CallArguments:
         """The tensors of the call, with the numbers in them, and its partners."""
         ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
         sent_lengths = [len(part) for part in numbers.sent]
@@ -90,7 +90,7 @@ class Turn:
         # Fractions are summed; moved numbers ("bits") have no reduction.
         _, reduction = self.draw.kind
         reduction_name = reduction.replace("fraction", "sum").upper()
-        return Message(
+        return CallArguments(
             group=self.members.handle,
             is_async=self.is_async,
             sent=sent,
@@ -147,7 +147,7 @@ class Turn:
         return ""
 
 
-class Numbers(NamedTuple):
+class CallNumbers(NamedTuple):
     """The numbers of one call on one rank, on the CPU."""
 
     sent: List[Any]
@@ -176,7 +176,7 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
     return lengths
 
 
-def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
+def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
     """What this rank sends and must receive, worked out from the numbers of all members."""
     me, collective = turn.members.me, turn.collective
     kind = turn.draw.kind
@@ -190,7 +190,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
         parts_of_members.append(numbers.split(lengths_of_parts))
     total_parts: Sequence[Any] = ()
     limit = None
-    if collective.source is Source.TOTAL:
+    if collective.source is AnswerSource.TOTAL:
         _, reduction = kind
         total = reduced(table, reduction)
         total_parts = total.numbers.split(lengths[me])
@@ -200,10 +200,10 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
     for piece in collective.pieces_after(me, turn.root, turn.world):
         parts = total_parts if piece.owner is None else parts_of_members[piece.owner]
         expected.append(parts[piece.part])
-    return Numbers(list(parts_of_members[me]), expected, limit)
+    return CallNumbers(list(parts_of_members[me]), expected, limit)
 
 
-def performed(group: Group, op: str, draw: Draw) -> str:
+def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
     """Make a call in its mode; what is wrong with it."""
     # The first call of all sets up connections: it is made alone.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
@@ -211,7 +211,7 @@ def performed(group: Group, op: str, draw: Draw) -> str:
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]
     first = turns[0]
     # In a ring of one, a rank would send to itself, which torch refuses.
-    if first.collective.source is Source.PREVIOUS and first.world == 1:
+    if first.collective.source is AnswerSource.PREVIOUS and first.world == 1:
         return ""
     late_member = (draw.root + draw.number) % first.world
     is_late = "late" in draw.mode and first.members.me == late_member
@@ -244,7 +244,7 @@ def wait_for(handles: Sequence[Any]) -> None:
             handle.wait()
 
 
-def planned(op: str, group: Group) -> List[RankCall]:
+def planned(op: str, group: ProcessGroup) -> List[RankCall]:
     """The calls of a check, or those of them that `--only` names."""
     rounds = ROUNDS.get(asked().level, 1)
     names = set()
@@ -273,10 +273,10 @@ all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
-def barriers(group: Group) -> List[RankCall]:
+def barriers(group: ProcessGroup) -> List[RankCall]:
     """Barriers of every group, with and without a handle, in which each member comes late once."""
     calls = []
-    for turn, (name, members) in enumerate([*State.groups.items()] * 2):
+    for turn, (name, members) in enumerate([*GroupState.groups.items()] * 2):
         # Each of the two comes first once.
         modes = ("async", "sync") if turn % 2 else ("sync", "async")
         late_member = (turn + turn // 4) % len(members.ranks)
@@ -288,7 +288,7 @@ def barriers(group: Group) -> List[RankCall]:
     return calls
 
 
-def barrier_waits(group: Group, members: Members, place: str, late_rank: int) -> str:
+def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
     """One member comes late and says through the store that it has; the others must see that."""
     key = f"barrier/{place}/{late_rank}"
     if group.rank == late_rank:

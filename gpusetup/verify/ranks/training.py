@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..values import asked
-from .group import Group, Members, RankCall, State, check, hold
+from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
@@ -22,7 +22,7 @@ ROWS, WIDTH, OUT = 8, 24, 8
 """Of the inputs that one rank computes, and of the outputs."""
 
 
-class Form(NamedTuple):
+class SharedTraining(NamedTuple):
     """A way to share a training among ranks."""
 
     share: Callable[..., Any]
@@ -44,7 +44,7 @@ class Form(NamedTuple):
         return self.share is ddp
 
 
-def net(form: Form, world: int, seed: int) -> Any:
+def net(form: SharedTraining, world: int, seed: int) -> Any:
     """Two layers with a function between them; the same for a seed."""
     torch.manual_seed(seed)
     hidden = form.hidden
@@ -62,7 +62,7 @@ def net(form: Form, world: int, seed: int) -> Any:
 # --- ways to share --------------------------------------------------------------------------------
 
 
-def ddp(model: Any, group: Group, members: Members, **options: Any) -> Any:
+def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> Any:
     """Each rank has the whole model; their gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
@@ -71,7 +71,7 @@ def ddp(model: Any, group: Group, members: Members, **options: Any) -> Any:
     return DistributedDataParallel(model, device_ids, process_group=members.handle, **options)
 
 
-def mesh_of(group: Group) -> Any:
+def mesh_of(group: ProcessGroup) -> Any:
     """All ranks in a row, as the newer ways to share a model ask for them."""
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -79,7 +79,7 @@ def mesh_of(group: Group) -> Any:
     return init_device_mesh(kind, (group.world,))
 
 
-def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> Any:
+def fsdp(model: Any, group: ProcessGroup, members: Members, narrow: bool = False) -> Any:
     """Each rank has a part of every parameter (FSDP2); `narrow` computes in bfloat16."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -92,7 +92,7 @@ def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> An
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: Any, group: Group, members: Members) -> Any:
+def tensor_parallel(model: Any, group: ProcessGroup, members: Members) -> Any:
     """The first layer split by columns, the last one by rows."""
     from torch.distributed.tensor import parallel
 
@@ -101,27 +101,27 @@ def tensor_parallel(model: Any, group: Group, members: Members) -> Any:
 
 
 SMALL = {"bucket_cap_mb": 0.001}
-FORMS: Dict[str, Dict[str, Form]] = {
+FORMS: Dict[str, Dict[str, SharedTraining]] = {
     "ddp_step": {
-        "plain": Form(ddp),
-        "many buckets": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
-        "a large model": Form(ddp, hidden=130_001, kind="float32", limit=1e-4),
-        "accumulated": Form(ddp, SMALL, turns=2),
-        "in a sub-group": Form(ddp, SMALL, group="stripes"),
+        "plain": SharedTraining(ddp),
+        "many buckets": SharedTraining(ddp, {"gradient_as_bucket_view": True, **SMALL}),
+        "a large model": SharedTraining(ddp, hidden=130_001, kind="float32", limit=1e-4),
+        "accumulated": SharedTraining(ddp, SMALL, turns=2),
+        "in a sub-group": SharedTraining(ddp, SMALL, group="stripes"),
     },
     "fsdp_step": {
-        "steps": Form(fsdp),
-        "accumulated": Form(fsdp, turns=2),
-        "in bfloat16": Form(fsdp, {"narrow": True}, kind="float32", limit=0.05),
+        "steps": SharedTraining(fsdp),
+        "accumulated": SharedTraining(fsdp, turns=2),
+        "in bfloat16": SharedTraining(fsdp, {"narrow": True}, kind="float32", limit=0.05),
     },
     "tp_step": {
-        "columns and rows": Form(tensor_parallel, hidden=16, whole=True),
+        "columns and rows": SharedTraining(tensor_parallel, hidden=16, whole=True),
     },
 }
 """Check -> the ways that it tries."""
 
 
-def forms_of(name: str, group: Group) -> List[RankCall]:
+def forms_of(name: str, group: ProcessGroup) -> List[RankCall]:
     """The trainings of a check."""
     calls = []
     for form_name, form in FORMS[name].items():
@@ -144,9 +144,9 @@ class Examples(NamedTuple):
     targets: Any
 
 
-def trained(group: Group, form: Form, name: str) -> str:
+def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     """Train on the ranks and on one process; where the two part, or nothing."""
-    members = State.groups[form.group]
+    members = GroupState.groups[form.group]
     ranks = members.ranks
     # Each rank of DDP starts with parameters of its own: those of the first one count.
     seed = group.rank if form.is_ddp else ranks[0]
@@ -187,7 +187,7 @@ def trained(group: Group, form: Form, name: str) -> str:
     return apart(model.state_dict(), alone.state_dict(), form.limit)
 
 
-def examples_of(group: Group, form: Form, salt: int) -> Examples:
+def examples_of(group: ProcessGroup, form: SharedTraining, salt: int) -> Examples:
     """Inputs and targets of one rank."""
     seed = (asked().seed + salt) % 2**63
     generator = torch.Generator().manual_seed(seed)
