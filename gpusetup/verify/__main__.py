@@ -22,16 +22,19 @@ def package() -> str:
     from importlib.machinery import ModuleSpec
     from importlib.util import module_from_spec
 
-    here = os.path.dirname(os.path.abspath(__file__))
-    if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath(here):
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+    # An empty entry is the current folder.
+    first_entry = os.path.realpath(sys.path[0] or ".") if sys.path else None
+    if first_entry == folder:
         del sys.path[0]
     spec = ModuleSpec(ALONE, None, is_package=True)
-    spec.submodule_search_locations = [here]
+    spec.submodule_search_locations = [os.path.dirname(os.path.abspath(__file__))]
     sys.modules[ALONE] = module_from_spec(spec)
     return ALONE
 
 
 def main() -> int:
+    """Run the program, or the child that computes; the exit code."""
     if sys.version_info[:2] < OLDEST:
         sys.stderr.write(
             "error: verify needs Python 3.8 or newer, %s is %s\n"
@@ -41,9 +44,12 @@ def main() -> int:
     import importlib
 
     home = package()
+    # The program starts itself so, to compute in another process.
     if sys.argv[1:2] == ["--worker"]:
-        return int(importlib.import_module(home + ".worker").main())
-    return int(importlib.import_module(home + ".program").main(sys.argv[1:]))
+        worker = importlib.import_module(home + ".worker")
+        return int(worker.main())
+    program = importlib.import_module(home + ".program")
+    return int(program.main(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -70,9 +70,11 @@ class Task(NamedTuple):
     def environment(self) -> Environment:
         """The variables that must be set before torch starts; cuBLAS reads its own only on a GPU,
         and on the CPU a process of its own for them would load torch for nothing."""
-        variables = self.check.environment
-        if kind(self.subject) != "cuda":
-            variables = tuple(pair for pair in variables if not pair[0].startswith("CUBLAS_"))
+        on_gpu = kind(self.subject) == "cuda"
+        variables = []
+        for name, value in self.check.environment:
+            if on_gpu or not name.startswith("CUBLAS_"):
+                variables.append((name, value))
         return (*variables, *self.more)
 
 
@@ -93,6 +95,7 @@ class Child:
 
     def ask(self, task: Task) -> Row:
         """Run one check: its outcome and seconds, as the worker says them."""
+        # Variables count only if they are set before torch starts.
         if task.environment != self.environment:
             self.end()
         if self.process is None:
@@ -108,6 +111,7 @@ class Child:
         }
         self._say(job)
         answer = self._wait_for_answer(task, began + task.whole_seconds)
+        # A process that died has not measured its time.
         if not answer.get("seconds"):
             answer["seconds"] = time.monotonic() - began
         return answer
@@ -133,15 +137,19 @@ class Child:
                 return self._lost(task, SKIPPED, f"time is over{progress}")
             if silent_seconds >= task.limit_seconds:
                 return self._lost(task, CRASHED, f"no answer in {task.limit_seconds:g} s")
-            if now - last_word >= BUSY * task.limit_seconds:
-                detail = f"not finished in {now - last_word:.0f} s; this machine was busy"
+            passed = now - last_word
+            if passed >= BUSY * task.limit_seconds:
+                detail = f"not finished in {passed:.0f} s; this machine was busy"
                 return self._lost(task, SKIPPED, detail)
             try:
                 seconds_left = max(0.001, end - now)
-                line = self.lines.get(timeout=min(task.limit_seconds / LOOKS, seconds_left))
+                look_seconds = min(task.limit_seconds / LOOKS, seconds_left)
+                line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
+                # What it waited for a core does not count.
                 waited_for_core = waited_seconds(process.pid) - waited_before
-                silent_seconds = time.monotonic() - last_word - waited_for_core
+                passed = time.monotonic() - last_word
+                silent_seconds = passed - waited_for_core
                 continue
             # The worker has closed its stream.
             if not line:
@@ -208,9 +216,11 @@ class Child:
 
     def _say(self, message: Row) -> None:
         """Send a message to the process. If it is dead, `_wait_for_answer` says how it died."""
+        line = json.dumps(message) + "\n"
+        stdin = self.process.stdin
         with contextlib.suppress(OSError):
-            self.process.stdin.write(json.dumps(message) + "\n")
-            self.process.stdin.flush()
+            stdin.write(line)
+            stdin.flush()
 
     def end(self) -> None:
         """End the process, if there is one, with those that it started (a loader's workers hold the
@@ -226,6 +236,7 @@ class Child:
                 process.wait(timeout=5)
                 self.relay.join(timeout=1)
                 process.stdin.close()
+        # What torch compiled is of no use to another run.
         shutil.rmtree(self.kernels, ignore_errors=True)
 
 

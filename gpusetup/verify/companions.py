@@ -90,6 +90,7 @@ def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
             row_names[distribution] = row.name
     chosen = set()
     for name in names:
+        # `Flash_Attn` and `flash-attn` are one package.
         normalised = re.sub(r"[-_.]+", "-", name.strip().lower())
         if normalised == ALL:
             chosen |= {row.name for row in TABLE if installed(row)}
@@ -110,6 +111,7 @@ def tried(_: str) -> Outcome:
     if distribution is None:
         hint = f"`gpusetup install {row.name}`"
         return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
+    # Most modules are called as their package, with another dash.
     module = row.module or row.name.replace("-", "_")
     try:
         importlib.import_module(module)
@@ -138,6 +140,7 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
 
 def cause(name: str, module: str, problem: BaseException) -> str:
     """What an import error means, and the way out."""
+    # Such an error names the package that is missing.
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]
         return f"it needs {package}, which is not installed: `gpusetup install {package}`"

@@ -129,12 +129,14 @@ def checked(parsed: Options) -> Options:
     where values are malformed or contradict each other."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
+        # The driver takes such a list in CUDA_VISIBLE_DEVICES.
         if "," in parsed.device:
             hint = f"to test several GPUs, leave it out: verify tests every visible GPU; {hint}"
         raise WrongQuestion(f"--device {parsed.device!r} is no device", hint)
     expectations = tuple(parse(text) for text in flat(parsed.expect))
     only = tuple(flat(parsed.only))
     level = parsed.level or level_for(only)
+    # A number that has no effect would mislead.
     if parsed.seconds is not None and level != "stress":
         raise WrongQuestion(
             f"--seconds {parsed.seconds:g} is for the stress level, not for {level}",

@@ -91,8 +91,9 @@ def proven(options: Options) -> int:
 
 def complain_of_names(options: Options) -> None:
     """Complains of names that there are not, before minutes are spent."""
-    named_rows((*options.asked.only, *options.skip))
-    within_level(options.asked.only, options.asked.level)
+    only, level = options.asked.only, options.asked.level
+    named_rows((*only, *options.skip))
+    within_level(only, level)
     companions_named(options.beside)
 
 
@@ -149,7 +150,8 @@ def finish(report: Report, options: Options) -> int:
     else:
         # A file gets no colours.
         stream = None if options.output else sys.stdout
-        write(as_screen(report, options.verbose, stream), options.output)
+        text = as_screen(report, options.verbose, stream)
+        write(text, options.output)
     return 0 if verdict(report) == PASSED else 1
 
 
@@ -185,17 +187,24 @@ class Run:
         with self.live:
             self._host_and_devices()
         for expectation in self.options.expect:
+            # What no check could learn cannot be judged.
             needs = NAMES[expectation.name].needs
             blocker = blocking(needs, None, self.results)
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
+        # A run that was cut has not passed.
         if self.late:
             detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
             self.results.append(Result("timeout", HOST, Outcome(FAILED, detail)))
 
     def report(self) -> Report:
         """What is known so far."""
-        return Report(self.options.device, self.options.strict, self.facts, tuple(self.results))
+        return Report(
+            wanted=self.options.device,
+            strict=self.options.strict,
+            facts=self.facts,
+            results=tuple(self.results),
+        )
 
     def _host_and_devices(self) -> None:
         """The checks of the host, of each device, of other packages, and then of all ranks."""
@@ -205,9 +214,12 @@ class Run:
                 self._settle(check, HOST, wanted_device)
         devices = self._devices(wanted_device)
         checks_by_device = {}
+        # From here on it is known how many there are.
+        self.live.of = len(self.results)
         for device in devices:
-            checks_by_device[device] = self._chosen(self._of_device(level, device))
-        self.live.of = len(self.results) + sum(map(len, checks_by_device.values()))
+            checks = self._chosen(self._of_device(level, device))
+            checks_by_device[device] = checks
+            self.live.of += len(checks)
         for device, checks in checks_by_device.items():
             for check in checks:
                 self._settle(check, device, device)
@@ -218,6 +230,7 @@ class Run:
 
     def _has_subject(self, check: Check) -> bool:
         """Whether the machine has what a check of the host is about."""
+        # Most checks are about one device, or none.
         if not check.least_gpus:
             return True
         # What is about all GPUs of a machine, one rank of it does.
@@ -246,19 +259,22 @@ class Run:
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
         """Those of the checks that the options ask for."""
-        return chosen_rows(checks, self.options.asked.only, self.options.skip)
+        only, skip = self.options.asked.only, self.options.skip
+        return chosen_rows(checks, only, skip)
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
         """The checks of all ranks, once all have come; a rank that has not is named."""
         checks = self._chosen(among_ranks(device))
-        place = f"{rank.world} ranks"
+        all_ranks = f"{rank.world} ranks"
+        # Rank 0 waits for the parents, so that a missing rank is named before torch waits for it.
         late = self.link.come_to(MEETING) if checks else ()
         if late:
-            outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
-            self.results.append(Result(MEETING, place, outcome))
+            hint = "look at that rank's own output"
+            outcome = Outcome(FAILED, "; ".join(late), hint=hint)
+            self.results.append(Result(MEETING, all_ranks, outcome))
             return
         for check in checks:
-            self._settle(check, place, device)
+            self._settle(check, all_ranks, device)
 
     def _settle(self, check: Check, device: str, subject: str) -> None:
         """Run a check on what it is told of (`subject`), or skip it because of one before it."""
@@ -266,6 +282,7 @@ class Run:
         blocker = blocking(check.needs, device, self.results)
         if blocker:
             self.results.append(Result(check.name, device, skip(blocker)))
+        # A device that hangs would cost the limit of every check.
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
@@ -279,9 +296,10 @@ class Run:
 
     def _limit_seconds(self, check: Check) -> float:
         """How long a check may be silent; one that lasts `--seconds` gets them on top."""
+        limit_seconds = check.limit_seconds
         if check.lasts:
-            return check.limit_seconds + float(self.options.asked.seconds)
-        return check.limit_seconds
+            limit_seconds += float(self.options.asked.seconds)
+        return limit_seconds
 
     def _most_seconds(self, check: Check) -> float:
         """How long a check may take in all: one that names its samples has a limit of its own."""
@@ -300,10 +318,12 @@ class Run:
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
         """Keep what a check answered."""
+        # Only the child knows the names of torch's database.
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])
         outcome, means = Outcome(**answer["outcome"]), None
         facts = outcome.facts or {}
+        # `properties` describes the device in the report.
         if "device" in facts:
             self.facts["devices"].append(facts.pop("device"))
         self.facts.update(facts)
@@ -323,9 +343,11 @@ class Run:
     def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
         """Ask nothing more of a device that hangs, or of ranks that one has left."""
         is_silent = outcome.detail.startswith("no answer") and device != HOST
-        silent_before = self.silent.get(device, 0)
-        self.silent[device] = silent_before + 1 if is_silent else 0
-        if self.silent[device] >= MOST_SILENT:
+        silent_in_a_row = 0
+        if is_silent:
+            silent_in_a_row = 1 + self.silent.get(device, 0)
+        self.silent[device] = silent_in_a_row
+        if silent_in_a_row >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
         if outcome.status == CRASHED and device.endswith(" ranks"):
             self.stopped[device] = f"this rank's process ended in {check.name}"
@@ -345,6 +367,9 @@ def blocking(
 
 def skip(because: Result) -> Outcome:
     """The outcome of a check that was not run."""
-    if because.outcome.status == SKIPPED:
+    status = because.outcome.status
+    # The reason for the first skip is the reason for all that follow from it.
+    if status == SKIPPED:
         return Outcome(SKIPPED, because.outcome.detail)
-    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")
+    detail = f"needs {because.name}, which {status}"
+    return Outcome(SKIPPED, detail)

@@ -27,9 +27,11 @@ class Unwritten(Exception):
 def complete() -> None:
     """Put something in place of each stream that the caller has closed, for our children too."""
     for name, flags, mode in STREAMS:
+        # The caller left it open.
         if getattr(sys, name) is not None:
             continue
         number = os.open(os.devnull, flags)
+        # A child would otherwise miss its own stream.
         if number <= INHERITED:
             os.set_inheritable(number, True)
         stream = os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)

@@ -209,5 +209,8 @@ def good(result: Result, strict: bool) -> bool:
 def verdict(report: Report) -> str:
     """`passed` or `failed`; a skip is no failure unless `--strict` was given or nothing passed."""
     statuses = {result.outcome.status for result in report.results}
+    # A run in which nothing passed has shown nothing.
+    if PASSED not in statuses:
+        return FAILED
     all_good = all(good(result, report.strict) for result in report.results)
-    return PASSED if PASSED in statuses and all_good else FAILED
+    return PASSED if all_good else FAILED

@@ -57,6 +57,7 @@ def main() -> int:
     begin(asked=Asked(**{**start["asked"], "only": only}))
     for text in BESIDE_THE_POINT:
         warnings.filterwarnings("ignore", text)
+    # torch logs what concerns its developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     end_with_parent(start["folder"])
@@ -195,6 +196,7 @@ def raised(problem: Exception, device: str) -> Outcome:
     if kind(device) in OTHER_ACCELERATORS and refuses(problem):
         return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")
     hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
+    # The check itself asks for little.
     if "out of memory" in str(problem):
         hint = "other programs use the GPU's memory: `nvidia-smi` shows which"
     return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))

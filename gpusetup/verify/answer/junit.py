@@ -14,7 +14,9 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 def as_junit(report: Report) -> str:
     """One suite a device, one case a check. Under `--strict` a skip is a failure here too."""
-    root = Element("testsuites", suite_attributes("gpusetup verify", report.results, report))
+    attributes = suite_attributes("gpusetup verify", report.results, report)
+    root = Element("testsuites", attributes)
+    # In the order in which the devices were tested.
     for device in dict.fromkeys(result.device for result in report.results):
         add_suite(root, device, report)
     # A line for each element, for people who read the file.
@@ -28,16 +30,20 @@ def as_junit(report: Report) -> str:
 def add_suite(root: Element, device: str, report: Report) -> None:
     """The results of one device, with what was tested."""
     results = [result for result in report.results if result.device == device]
-    suite = SubElement(root, "testsuite", suite_attributes(device, results, report))
+    attributes = suite_attributes(device, results, report)
+    suite = SubElement(root, "testsuite", attributes)
     kinds = [element_of(result, report) for result in results]
     suite.set("skipped", str(kinds.count("skipped")))
     # What was tested, so that a report read later still says it.
     properties = SubElement(suite, "properties")
-    device_names = {row["device"]: row["name"] for row in report.facts["devices"]}
-    facts = {**report.facts, "device": device_names.get(device)}
+    facts = dict(report.facts)
+    for row in report.facts["devices"]:
+        if row["device"] == device:
+            facts["device"] = row["name"]
     for name in ("torch", "cuda", "python", "device"):
         if facts.get(name):
-            SubElement(properties, "property", {"name": name, "value": plain(facts[name])})
+            value = plain(facts[name])
+            SubElement(properties, "property", {"name": name, "value": value})
     for result in results:
         add_case(suite, result, report)
 
@@ -68,6 +74,7 @@ def add_case(suite: Element, result: Result, report: Report) -> None:
         SubElement(case, "system-out").text = plain(measured(result), "\n")
         return
     message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
+    # What a person needs who sees the failure in CI.
     lines = [measured(result), *meaning_lines(result)]
     SubElement(case, kind, message).text = plain("\n".join(lines), "\n")
 

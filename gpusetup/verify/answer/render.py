@@ -33,11 +33,18 @@ MORE_KEYS = ("hint", "means")
 
 def as_json(report: Report) -> str:
     """The one JSON document."""
-    document: Row = {"schema": "gpusetup.verify/1", "verdict": verdict(report)}
-    for key in ("torch", "cuda", "python", "seed"):
-        document[key] = report.facts.get(key)
-    document["devices"] = [device_object(row) for row in report.facts["devices"]]
-    document["checks"] = [check_object(result) for result in report.results]
+    # The order of the keys is what people read; a program finds them by name.
+    facts = report.facts
+    document = {
+        "schema": "gpusetup.verify/1",
+        "verdict": verdict(report),
+        "torch": facts.get("torch"),
+        "cuda": facts.get("cuda"),
+        "python": facts.get("python"),
+        "seed": facts.get("seed"),
+        "devices": [device_object(row) for row in facts["devices"]],
+        "checks": [check_object(result) for result in report.results],
+    }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
@@ -48,8 +55,10 @@ def device_object(row: Row) -> Row:
 
 def check_object(result: Result) -> Row:
     """A result in the JSON document, with the fields of its outcome."""
-    fields = {**result.outcome._asdict(), **result._asdict()}
-    return {key: finite(fields[key]) for key in (*CHECK_KEYS, *MORE_KEYS)}
+    fields = result.outcome._asdict()
+    fields.update(result._asdict())
+    keys = CHECK_KEYS + MORE_KEYS
+    return {key: finite(fields[key]) for key in keys}
 
 
 def finite(value: Any) -> Any:
@@ -72,9 +81,13 @@ def as_error(stop: Stop) -> str:
 
 def as_text(report: Report, verbose: bool = False) -> str:
     """The verdict, what failed with its next step, the lines people know, a line per check."""
-    lines = [verdict_line(report), "", *step_lines(report), *known_lines(report), ""]
+    lines = [verdict_line(report), ""]
+    lines += step_lines(report)
+    lines += known_lines(report)
+    lines.append("")
     lines += check_lines(report, verbose)
-    return "".join(harmless(line) + "\n" for line in lines)
+    # The last line ends, too.
+    return "".join(f"{harmless(line)}\n" for line in lines)
 
 
 def verdict_line(report: Report) -> str:
@@ -90,21 +103,25 @@ def verdict_line(report: Report) -> str:
         status = result.outcome.status
         if status in blamed_statuses:
             blamed.append(f"{result.name} on {result.device} {status}")
+    # A run with options that left every check out.
     if not blamed:
         return f"verdict: {overall_status}"
-    return f"verdict: {overall_status} ({', '.join(blamed)})"
+    blame = ", ".join(blamed)
+    return f"verdict: {overall_status} ({blame})"
 
 
 def step_lines(report: Report) -> List[str]:
     """What each failure means, above the next step that it shares with others; a blank behind."""
     meanings_by_step: Dict[str, List[str]] = {}
     for result in report.results:
+        # Failures with the same next step share it.
         step = result.outcome.hint or ""
         meanings = meanings_by_step.setdefault(step, [])
         if result.means:
             meanings.append(f"{result.name} on {result.device}: {result.means}")
     lines: List[str] = []
     for step, meanings in meanings_by_step.items():
+        # A result that passed has neither a meaning nor a step.
         paragraph = [*meanings, f"hint: {step}"] if step else meanings
         if paragraph:
             lines += [*paragraph, ""]
@@ -117,6 +134,7 @@ def check_lines(report: Report, verbose: bool) -> List[str]:
     device_width = max((len(result.device) for result in report.results), default=0)
     lines: List[str] = []
     for result in report.results:
+        # The longest statuses have seven letters.
         status = f"{result.outcome.status:<7}"
         name = f"{result.name:<{name_width}}"
         device = f"{result.device:<{device_width}}"
@@ -132,10 +150,12 @@ def known_lines(report: Report) -> List[str]:
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
+        # Without an import of torch nothing is known of CUDA.
         if facts.get(key) is not None:
             lines.append(f"{words}: {facts[key]}")
     for row in facts["devices"]:
-        if row["device"] != "cpu":
+        # A rank's device is called `rank 1 cuda:0`.
+        if not row["device"].endswith("cpu"):
             lines.append(f"GPU Name: {row['name']}")
             # An older torch does not tell it of Apple's GPUs.
             memory_bytes = row["memory_total_bytes"]
@@ -153,13 +173,15 @@ def known_lines(report: Report) -> List[str]:
 
 def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
     """The statuses of the checks with these names, on all devices."""
-    return {result.outcome.status for result in report.results if result.name in names}
+    results = [result for result in report.results if result.name in names]
+    return {result.outcome.status for result in results}
 
 
 def computation(report: Report) -> str:
     """`PASSED` or `FAILED`; `not run` where the options left out every check that computes."""
     on_devices = [result for result in report.results if result.device != HOST]
     only_looked = all(result.name in BEFORE_COMPUTING for result in on_devices)
+    # Without `import` in the report, nothing says that it failed.
     import_passed = statuses_of(report, ("import",)) <= {PASSED}
     if import_passed and only_looked:
         return "not run"
@@ -204,17 +226,19 @@ def meaning_lines(result: Result) -> List[str]:
     return lines
 
 
-def plain(text: str, kept: str = "") -> str:
-    """Foreign text without what a terminal would obey, or XML 1.0 cannot carry; `kept` stays.
+def plain(text: str, allowed: str = "") -> str:
+    """Foreign text without what a terminal would obey, or XML 1.0 cannot carry; `allowed` stays.
 
     >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
     'GPU\\\\x1b[2J\\\\ufffe'
     """
     characters = []
     for character in text:
-        is_harmless = character.isprintable() or character in kept
+        is_harmless = character.isprintable() or character in allowed
         # Python's own spelling, without its quotes.
-        characters.append(character if is_harmless else repr(character)[1:-1])
+        if not is_harmless:
+            character = repr(character)[1:-1]
+        characters.append(character)
     return "".join(characters)
 
 

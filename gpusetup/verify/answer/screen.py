@@ -27,7 +27,8 @@ def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
     text = as_text(report, verbose)
     if stream is None or not wants_colour(os.environ, stream.isatty()):
         return text
-    return "".join(map(painted, text.splitlines(keepends=True)))
+    lines = text.splitlines(keepends=True)
+    return "".join(painted(line) for line in lines)
 
 
 def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
@@ -54,6 +55,7 @@ def painted(line: str) -> str:
     >>> painted("failed   matmul"), painted("other"), painted("verdict: passed")
     ('\x1b[1;31mfailed\x1b[0m   matmul', 'other', 'verdict: \x1b[1;32mpassed\x1b[0m')
     """
+    # A word in the middle of a line is part of a sentence.
     words = re.match(r"((?:verdict: )?)(passed|failed|crashed|skipped|hint)\b", line)
     if words is None:
         return line
@@ -104,7 +106,8 @@ class Live:
         # How many there are is known once the devices are.
         total = f" of {self.of}" if self.at <= self.of else ""
         passed = time.monotonic() - self.began
-        text = f"check {self.at}{total}: {self.what}, {passed:.0f} s"
+        number = f"check {self.at}{total}"
+        text = f"{number}: {self.what}, {passed:.0f} s"
         seconds_left = self.most_seconds - passed
         if 0 < seconds_left < float("inf"):
             text += f", at most {seconds_left:.0f} s more"
@@ -139,6 +142,7 @@ def write(text: str, path: Optional[str], mode: str = "w") -> None:
 def complain(stop: Stop, as_document: bool) -> int:
     """Say what ended the program; its exit code."""
     if as_document:
+        # Where stdout cannot take the document, stderr gets the sentence.
         with contextlib.suppress(BrokenPipeError, Unwritten):
             put(as_error(stop))
             return stop.exit_code

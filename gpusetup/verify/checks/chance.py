@@ -30,57 +30,104 @@ class Sampler(NamedTuple):
     """If not, it follows the generator of the process."""
 
 
+def uniform_law(values: Any) -> Any:
+    """Numbers from 0 on and below 1."""
+    # 1 is outside of the range, and so must be counted beyond its end.
+    beyond_end = (values >= 1).to(values.dtype)
+    return values + beyond_end
+
+
+def exponential_law(values: Any) -> Any:
+    """The exponential law of rate 0.5."""
+    exponents = -values / 2
+    return -exponents.expm1()
+
+
+def cauchy_law(values: Any) -> Any:
+    """The law of Cauchy around 0."""
+    return values.atan() / pi + 0.5
+
+
+def gamma_law(values: Any) -> Any:
+    """The gamma law of shape 2.5."""
+    shape = torch.full_like(values, 2.5)
+    return torch.special.gammainc(shape, values)
+
+
+def wide_range_law(values: Any) -> Any:
+    """Whole numbers below 2^41, all alike."""
+    return values / 2**41
+
+
 def continuous_samplers() -> Dict[str, Sampler]:
     """Samplers of fractions, with the share of all numbers below each number."""
-    ndtr = torch.special.ndtr
+    normal_law = torch.special.ndtr
 
     def like(x: Any, generator: Any) -> Dict[str, Any]:
-        return {"dtype": x.dtype, "device": x.device, "generator": generator}
+        return {
+            "dtype": x.dtype,
+            "device": x.device,
+            "generator": generator,
+        }
 
-    def exponential_law(values: Any) -> Any:
-        return -(-values / 2).expm1()
+    def gamma(x: Any, generator: Any) -> Any:
+        shape = x.fill_(2.5)
+        return torch._standard_gamma(shape, generator=generator)
 
-    def gamma_law(values: Any) -> Any:
-        return torch.special.gammainc(torch.full_like(values, 2.5), values)
-
-    def uniform_law(values: Any) -> Any:
-        # 1 is outside of the range, and so must be counted beyond its end.
-        return values + (values >= 1)
+    def normal(x: Any, generator: Any) -> Any:
+        mean = x.fill_(0)
+        deviation = mean + 1
+        return torch.normal(mean, deviation, generator=generator)
 
     return {
         "rand": Sampler(lambda x, g: torch.rand(len(x), **like(x, g)), uniform_law),
-        "randn": Sampler(lambda x, g: torch.randn(len(x), **like(x, g)), ndtr),
+        "randn": Sampler(lambda x, g: torch.randn(len(x), **like(x, g)), normal_law),
         "exponential_": Sampler(lambda x, g: x.exponential_(0.5, generator=g), exponential_law),
-        "cauchy_": Sampler(lambda x, g: x.cauchy_(generator=g), lambda v: v.atan() / pi + 0.5),
-        "gamma": Sampler(lambda x, g: torch._standard_gamma(x.fill_(2.5), generator=g), gamma_law),
-        "normal": Sampler(lambda x, g: torch.normal(x.fill_(0), x + 1, generator=g), ndtr),
+        "cauchy_": Sampler(lambda x, g: x.cauchy_(generator=g), cauchy_law),
+        "gamma": Sampler(gamma, gamma_law),
+        "normal": Sampler(normal, normal_law),
     }
 
 
 def whole_samplers() -> Dict[str, Sampler]:
     """Samplers of whole numbers, with the share of each number."""
 
-    def whole(low: int, end: int, x: Any, generator: Any) -> Any:
-        drawn = torch.randint(low, end, x.shape, device=x.device, generator=generator)
-        return drawn - low
+    def from_zero(low: int, end: int) -> Draw:
+        def draw(x: Any, generator: Any) -> Any:
+            drawn = torch.randint(low, end, x.shape, device=x.device, generator=generator)
+            # The list of shares begins at 0.
+            return drawn - low
+
+        return draw
+
+    def random_bytes(x: Any, generator: Any) -> Any:
+        empty_bytes = x.to(torch.int8)
+        return empty_bytes.random_(generator=generator)
+
+    def poisson(x: Any, generator: Any) -> Any:
+        rates = x.fill_(3)
+        return torch.poisson(rates, generator)
 
     def binomial(x: Any, generator: Any) -> Any:
-        return torch.binomial(x.fill_(5), torch.full_like(x, 0.5), generator)
+        counts = x.fill_(5)
+        probabilities = torch.full_like(x, 0.5)
+        return torch.binomial(counts, probabilities, generator)
 
     def multinomial(x: Any, generator: Any) -> Any:
-        weights = x[:4].copy_(x.new_tensor([1, 2, 0, 1]))
+        weights = x[:4]
+        weights.copy_(x.new_tensor([1, 2, 0, 1]))
         return torch.multinomial(weights, len(x), True, generator=generator)
 
     geometric_law = [0.0, *(0.3 * 0.7**n for n in range(20))]
     poisson_law = [exp(-3) * 3**n / factorial(n) for n in range(12)]
     binomial_law = [comb(5, n) / 32 for n in range(6)]
     return {
-        "randint of many": Sampler(lambda x, g: whole(-(2**40), 2**40, x, g), lambda v: v / 2**41),
-        "randint of few": Sampler(lambda x, g: whole(-3, 4, x, g), [1 / 7] * 7),
-        "random_": Sampler(lambda x, g: x.to(torch.int8).random_(generator=g), [2.0**-7] * 128),
+        "randint of many": Sampler(from_zero(-(2**40), 2**40), wide_range_law),
+        "randint of few": Sampler(from_zero(-3, 4), [1 / 7] * 7),
+        "random_": Sampler(random_bytes, [2.0**-7] * 128),
         "bernoulli_": Sampler(lambda x, g: x.bernoulli_(0.3, generator=g), [0.7, 0.3]),
         "geometric_": Sampler(lambda x, g: x.geometric_(0.3, generator=g), geometric_law),
-        "poisson": Sampler(lambda x, g: torch.poisson(x.fill_(3), g), poisson_law),
+        "poisson": Sampler(poisson, poisson_law),
         "binomial": Sampler(binomial, binomial_law),
         "multinomial": Sampler(multinomial, [0.25, 0.5, 0.0, 0.25]),
     }
@@ -93,11 +140,14 @@ def dropout_samplers() -> Dict[str, Sampler]:
 
     def dropout(x: Any, _: Any) -> Any:
         # What is kept is made four times as great.
-        return functional.dropout(x.fill_(1), 0.75) / 4
+        dropped = functional.dropout(x.fill_(1), 0.75)
+        return dropped / 4
 
     def dropout_of_channels(x: Any, _: Any) -> Any:
-        channels = x.fill_(1)[None, :, None]
-        return functional.dropout1d(channels, 0.75).flatten() / 4
+        ones = x.fill_(1)
+        channels = ones[None, :, None]
+        dropped = functional.dropout1d(channels, 0.75)
+        return dropped.flatten() / 4
 
     return {
         "dropout": Sampler(dropout, law, follows_generator=False),
@@ -106,11 +156,15 @@ def dropout_samplers() -> Dict[str, Sampler]:
 
 
 def chance(device: str) -> Outcome:
-    """Each sampler keeps to its law, follows its generator, and no part of a draw or of the next
-    one comes again."""
+    """Check that each sampler keeps to its law and follows its generator.
+
+    It catches numbers that are drawn too often or never, a seed that has no effect, and a draw in
+    which a part of an earlier one comes again.
+    """
     samplers = {**continuous_samplers(), **whole_samplers(), **dropout_samplers()}
     parts: List[Part] = list(permutations_are_mixed(device))
     for label, sampler in samplers.items():
+        # A device need not draw in every format.
         for name, count in FORMATS.items():
             try:
                 empty = torch.empty(count, device=device).to(getattr(torch, name))
@@ -125,11 +179,13 @@ def sampled(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Par
     """Two draws of a sampler, and the same two again from the same seed."""
     draws = []
     for turn in range(2):
+        # The draws of both turns begin with the same seed.
         seed = (asked().seed + 41) % 2**63
         generator = torch.Generator(device=empty.device).manual_seed(seed)
         # What follows a generator must not follow that of the process: it gets another seed.
         process_seed = asked().seed + turn if sampler.follows_generator else asked().seed
         torch.manual_seed(process_seed % 2**63)
+        # Two draws in a row: the second goes on where the first ended.
         for _ in range(2):
             draws.append(sampler.draw(empty.clone(), generator).cpu())
     first, second, first_again, second_again = draws
@@ -155,25 +211,29 @@ def cells_of_fractions(values: Any, law: Callable[[Any], Any], coarse: float) ->
     """32 cells of like shares; the tails of an exact format are cut finer."""
     shares_below = law(values)
     tails = []
+    # Coarse numbers do not reach into the tails.
     if coarse < 1e-6:
         tails = [2.0**-k for k in range(13, 5, -1)]
-    upper_tails = [1 - share for share in tails[::-1]]
-    edges = [0.0, *tails, *(n / 32 for n in range(1, 32)), *upper_tails, 1.0]
-    inner_edges = torch.tensor(edges[1:-1], dtype=torch.float64)
+    upper_tails = [1 - share for share in reversed(tails)]
+    middle = [n / 32 for n in range(1, 32)]
+    edges = torch.tensor([0.0, *tails, *middle, *upper_tails, 1.0], dtype=torch.float64)
+    inner_edges = edges[1:-1].contiguous()
     cells = torch.bucketize(shares_below, inner_edges, right=True)
-    shares = torch.tensor(edges, dtype=torch.float64).diff()
-    return Cells(cells, shares, (shares_below >= 0) & (shares_below <= 1))
+    is_possible = (shares_below >= 0) & (shares_below <= 1)
+    return Cells(cells, edges.diff(), is_possible)
 
 
 def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
     """A cell for each number of the law, and one for all others."""
-    cells = values.clamp(0, len(law)).long()
+    last_cell = len(law)
+    cells = values.clamp(0, last_cell).long()
     share_of_others = max(0.0, 1 - sum(law))
     shares = torch.tensor([*law, share_of_others], dtype=torch.float64)
     # What is left of a sum that is 1 is its roundoff.
     shares[shares < 1e-9] = 0.0
     is_whole = (values >= 0) & (values == values.round())
-    return Cells(cells, shares, is_whole & (shares[cells] > 0))
+    has_share = shares[cells] > 0
+    return Cells(cells, shares, is_whole & has_share)
 
 
 def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
@@ -210,11 +270,14 @@ MIXED = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
 def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
     """No part of two draws comes twice, at whatever places of one or of both."""
     # The more often neighbours are equal, the longer a part must be.
-    equal_neighbours = float((first[1:] == first[:-1]).double().mean())
-    bits_of_number = -log2(min(max(equal_neighbours, 2.0**-17), 0.99))
+    is_like_next = first[1:] == first[:-1]
+    share_of_equal = float(is_like_next.double().mean())
+    share_of_equal = min(max(share_of_equal, 2.0**-17), 0.99)
+    bits_of_number = -log2(share_of_equal)
     doublings = ceil(log2(ONCE_IN / bits_of_number))
-    marks = torch.cat([marks_of_parts(drawn, doublings) for drawn in (first, second)])
-    in_order = marks.sort()[0]
+    marks_of_first = marks_of_parts(first, doublings)
+    marks_of_second = marks_of_parts(second, doublings)
+    in_order, _ = torch.cat([marks_of_first, marks_of_second]).sort()
     twice = int((in_order[1:] == in_order[:-1]).sum())
     problem = f"{twice} parts of {2**doublings} numbers come twice in two draws"
     yield holds(label, not twice, problem)
@@ -222,6 +285,7 @@ def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
 
 def marks_of_parts(drawn: Any, doublings: int) -> Any:
     """For each place a number that follows from the 2^doublings numbers from there on; it wraps."""
+    # The bits of each number, as a whole number to compute with.
     marks = drawn.double().view(torch.int64)
     for factor in MIXED[:2]:
         marks = marks * factor
@@ -229,8 +293,10 @@ def marks_of_parts(drawn: Any, doublings: int) -> Any:
     for doubling in range(doublings):
         # The mark of twice as many numbers: of those here, and of those that follow them.
         length = 2**doubling
-        marks = marks[:-length] * (MIXED[2] + 2 * doubling) + marks[length:]
-        marks = (marks ^ (marks >> 29)) * MIXED[doubling % 2]
+        factor = MIXED[2] + 2 * doubling
+        marks = marks[:-length] * factor + marks[length:]
+        marks = marks ^ (marks >> 29)
+        marks = marks * MIXED[doubling % 2]
     return marks
 
 
@@ -250,12 +316,13 @@ def permutations_are_mixed(device: str) -> Iterator[Part]:
         generator.manual_seed(5)
         again = torch.randperm(count, device=device, generator=generator)
         yield same(f"randperm {count}, the same seed", again, first)
-        places = torch.arange(count)
+        in_order = torch.arange(count)
         # Drawn without putting back, it is a permutation, too.
-        sampled_places = torch.multinomial(torch.ones(count, device=device), count).cpu()
-        for permutation in (drawn, sampled_places):
-            yield same(f"randperm {count}, each once", permutation.sort()[0], places)
-        unmoved = int((drawn == places).sum())
+        weights = torch.ones(count, device=device)
+        sampled_order = torch.multinomial(weights, count).cpu()
+        for permutation in (drawn, sampled_order):
+            yield same(f"randperm {count}, each once", permutation.sort()[0], in_order)
+        unmoved = int((drawn == in_order).sum())
         unmoved_again = int((drawn == next_drawn).sum())
         still = max(unmoved, unmoved_again)
         yield holds(f"randperm {count}", still <= STILL, f"{still} numbers stay where they were")

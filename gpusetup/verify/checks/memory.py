@@ -28,7 +28,10 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 
 
 def memory(device: str) -> Outcome:
-    """Patterns written to most of the free memory are read back as they were written."""
+    """Check that most of the free memory returns what was written to it.
+
+    It catches bits that turn, and addresses that are mixed up.
+    """
     byte_count, reason = amount(device)
     tested_blocks = blocks(device, byte_count)
     if not tested_blocks:
@@ -60,6 +63,7 @@ def amount(device: str) -> Amount:
         return Amount(byte_count, "a part of the host's memory")
     free, total = memory_info(device)
     if is_unified(device):
+        # The host's own limit may be lower than what the driver tells.
         free = min(free, available_bytes())
         return Amount(int(free * UNIFIED), f"{UNIFIED:.0%} of what is free, shared with the host")
     taken_by_others = total - free - torch.cuda.memory_reserved(device)
@@ -78,8 +82,8 @@ class MemoryInfo(NamedTuple):
 
 def memory_info(device: str) -> MemoryInfo:
     """The free and the whole memory of a GPU."""
-    free, total = torch.cuda.mem_get_info(device)
-    return MemoryInfo(int(free), int(total))
+    free, total = map(int, torch.cuda.mem_get_info(device))
+    return MemoryInfo(free, total)
 
 
 def is_unified(device: str) -> bool:
@@ -100,6 +104,7 @@ def blocks(device: str, byte_count: int) -> List[Any]:
         try:
             allocated.append(torch.empty(words, dtype=torch.int64, device=device))
         except RuntimeError as problem:
+            # Somebody else may have taken the memory: what could be had is tested.
             if "memory" not in str(problem):
                 raise
             break
@@ -155,16 +160,18 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
 
 def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
     """The first word of a block that is not as it was written, with the bits that turned."""
+    # The whole block at once: nearly always it is right.
     if torch.equal(block, written):
         return
-    place = int((block != written).nonzero()[0])
+    index = int((block != written).nonzero()[0])
     # As numbers without a sign.
-    written_word = int(written[place]) & (2**64 - 1)
-    read_word = int(block[place]) & (2**64 - 1)
+    all_bits = 2**64 - 1
+    written_word = int(written[index]) & all_bits
+    read_word = int(block[index]) & all_bits
     turned = written_word ^ read_word
     bits = [bit for bit in range(64) if turned >> bit & 1]
     bits_in_words = f"bit {bits[0]}" if len(bits) == 1 else f"{len(bits)} bits"
-    address = int(block.data_ptr()) + WORD_BYTES * place
+    address = int(block.data_ptr()) + WORD_BYTES * index
     words = f"wrote 0x{written_word:016x}, read 0x{read_word:016x}"
     yield f"at 0x{address:x} {bits_in_words} turned ({words})"
 
@@ -175,7 +182,11 @@ REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cann
 
 
 def out_of_memory(device: str) -> Outcome:
-    """Asking for too much raises an error, and the device goes on computing."""
+    """Check that asking for too much memory raises an error, and that the device goes on computing.
+
+    It catches drivers that give the host's memory instead, so that a training becomes slow without
+    a word.
+    """
     if device == "cpu":
         return overdrawn(device, FAR_TOO_MUCH)
     torch.cuda.empty_cache()
@@ -194,9 +205,12 @@ def out_of_memory(device: str) -> Outcome:
 def driver_refuses(device: str) -> bool:
     """Whether the driver says no to more than the GPU has. Windows, also below WSL, and GPUs that
     share the host's memory give of the host's instead."""
+    is_linux = sys.platform.startswith("linux")
+    # Below WSL the driver is that of Windows.
     is_wsl = "microsoft" in platform.release().lower()
-    is_linux_driver = sys.platform.startswith("linux") and not is_wsl
-    return is_linux_driver and not is_unified(device)
+    if not is_linux or is_wsl:
+        return False
+    return not is_unified(device)
 
 
 def overdrawn(device: str, byte_count: int) -> Outcome:
@@ -211,12 +225,12 @@ def overdrawn(device: str, byte_count: int) -> Outcome:
         names_memory = any(words in answer for words in REFUSALS)
         is_refused = isinstance(problem, MemoryError) or names_memory
     # Whole numbers, so that every bit of their product is known.
-    left = numbers(torch, 64, 64, salt=1).round()
-    right = numbers(torch, 64, 64, salt=2).round()
-    product = left.to(device) @ right.to(device)
+    a = numbers(torch, 64, 64, salt=1).round()
+    b = numbers(torch, 64, 64, salt=2).round()
+    product = a.to(device) @ b.to(device)
     parts = [
         holds("too much memory", is_refused, answer),
-        same("a product afterwards", product, left @ right),
+        same("a product afterwards", product, a @ b),
     ]
     outcome = judged(parts, "")
     if outcome.status != PASSED:

@@ -40,19 +40,27 @@ Product = Callable[[Any, Any], Any]
 
 
 def matmul(device: str) -> Outcome:
-    """A 1000 x 1000 product in float32, at every element."""
+    """Check one 1000 x 1000 product in float32, at every element.
+
+    It catches a device that computes wrong numbers at all, in the shortest time.
+    """
     outcome = products_of_format("float32", device, ((1000, 1000, 1000),))
     words = "1000 x 1000 float32 product of whole numbers: every element is exact"
+    # Whoever reads `quick` wants the size, not the count of comparisons.
     detail = outcome.detail.replace("1 comparisons with whole numbers, every element", words)
     return outcome._replace(detail=detail)
 
 
 def float32_modes(device: str) -> Outcome:
-    """`torch.set_float32_matmul_precision`: each setting keeps to the precision that it permits,
-    and the finest gives the finest again afterwards."""
+    """Check each setting of `torch.set_float32_matmul_precision`.
+
+    It catches a setting that rounds more than it permits, or that stays in force when the finest
+    one is set again.
+    """
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
+        # The finest once more: a setting may stay in force by mistake.
         for mode in ("highest", "high", "medium", "highest"):
             torch.set_float32_matmul_precision(mode)
             for part in multiplied(device, "float32", SHAPES[:2]):
@@ -63,7 +71,11 @@ def float32_modes(device: str) -> Outcome:
 
 
 def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -> Outcome:
-    """Products of whole numbers in a format are exact; of bfloat16 and float16 the codes too."""
+    """Check products of whole numbers in a format, and how bfloat16 and float16 round.
+
+    It catches a kernel that is wrong for some shape, for example at the end of a tile, and a unit
+    that rounds in another way than its format says.
+    """
     if not shapes:
         shapes = SHAPES
         # A CPU takes thirty times as long for halves.
@@ -73,14 +85,17 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
             shapes = (*SHAPES, largest)
     try:
         parts = list(multiplied(device, name, shapes))
+        # Of the formats whose numbers are few enough, each is read and written.
         if name in CODED:
             parts += codes_are_exact(device, name)
     # Of a format that it lacks, Apple's backend says so by a TypeError.
     except (RuntimeError, TypeError) as problem:
         if not lacks(device, name, problem):
             raise
-        return Outcome(SKIPPED, f"torch {torch.__version__} multiplies no {name} on {device}")
+        detail = f"torch {torch.__version__} multiplies no {name} on {device}"
+        return Outcome(SKIPPED, detail)
     permitted = read_precision(torch, device)
+    # A coarser setting is the user's own, so the report says which.
     setting = ""
     if name == "float32" and permitted.name != "ieee":
         setting = f", {permitted.name} by {permitted.because}"
@@ -111,6 +126,7 @@ def lacks(device: str, name: str, problem: BaseException) -> bool:
     for it must not say so."""
     if kind(device) in OTHER_ACCELERATORS:
         return refuses(problem)
+    # An old GPU imitates bfloat16 or refuses it.
     if name == "bfloat16" and not has_bfloat16(torch, device):
         return refuses(problem)
     return "not implemented for" in str(problem)
@@ -125,17 +141,22 @@ def multiplied(
     the weights (Freivalds). All are whole numbers, so one wrong element of 16 millions is seen.
     """
     dtype = getattr(torch, name)
+    format_name = name
     # Of float32 the setting decides to what the factors are rounded.
-    format_name = read_precision(torch, device).name if name == "float32" else name
-    for rows, inner, columns in shapes:
-        factors = draw_factors((rows, inner, columns), format_name)
-        product = run(factors.left.to(dtype).to(device), factors.right.to(dtype).to(device))
-        weights = factors.weights
-        exact = weighed(factors.left, weighed(factors.right, weights))
-        yield same(f"{rows} x {inner} x {columns}", weighed(product.cpu(), weights), exact)
+    if name == "float32":
+        format_name = read_precision(torch, device).name
+    for shape in shapes:
+        factors = draw_factors(shape, format_name)
+        left_factor = factors.left.to(dtype).to(device)
+        right_factor = factors.right.to(dtype).to(device)
+        product = run(left_factor, right_factor).cpu()
+        sums_of_right = weighed(factors.right, factors.weights)
+        exact_sums = weighed(factors.left, sums_of_right)
+        label = " x ".join(str(length) for length in shape)
+        yield same(label, weighed(product, factors.weights), exact_sums)
 
 
-class Factors(NamedTuple):
+class ProductFactors(NamedTuple):
     """What a product of whole numbers is checked with, on the CPU."""
 
     left: Any
@@ -144,7 +165,7 @@ class Factors(NamedTuple):
     """One for each column of the product."""
 
 
-def draw_factors(shape: Shape, format_name: str) -> Factors:
+def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
     """Factors whose product is exact in a format: ONES numbers in each column of the right one."""
     rows, inner, columns = shape
     greatest_left, greatest_right = GREATEST[format_name]
@@ -153,12 +174,13 @@ def draw_factors(shape: Shape, format_name: str) -> Factors:
     def draw(low: int, end: int, *lengths: int) -> Any:
         return torch.randint(low, end, lengths, generator=generator)
 
-    left = draw(-greatest_left, greatest_left + 1, rows, inner)
-    places = draw(0, inner, ONES, columns)
+    left_factor = draw(-greatest_left, greatest_left + 1, rows, inner)
+    indices = draw(0, inner, ONES, columns)
     numbers = draw(-greatest_right, greatest_right + 1, ONES, columns)
-    right = torch.zeros(inner, columns, dtype=torch.int64).scatter_(0, places, numbers)
+    right_factor = torch.zeros(inner, columns, dtype=torch.int64)
+    right_factor.scatter_(0, indices, numbers)
     weights = draw(1, 9, columns).double()
-    return Factors(left, right, weights)
+    return ProductFactors(left_factor, right_factor, weights)
 
 
 def weighed(x: Any, weights: Any) -> Any:
@@ -187,16 +209,20 @@ def numbers_of_format(name: str) -> CodedNumbers:
     """The numbers of a format as its definition says: those that float32 holds without being
     subnormal."""
     exponent_bits, fraction_bits = CODED[name]
+    leading_one = 2**fraction_bits
     bias = 2 ** (exponent_bits - 1) - 1
-    codes = torch.arange(2 ** (exponent_bits + fraction_bits))
-    exponents, fractions = codes >> fraction_bits, codes % 2**fraction_bits
+    code_count = 2 ** (exponent_bits + fraction_bits)
+    codes = torch.arange(code_count)
+    exponents = codes >> fraction_bits
+    fractions = codes % leading_one
     # A number with an exponent has a leading one, a subnormal number has not.
-    leading_ones = (exponents > 0) * 2**fraction_bits
+    with_leading_one = fractions + leading_one
+    digits = torch.where(exponents > 0, with_leading_one, fractions)
     powers = exponents.clamp(min=1) - bias - fraction_bits
-    numbers = (fractions + leading_ones).double() * 2.0 ** powers.double()
-    is_finite = numbers <= torch.finfo(getattr(torch, name)).max
+    numbers = digits.double() * 2.0 ** powers.double()
+    format = torch.finfo(getattr(torch, name))
     is_normal = (numbers == 0) | (numbers >= 2.0**-126)
-    is_tested = is_finite & is_normal
+    is_tested = is_normal & (numbers <= format.max)
     return CodedNumbers(codes[is_tested], numbers[is_tested])
 
 
@@ -208,22 +234,28 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     code_format = torch.uint8 if "float8" in name else torch.int16
     read = codes.to(code_format).to(device).view(dtype)
     yield same(f"{name} read", read.double(), exact)
+    # Of two neighbours one has an even code.
     next_numbers = exact.roll(-1)
     even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
 
-    def write(label: str, numbers: Any, expected: Any) -> Part:
-        both_signs = torch.cat([numbers, -numbers]).float().to(device)
-        expected_signs = torch.cat([expected, -expected])
-        return same(f"{name} {label}", both_signs.to(dtype).double(), expected_signs)
-
-    yield write("written", exact, exact)
-    yield write("rounded", middles, even_numbers)
+    for label, numbers, expected in (
+        ("written", exact, exact),
+        ("rounded", middles, even_numbers),
+    ):
+        both_signs = torch.cat([numbers, -numbers])
+        expected_of_both = torch.cat([expected, -expected])
+        # float32 holds each of them; the device rounds to the format.
+        rounded = both_signs.float().to(device).to(dtype)
+        yield same(f"{name} {label}", rounded.double(), expected_of_both)
 
 
 def float8(device: str) -> Outcome:
-    """Every number of both 8-bit formats is read and written as the format's definition says;
-    where the hardware multiplies them, products agree with float64."""
+    """Check both 8-bit formats: every number is read and written as the definition says, and where
+    the hardware multiplies them, products agree with float64.
+
+    It catches conversions that round or saturate in another way.
+    """
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
     parts: List[Part] = []
@@ -236,6 +268,7 @@ def float8(device: str) -> Outcome:
             "only reading, writing and rounding were tested: AMD's GPUs multiply other 8-bit "
             "formats (fnuz) or none",
         )
+    # A CPU multiplies no 8-bit formats at all.
     capability = capability_of(torch, device)
     if capability is None or capability < FLOAT8_FROM:
         return judged(

@@ -43,9 +43,13 @@ CANNOT: Dict[str, Tuple[str, str]] = {
 
 
 def compiled(device: str) -> Outcome:
-    """`torch.compile` builds a kernel that computes what the same code computes uncompiled."""
+    """Check that `torch.compile` builds a kernel that computes what the same code computes without.
+
+    It catches a compiler that is missing or too old, and fused kernels that are wrong.
+    """
     if not hasattr(torch, "compile"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no torch.compile")
+    # On a GPU, Triton compiles.
     if device == "cpu" and not has_compiler():
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
@@ -71,6 +75,7 @@ def uncompiled(problem: BaseException) -> Outcome:
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
             return Outcome(SKIPPED, reason, hint=hint)
+    # Python's headers come in a package of their own.
     headers = os.path.join(sysconfig.get_path("include"), "Python.h")
     # The compiler that Triton calls says so on the terminal, not in its exception.
     if "non-zero exit status" in message and not os.path.isfile(headers):
@@ -87,7 +92,7 @@ LONGEST = 300
 def with_cause(problem: BaseException) -> str:
     """The first line of an error, and the line that says why, where it stands further below.
 
-    >>> with_cause(RuntimeError("C++ error\n\nOutput:\nx.cpp:3: fatal error: omp.h: none"))
+    >>> with_cause(RuntimeError("C++ error\\n\\nOutput:\\nx.cpp:3: fatal error: omp.h: none"))
     'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
     """
     lines = str(problem).splitlines() or [""]
@@ -109,9 +114,12 @@ def fused_block(device: str) -> Iterator[Part]:
 
     def block(x: Any, scale: Any) -> Any:
         y = torch.nn.functional.gelu(x * scale + 1)
-        return (y.softmax(-1) * x).sum(-1) + y.mean(-1).tanh()
+        weighted_sum = (y.softmax(-1) * x).sum(-1)
+        residual = y.mean(-1).tanh()
+        return weighted_sum + residual
 
     def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
+        # Leaves of its own: each run is differentiated by itself.
         leaves = [x.detach().requires_grad_() for x in inputs]
         outputs = run(*leaves)
         gradients = torch.autograd.grad(outputs.sum(), leaves)
@@ -120,6 +128,7 @@ def fused_block(device: str) -> Iterator[Part]:
     def compiled_graphs() -> int:
         return int(counters["stats"]["unique_graphs"])
 
+    # A kernel from an earlier check would not be compiled again.
     torch._dynamo.reset()
     graphs_before = compiled_graphs()
     inputs = [numbers(torch, 300, 70, salt=120), numbers(torch, 70, salt=120)]
@@ -127,6 +136,7 @@ def fused_block(device: str) -> Iterator[Part]:
     compiled_block = torch.compile(block, dynamic=False)
     tensors = with_gradients(compiled_block, [x.to(device) for x in inputs])
     for computed, exact in zip(tensors, exact_tensors):
+        # Numbers near zero are sums of greater ones.
         size = exact.abs() + exact.square().mean().sqrt()
         yield agree("fused", computed, exact, FUSED * size)
     has_compiled = compiled_graphs() > graphs_before
@@ -143,8 +153,8 @@ class Rows:
     def __len__(self) -> int:
         return ITEMS
 
-    def __getitem__(self, place: int) -> Any:
-        numbered = torch.arange(8) + 8 * place
+    def __getitem__(self, index: int) -> Any:
+        numbered = torch.arange(8) + 8 * index
         return numbered, torch.rand(3)
 
 
@@ -157,11 +167,14 @@ class Epoch(NamedTuple):
 
 
 def dataloader(device: str) -> Outcome:
-    """A DataLoader with workers hands over every item once, whole and in the order asked for; its
-    workers draw other numbers than their neighbours and than an epoch before; a seed repeats
-    them all."""
+    """Check that a DataLoader with workers hands over every item once, whole and in order.
+
+    It catches workers that are killed for lack of shared memory, that draw the same random numbers
+    as their neighbours or as an epoch before, and a seed that does not repeat them.
+    """
     from torch.utils.data import DataLoader
 
+    # The generator begins anew for each loader, so the seed is the same.
     def loader(shuffle: bool) -> Any:
         return DataLoader(
             Rows(),
@@ -180,17 +193,20 @@ def dataloader(device: str) -> Outcome:
         again = list(loader(True))
     except (RuntimeError, OSError) as problem:
         return unloaded(problem)
-    ordered, first = epoch_of(in_order), epoch_of(first_batches)
-    second, repeated = epoch_of(second_batches), epoch_of(again)
+    ordered = epoch_of(in_order)
+    first = epoch_of(first_batches)
+    second = epoch_of(second_batches)
+    repeated = epoch_of(again)
+    # Batch by batch, as a training moves them.
     on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
-    places = first.rows[:, 0].argsort()
+    order = first.rows[:, 0].argsort()
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
     drawn = torch.cat([first.random_numbers, second.random_numbers])
     all_differ = len(torch.unique(drawn, dim=0)) == len(drawn)
     is_reshuffled = not torch.equal(first.rows, second.rows)
     parts = [
         same("rows in order", ordered.rows, all_rows),
-        same("mixed, each once", on_device.cpu()[places], all_rows),
+        same("mixed, each once", on_device.cpu()[order], all_rows),
         holds("mixed", is_reshuffled, "the items come unshuffled"),
         holds("numbers of workers", all_differ, "repeat"),
         same("a seed again, order", repeated.rows, first.rows),
@@ -201,9 +217,8 @@ def dataloader(device: str) -> Outcome:
 
 def epoch_of(batches: List[Any]) -> Epoch:
     """The items of all batches."""
-    rows = torch.cat([batch_rows for batch_rows, _ in batches])
-    random_numbers = torch.cat([batch_numbers for _, batch_numbers in batches])
-    return Epoch(rows, random_numbers)
+    rows, random_numbers = zip(*batches)
+    return Epoch(torch.cat(rows), torch.cat(random_numbers))
 
 
 def unloaded(problem: BaseException) -> Outcome:
@@ -222,14 +237,18 @@ LARGE = 5_000_011
 
 
 def save_and_load(device: str) -> Outcome:
-    """What is saved from the device is loaded again bit for bit, onto the host and the device:
-    each format, parts of tensors, 38 MiB."""
+    """Check that what is saved from the device is loaded again bit for bit, onto the host and the
+    device.
+
+    It catches formats, views and large tensors that lose bits on their way through a file.
+    """
     state = state_to_save(device)
     parts: List[Part] = []
     folder = tempfile.mkdtemp(prefix="verify-")
     try:
         path = os.path.join(folder, "state.pt")
         torch.save({"state": state, "step": 17}, path)
+        # On a CPU the two are one.
         for target in dict.fromkeys(("cpu", device)):
             loaded = torch.load(path, map_location=target, weights_only=True)
             has_all = set(loaded["state"]) == set(state) and loaded["step"] == 17
@@ -246,14 +265,18 @@ def save_and_load(device: str) -> Outcome:
 def state_to_save(device: str) -> Dict[str, Any]:
     """Tensors on a device: each format whole and as views that share its memory; a large one."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
-    state = {name: values.to(getattr(torch, name)) for name in FORMATS}
+    state = {}
     for name in FORMATS:
-        whole = state[name]
+        whole = values.to(getattr(torch, name))
+        transposed = whole.t()
+        first_row = whole[:1]
+        state[name] = whole
         state[f"{name} from a row on"] = whole[3:]
-        state[f"{name} apart"] = whole.t()[5::2, 1:-1:3]
-        state[f"{name} turned"] = whole.t()
-        state[f"{name} repeated"] = whole[:1].expand(3, 33)
-    state["conjugate"] = values.to(torch.complex64).mul(1 + 2j).conj()
+        state[f"{name} apart"] = transposed[5::2, 1:-1:3]
+        state[f"{name} turned"] = transposed
+        state[f"{name} repeated"] = first_row.expand(3, 33)
+    complex_values = values.to(torch.complex64).mul(1 + 2j)
+    state["conjugate"] = complex_values.conj()
     large = torch.arange(LARGE, dtype=torch.int64).mul_(2_654_435_761)
     state["large"] = large.to(device)
     return state

@@ -57,12 +57,14 @@ class EntrySource(NamedTuple):
 
 def load_operators(torch: Any) -> Dict[str, Any]:
     """This room's own entries and those of torch's database of operators."""
-    return {**own(torch), **entries.entries(loading.load(torch))}
+    database = loading.load(torch)
+    return {**own(torch), **entries.entries(database)}
 
 
 def load_optimizers(torch: Any) -> Dict[str, Any]:
     """The entries of torch's database of optimizers."""
-    return dict(of_optimizers.entries(loading.optimizers(torch)))
+    infos = loading.optimizers(torch)
+    return dict(of_optimizers.entries(infos))
 
 
 SOURCES = {
@@ -103,9 +105,13 @@ class EntryTurn(NamedTuple):
 
 
 def ration(name: str, device: str) -> Outcome:
-    """Each question's answer agrees with float64 on the CPU."""
+    """Check that each question's answer agrees with float64 on the CPU.
+
+    It catches kernels that are wrong in some length, layout, format or option.
+    """
     import torch
 
+    # A wrong sample would call a sound machine wrong.
     if release(torch) < SINCE:
         return Outcome(SKIPPED, "some samples of this torch's database are wrong themselves")
     try:
@@ -114,6 +120,7 @@ def ration(name: str, device: str) -> Outcome:
         return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
     answers = Answers(name, SOURCES[name].seconds[kind(device)], len(all_entries))
     with exact_products(torch):
+        # Time or faults may end the check before the last question.
         for question in chosen(name, all_entries):
             if answers.is_over():
                 break
@@ -131,11 +138,13 @@ def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
     wanted_question = ""
     for text in asked().only:
         check, _, question_name = text.partition("/")
+        # Another check of the same run may have a question, too.
         if check == name:
             wanted_question = question_name
     if not wanted_question:
         return questions_of_level(name, all_entries)
     entry, _, turn = wanted_question.rpartition("/")
+    # The database of another torch has other entries.
     if entry not in all_entries or not turn.isdigit():
         hint = "as ENTRY/NUMBER, in the words of a failure's hint"
         problem = f"{wanted_question!r} names no question of {name} with this torch"
@@ -156,6 +165,7 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
         return
     for visit in range(max(visits.values(), default=0)):
         for entry in entries_in_order:
+            # Programs use it less often than others.
             if visit >= visits[entry.name]:
                 continue
             # Each seed goes on where the one before ended.
@@ -167,6 +177,8 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
     """The names of all entries: a share of each rarity after the other, common ones first."""
+    # The order of the database itself is by subject: mixed, so that a run that ends early has met
+    # each subject.
     names = sorted(all_entries)
     random.Random(name).shuffle(names)
     by_rarity: Dict[int, List[str]] = {rarity: [] for rarity in SHARES}
@@ -174,11 +186,12 @@ def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
         rarity = getattr(all_entries[entry_name], "rarity", RARE)
         by_rarity[rarity].append(entry_name)
     order: List[str] = []
-    for place in range(max(SHARES.values())):
+    for visit in range(max(SHARES.values())):
         for rarity, share_count in SHARES.items():
-            if place >= share_count:
+            # All its shares have had their turn.
+            if visit >= share_count:
                 continue
-            share = (seed + place) % share_count
+            share = (seed + visit) % share_count
             names_of_rarity = by_rarity[rarity]
             count = len(names_of_rarity)
             begin, end = share * count // share_count, (share + 1) * count // share_count
@@ -215,12 +228,14 @@ class Answers:
 
     def ask(self, torch: Any, device: str, question: EntryTurn) -> None:
         """Compare the answer to one question. Raises an error after which the GPU is lost."""
+        # If the process dies, the parent says in which question.
         working_on(question.name)
         operator_question: Optional[OperatorQuestion] = None
         parts: List[Part] = []
         # Whatever a kernel raises is its answer.
         try:
             operator_question = question.entry.question(torch, device, asked().seed, question.turn)
+            # The entry has no sample for this device.
             if operator_question is None:
                 return
             parts = compared(torch, device, operator_question)
@@ -233,12 +248,14 @@ class Answers:
             parts = [holds("", False, first_line(problem))]
         self.tried += 1
         self.entries_asked.add(question.entry.name)
-        words = f"{question.name} ({operator_question.dtype})"
-        self._keep([part._replace(label=f"{words} {part.label}".strip()) for part in parts])
+        for part in parts:
+            # A label begins with what the user repeats the question by.
+            label = f"{question.name} ({operator_question.dtype}) {part.label}"
+            self._keep(part._replace(label=label.strip()))
 
-    def _keep(self, parts: List[Part]) -> None:
-        """Keep what is wrong, and the nearest to its limit of what is right."""
-        all_parts = [*self.parts, *parts]
+    def _keep(self, part: Part) -> None:
+        """Keep a comparison if it is wrong, or nearer to its limit than all that are right."""
+        all_parts = [*self.parts, part]
         wrong_parts = [part for part in all_parts if not part.is_right]
         right_parts = [part for part in all_parts if part.is_right]
         self.bad = len(wrong_parts)
@@ -251,6 +268,7 @@ class Answers:
         """After an error that the process cannot go on from: which question it was, and the next
         check gets a process of its own."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
+        # It may have died in the first question.
         if self.tried:
             detail += f" (after {self.questions()})"
         return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)
@@ -261,6 +279,7 @@ class Answers:
         if self.entry_count:
             entry_count = f"{len(self.entries_asked)} of {self.entry_count} "
         words = f"{self.tried} questions to {entry_count}{self.check} with seed {asked().seed}"
+        # Left out of the count, because nothing was compared.
         if self.not_asked:
             words += f", {self.not_asked} without an answer here"
         return words
@@ -298,7 +317,9 @@ UNKNOWN_FORM = (
 
 def has_no_answer(problem: Exception) -> bool:
     """Whether an error only says that this torch, or this device, lacks what was asked."""
-    return isinstance(problem, NotAsked) or refuses(problem) or not_in_this_torch(problem)
+    if isinstance(problem, NotAsked):
+        return True
+    return refuses(problem) or not_in_this_torch(problem)
 
 
 def not_in_this_torch(problem: Exception) -> bool:
@@ -309,6 +330,7 @@ def not_in_this_torch(problem: Exception) -> bool:
     """
     if isinstance(problem, (NotImplementedError, AttributeError)):
         return True
+    # torch refuses arguments by one of these two.
     if not isinstance(problem, (TypeError, RuntimeError)):
         return False
     message = str(problem)

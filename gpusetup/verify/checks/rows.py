@@ -20,10 +20,11 @@ DOCTOR = "`gpusetup doctor` names the cause"
 SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
-def of(name: str, run: str, proves: str, means: str, **more: Any) -> Check:
+def of(name: str, run: str, proves: str, means: str, **fields: Any) -> Check:
     """A check that computes on a device that is known to work at all."""
-    usual = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
-    return Check(name, f"checks.{run}", proves=proves, means=means, **{**usual, **more})
+    usual_fields = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
+    all_fields = {**usual_fields, **fields}
+    return Check(name, f"checks.{run}", proves=proves, means=means, **all_fields)
 
 
 QUICK: Tuple[Check, ...] = (

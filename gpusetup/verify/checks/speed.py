@@ -32,18 +32,19 @@ CPU_PRODUCT_SECONDS = 1.0
 
 
 def speed(device: str) -> Outcome:
-    """Products per second in float32."""
+    """Measure products per second in float32: a GPU that is throttled or busy is slow."""
     return _speed(device, "float32", "speed")
 
 
 def speed_half(device: str) -> Outcome:
-    """Products per second in float16, where GPUs have their tensor cores."""
+    """Measure products per second in float16: without its tensor cores a GPU is slow."""
     return _speed(device, "float16", "speed-half")
 
 
 def _speed(device: str, name: str, check: str) -> Outcome:
     size = FAST[kind(device)]
     rate = product_rate(device, name)
+    # Below it the device is at fault, whatever the model.
     lowest_rate = least_rate(device, check)
     return rated(f"{size} x {size} products in {name}", rate, (lowest_rate, "TFLOP/s"))
 
@@ -52,11 +53,15 @@ def product_rate(device: str, name: str) -> float:
     """TFLOP/s of square products in a number format."""
     size = FAST[kind(device)]
     dtype = getattr(torch, name)
-    left = numbers(torch, size, size, salt=111).to(dtype).to(device)
-    right = numbers(torch, size, size, salt=112).to(dtype).to(device)
-    out = torch.empty_like(left)
+    a = numbers(torch, size, size, salt=111).to(dtype).to(device)
+    b = numbers(torch, size, size, salt=112).to(dtype).to(device)
+    product = torch.empty_like(a)
+
+    def multiply() -> None:
+        torch.mm(a, b, out=product)
+
     tera_operations = 2 * size**3 / 1e12
-    return measured(device, lambda: torch.mm(left, right, out=out), tera_operations)
+    return measured(device, multiply, tera_operations)
 
 
 class CpuRate(NamedTuple):
@@ -94,6 +99,7 @@ def speed_over_cpu(device: str) -> Outcome:
 @functools.lru_cache(maxsize=None)
 def cpu_rate() -> CpuRate:
     """The CPU's rate, measured once for all GPUs of the machine."""
+    # A slow CPU is measured with a small product.
     smallest = CPU_SIZES[-1]
     seconds = seconds_of_cpu_product(smallest, times=2)
     for size in CPU_SIZES:
@@ -107,17 +113,17 @@ def cpu_rate() -> CpuRate:
 
 def seconds_of_cpu_product(size: int, times: int) -> float:
     """The fastest of some float32 products of this side on the CPU."""
-    left = numbers(torch, size, size, salt=113)
-    right = numbers(torch, size, size, salt=114)
-    out = torch.empty_like(left)
+    a = numbers(torch, size, size, salt=113)
+    b = numbers(torch, size, size, salt=114)
+    product = torch.empty_like(a)
     fastest = float("inf")
     for _ in range(times):
         began = time.perf_counter()
-        torch.mm(left, right, out=out)
+        torch.mm(a, b, out=product)
         seconds = time.perf_counter() - began
-        # A clock that does not advance must not divide by zero.
-        fastest = min(fastest, max(seconds, 1e-9))
-    return fastest
+        fastest = min(fastest, seconds)
+    # A clock that does not advance must not divide by zero.
+    return max(fastest, 1e-9)
 
 
 def least_rate(device: str, check: str) -> float:
@@ -159,6 +165,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
     """Passed if a rate is not below the lowest one, which comes with its unit."""
+    # At the lowest rate itself the device still passes.
     lowest_rate, _ = lowest
     if rate >= lowest_rate:
         return Outcome(PASSED, detail, rate, *lowest)

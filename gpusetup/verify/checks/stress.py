@@ -54,9 +54,15 @@ class Least(NamedTuple):
 
 
 def load(device: str) -> Outcome:
-    """Load a device for as long as the user asked, and judge what it did."""
+    """Load a device for as long as the user asked, and judge what it did.
+
+    It catches products or memory that go wrong as the device gets hot, a clock that falls, new ECC
+    errors, and a GPU that falls off the bus.
+    """
+    # `nvidia-smi` knows nothing of a CPU.
     if kind(device) != "cuda":
-        return judged(loaded(device, asked().seconds, time.monotonic), Least())
+        done = loaded(device, asked().seconds, time.monotonic)
+        return judged(done, Least())
     done = Load()
     error: Optional[RuntimeError] = None
     with watched(gpu_uuid(torch, device)) as readings:
@@ -69,7 +75,9 @@ def load(device: str) -> Outcome:
     done = done._replace(watched=readings)
     if error is None:
         name = torch.cuda.get_device_name(device)
-        return judged(done, least_of(name, readings))
+        limit = least_of(name, readings)
+        return judged(done, limit)
+    # An error of the program, and none of the device.
     if not readings.get("lost"):
         raise error
     problems = [*faults(done, Least()), first_line(error)]
@@ -88,6 +96,7 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
     began = window_began = clock()
     while window_began - began < seconds or not rates:
         is_same = torch.equal(product.multiply(), first_product)
+        # Every bit counts: the same kernel with the same numbers gives the same.
         wrong_products += 0 if is_same else 1
         products += 1
         products_of_window += 1
@@ -115,9 +124,14 @@ def square_product(device: str) -> SquareProduct:
     """A product in float16 on a GPU, where its tensor cores compute, and in float32 on a CPU."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
-    left = numbers(torch, size, size, salt=1).to(device, dtype)
-    right = numbers(torch, size, size, salt=2).to(device, dtype)
-    return SquareProduct(lambda: left @ right, 2.0 * size**3)
+    a = numbers(torch, size, size, salt=1).to(device, dtype)
+    b = numbers(torch, size, size, salt=2).to(device, dtype)
+
+    def multiply() -> Any:
+        return a @ b
+
+    operations = 2.0 * size**3
+    return SquareProduct(multiply, operations)
 
 
 def memory_pattern(device: str) -> Callable[[int], int]:
@@ -130,10 +144,14 @@ def memory_pattern(device: str) -> Callable[[int], int]:
     elements = int(min(free_bytes * MEMORY_SHARE, most_bytes) // 16)
     places = torch.arange(elements, dtype=torch.int64, device=device)
 
+    def pattern(turn: int) -> Any:
+        return places * 2_654_435_761 + turn
+
     def wrong_bytes_of_copy(turn: int) -> int:
-        copy = (places * 2_654_435_761 + turn).clone()
-        is_wrong = copy != places * 2_654_435_761 + turn
-        return 8 * int(is_wrong.sum().item())
+        copy = pattern(turn).clone()
+        is_wrong = copy != pattern(turn)
+        wrong_words = int(is_wrong.sum().item())
+        return 8 * wrong_words
 
     return wrong_bytes_of_copy
 
@@ -145,8 +163,10 @@ def least_of(name: str, readings: Dict[str, Any]) -> Least:
     """
     only_power_limit = readings.get("reasons", (CAPPED,)) == (CAPPED,)
     may_slow_down = only_power_limit or MOVING.search(name)
-    kept = LESS_STEADY if may_slow_down else STEADY
-    return Least(kept, least("speed-half", name) or 0.0)
+    least_share = LESS_STEADY if may_slow_down else STEADY
+    # Of many models no figure is published.
+    least_tflops = least("speed-half", name) or 0.0
+    return Least(least_share, least_tflops)
 
 
 def judged(done: Load, limit: Least) -> Outcome:
@@ -156,12 +176,14 @@ def judged(done: Load, limit: Least) -> Outcome:
         f"{done.products} products and {done.copies} copies compared",
         f"{tflops:.3g} TFLOPS",
     ]
+    # Without `nvidia-smi` the report tells the rates alone.
     hottest = done.watched.get("hottest")
     if hottest is not None:
         facts.append(f"{hottest} C at most")
     if done.watched.get("reasons"):
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
+    # The gravest fault comes first.
     for fault in faults(done, limit):
         return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT)
     return Outcome(PASSED, detail, kept, limit.kept, KEPT)
@@ -204,6 +226,7 @@ def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:
     if not rates:
         return WindowRates(1.0, float("inf"))
     duration, last_rate = rates[-1]
+    # A run of an hour compares its first and last minute.
     window = min(WINDOW_SECONDS, duration / 3)
     first_rates = [rate for second, rate in rates if second <= window]
     last_rates = [rate for second, rate in rates if second > duration - window]

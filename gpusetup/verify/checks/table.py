@@ -24,7 +24,8 @@ def on_host(level: str, wanted_device: str) -> Tuple[Check, ...]:
     >>> [check.name for check in on_host("quick", "cuda:1")]
     ['import', 'gpu']
     """
-    return rows_on(LEVELS[level], f"{HOST}:{kind(wanted_device)}")
+    subject = f"{HOST}:{kind(wanted_device)}"
+    return rows_on(LEVELS[level], subject)
 
 
 def on_device(level: str, device: str) -> Tuple[Check, ...]:
@@ -42,12 +43,14 @@ def among_ranks(device: str) -> Tuple[Check, ...]:
     >>> among_ranks("cpu")[0].name
     'meet'
     """
-    return rows_on(RANKS, f"ranks:{kind(device)}")
+    subject = f"ranks:{kind(device)}"
+    return rows_on(RANKS, subject)
 
 
 def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
     """The rows whose checks run on a subject: `cpu`, `host:auto`, `ranks:cuda`."""
-    return tuple(check for check in rows if subject in check.on)
+    checks = [check for check in rows if subject in check.on]
+    return tuple(checks)
 
 
 def chosen_rows(
@@ -88,7 +91,9 @@ def named_rows(names: Tuple[str, ...]) -> None:
     all_names = {check.name for check in every()}
     for name in names:
         if check_name(name) not in all_names:
-            hint = "one of " + ", ".join(sorted(all_names))
+            # The user sees which names there are.
+            names_in_words = ", ".join(sorted(all_names))
+            hint = f"one of {names_in_words}"
             raise WrongQuestion(f"There is no check {name!r}", hint)
 
 
@@ -100,7 +105,8 @@ def levels_with(name: str) -> Tuple[str, ...]:
     """
     levels = []
     for level, rows in LEVELS.items():
-        if name in {check.name for check in rows}:
+        names = [check.name for check in rows]
+        if name in names:
             levels.append(level)
     return tuple(levels)
 
@@ -138,11 +144,13 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
 
 def named(name: str) -> Check:
     """The row of a name."""
-    return next(check for check in every() if check.name == name)
+    rows = {check.name: check for check in every()}
+    return rows[name]
 
 
 def every() -> Iterator[Check]:
     """Each row once, in the order of the levels."""
+    # A check that several levels have comes once.
     rows: Dict[str, Check] = {}
     for level_rows in (*LEVELS.values(), RANKS, COMPANIONS):
         for check in level_rows:
@@ -152,8 +160,10 @@ def every() -> Iterator[Check]:
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
     """The function of a row; loads its module."""
+    # The module is loaded here, so that only the child loads torch.
     module, _, name = check.run.partition(":")
     # The folder may stand by itself, under any name.
     room = (__package__ or "").rpartition(".")[0]
-    function: Callable[[str], Outcome] = getattr(importlib.import_module(f"{room}.{module}"), name)
+    loaded_module = importlib.import_module(f"{room}.{module}")
+    function: Callable[[str], Outcome] = getattr(loaded_module, name)
     return function

@@ -27,11 +27,13 @@ class Descent:
     """
 
     def __init__(self, parameters: List[Any]) -> None:
-        self.param_groups: List[Dict[str, Any]] = [{"params": parameters}]
+        group: Dict[str, Any] = {"params": parameters}
+        self.param_groups = [group]
 
     def step(self) -> None:
         """Move each parameter against its gradient."""
-        for parameter in self.param_groups[0]["params"]:
+        group = self.param_groups[0]
+        for parameter in group["params"]:
             parameter.data.add_(parameter.grad, alpha=-RATE)
 
 
@@ -49,6 +51,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     The net and its inputs are the same on every device.
     """
     torch.manual_seed(asked().seed)
+    # Drawn on the CPU, so that every device trains with the same numbers.
     inputs = torch.randn(128, 32)
     targets = torch.tanh(inputs @ torch.randn(32, 8) / 4).to(device)
     net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
@@ -58,6 +61,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     losses = []
     for _ in range(STEPS):
         for parameter in parameters:
+            # Gradients would add up.
             parameter.grad = None
         with torch.autocast(device_type=kind(device), dtype=low):
             outputs = net(inputs)
@@ -92,8 +96,12 @@ def formats_of_autocast(device: str) -> List[Any]:
 
 
 def amp(device: str) -> Outcome:
-    """A few steps of mixed-precision training lower the loss: in bfloat16 where the device has it,
-    on GPUs in float16 with a scaler."""
+    """Train a few steps in mixed precision: in bfloat16 where the device has it, on GPUs in float16
+    with a scaler.
+
+    It catches autocast that does nothing, a scaler that backs off without an overflow, and a loss
+    that does not fall.
+    """
     formats = formats_of_autocast(device)
     parts: List[Part] = []
     for low in formats:
@@ -102,26 +110,33 @@ def amp(device: str) -> Outcome:
         scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
         training = trained(device, low, scaler)
         product_format = training.product_format
+        # Autocast may do nothing, without a word.
         problem = f"multiplied in {product_format}, not in {low}"
         parts.append(holds("autocast", product_format == str(low), problem))
         # Nothing overflows here, so that a sound scaler does not back off.
         if scaler:
             parts.append(holds("the scale", scaler.get_scale() >= FIRST_SCALE, "backed off"))
     names = " and ".join(str(low).replace("torch.", "") for low in formats)
-    left = training.losses[-1] / training.losses[0]
-    parts.append(holds("the loss", left < LOSS_LEFT, f"{left:.2f} of it is left"))
+    loss_left = training.losses[-1] / training.losses[0]
+    is_lowered = loss_left < LOSS_LEFT
+    parts.append(holds("the loss", is_lowered, f"{loss_left:.2f} of it is left"))
     outcome = judged(parts, "")
     if outcome.status != PASSED:
         return outcome
     detail = f"{STEPS} steps in {names}, the loss falls"
-    return Outcome(PASSED, detail, left, LOSS_LEFT, "of the first loss")
+    return Outcome(PASSED, detail, loss_left, LOSS_LEFT, "of the first loss")
 
 
 def grad_scaler(device: str) -> Outcome:
-    """A GradScaler notices overflows, leaves their steps out, and backs off."""
-    if not device.startswith("cuda") and not hasattr(torch.amp, "GradScaler"):
+    """Check that a GradScaler notices overflows, leaves their steps out, and backs off.
+
+    It catches a kernel that misses infinity or NaN at some place of a gradient.
+    """
+    has_general_scaler = hasattr(torch.amp, "GradScaler")
+    if kind(device) != "cuda" and not has_general_scaler:
         return Outcome(SKIPPED, f"torch {torch.__version__} has a GradScaler for GPUs only")
-    return judged(list(overflows_are_noticed(device)), "gradients that were scaled exactly")
+    parts = list(overflows_are_noticed(device))
+    return judged(parts, "gradients that were scaled exactly")
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
@@ -132,20 +147,21 @@ class Spoilt(NamedTuple):
     """One number of one gradient, which is infinite or NaN."""
 
     gradient: int
-    place: int
+    element: int
 
 
 def spoilt_numbers() -> Iterator[Spoilt]:
     """The first, the middle and the last number of each gradient."""
     for gradient, size in enumerate(SPOILT):
         # Short gradients have fewer places.
-        for place in {0, size // 2, size - 1}:
-            yield Spoilt(gradient, place)
+        for element in {0, size // 2, size - 1}:
+            yield Spoilt(gradient, element)
 
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
     """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
     gradient comes back from its scale."""
+    # What the gradients are without a scale.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
@@ -158,8 +174,9 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
             leaf.grad = gradient.to(device) * scale
         expected_scale = scale
         if spoilt:
+            # In turns, because both are overflows.
             value = float("inf" if turn % 2 else "nan")
-            leaves[spoilt.gradient].grad[spoilt.place] = value
+            leaves[spoilt.gradient].grad[spoilt.element] = value
             expected_scale = scale / 2
         scaler.step(descent)
         scaler.update()
@@ -185,13 +202,15 @@ def transformer() -> Any:
     layer = nn.TransformerEncoderLayer(
         WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
+    # Nested tensors are a fast path of inference.
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
 
 def text() -> Any:
     """Eight lines of random words."""
-    return torch.randint(0, WORDS, (8, LENGTH), generator=source(torch, 69))
+    generator = source(torch, 69)
+    return torch.randint(0, WORDS, (8, LENGTH), generator=generator)
 
 
 def loss_of(model: Any, words: Any) -> Any:
@@ -202,17 +221,24 @@ def loss_of(model: Any, words: Any) -> Any:
 
 
 def language_model(device: str) -> Outcome:
-    """The transformer is trained as in float64: two batches accumulated in each of four steps,
-    clipped, with momentum."""
-    model, words = transformer(), text()
-    exact_moves = moves_of_training(copy.deepcopy(model).double(), words)
+    """Train a small transformer as in float64: two batches accumulated in each of four steps,
+    clipped, with momentum.
+
+    It catches what is wrong only when layers, gradients and the optimizer work together.
+    """
+    # Both trainings start from the same parameters.
+    model = transformer()
+    words = text()
+    exact_model = copy.deepcopy(model).double()
+    exact_moves = moves_of_training(exact_model, words)
     moves = moves_of_training(model.to(device), words.to(device))
-    roundoff = UNIT_ROUNDOFF[read_precision(torch, device).name]
-    allowed = 8 * DEEP * roundoff
+    precision = read_precision(torch, device)
+    allowed = 8 * DEEP * UNIT_ROUNDOFF[precision.name]
     parts = []
     for name, exact_move in exact_moves.items():
+        move = moves[name].cpu().double()
         # The length of the difference, as part of the exact one's.
-        difference = (moves[name].cpu().double() - exact_move).norm()
+        difference = (move - exact_move).norm()
         share = difference / exact_move.norm()
         parts.append(agree(name, share, torch.zeros(()), allowed))
     return judged(parts, "float64 on the CPU")
@@ -227,6 +253,7 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
     optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):
         optimizer.zero_grad()
+        # Two halves of a batch, each with half of its loss: accumulation.
         for batch in words.split(4):
             half_of_loss = loss_of(model, batch) / 2
             half_of_loss.backward()
@@ -239,7 +266,10 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
 
 
 def determinism(device: str) -> Outcome:
-    """The same seed twice gives the same bits, where torch promises it."""
+    """Check that the same seed gives the same bits twice, where torch promises it.
+
+    It catches memory or a kernel that is wrong now and then, and a seed that has no effect.
+    """
     user_setting = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -252,6 +282,7 @@ def determinism(device: str) -> Outcome:
         torch.use_deterministic_algorithms(user_setting)
     parts = [same(name, second[name], first[name]) for name in first]
     parts += [same(f"{name}, checkpointed", checkpointed[name], first[name]) for name in first]
+    # A seed that changes nothing would make the same bits, too.
     differs = not torch.equal(other_seed["dropped"], first["dropped"])
     parts.append(holds("another seed", differs, "gives the same dropout"))
     hint = (

@@ -20,17 +20,17 @@ GB = 1e9
 
 
 def copy_in(device: str) -> Outcome:
-    """From the host to the device."""
+    """Check copies from the host to the device: a bus that changes bits, or is slow."""
     return copied(device, "cpu", device)
 
 
 def copy_out(device: str) -> Outcome:
-    """From the device to the host."""
+    """Check copies from the device to the host: a bus that changes bits, or is slow."""
     return copied(device, device, "cpu")
 
 
 def copy_within(device: str) -> Outcome:
-    """Within the device."""
+    """Check copies within the device: memory that changes bits, or is slow."""
     return copied(device, device, device)
 
 
@@ -41,6 +41,7 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
     target = torch.zeros_like(sent, device=to_device)
     rate = measured(device, lambda: target.copy_(start), COPY_BYTES / GB)
     part = same(f"{from_device} to {to_device}", target, sent)
+    # A rate of wrong bytes tells nothing.
     if part.worst:
         return judged([part], "")
     # A bus depends on the machine; the memory of a GPU model has a published rate.
@@ -54,17 +55,23 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
 def random_bits(salt: int, most: int = 2**31) -> Any:
     """COPY_BYTES of random whole numbers in int32, below `most`."""
     count = COPY_BYTES // 4
-    return torch.randint(0, most, (count,), generator=source(torch, salt)).int()
+    generator = source(torch, salt)
+    drawn = torch.randint(0, most, (count,), generator=generator)
+    return drawn.int()
 
 
 def pinned(device: str) -> Outcome:
-    """Page-locked memory: copies that do not wait arrive whole, both ways."""
+    """Check copies from and to page-locked memory, which do not wait.
+
+    It catches copies that are used before they are complete.
+    """
     # Half of what int32 holds, because the device doubles it.
     sent = random_bits(salt=112, most=2**30)
     locked = sent.pin_memory()
     on_device = locked.to(device, non_blocking=True)
     returned = torch.empty_like(sent).pin_memory()
     returned.copy_(on_device + on_device, non_blocking=True)
+    # The event ends when the copies before it have.
     copies_end = torch.cuda.Event()
     copies_end.record(torch.cuda.current_stream(device))
     copies_end.synchronize()
@@ -90,11 +97,14 @@ are read."""
 
 
 def streams(device: str) -> Outcome:
-    """Work on two streams happens in the order that events ask for, whatever takes longer."""
+    """Check that work on two streams happens in the order that events ask for.
+
+    It catches a stream that reads a result before another one has computed it.
+    """
     with torch.cuda.device(device):
-        first, second = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
         torch.cuda.synchronize(device)
-        parts = [chained(device, (first, second), turn) for turn in range(8)]
+        parts = [chained(device, both_streams, turn) for turn in range(8)]
     return judged(parts, "the order that was asked for")
 
 
@@ -109,6 +119,7 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
     with torch.cuda.stream(first):
         for _ in range(LINKS):
             block.add_(1.0)
+        # The second stream starts when the chain has ended, and not before.
         ready = first.record_event()
     with torch.cuda.stream(second):
         second.wait_event(ready)
@@ -119,7 +130,10 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
 
 
 def graph(device: str) -> Outcome:
-    """A captured CUDA graph computes anew from what its inputs hold at each replay."""
+    """Check that a captured CUDA graph computes from what its inputs hold at each replay.
+
+    It catches a graph that returns the result of an earlier replay.
+    """
     fixed = numbers(torch, 128, 128, salt=114).to(device)
     other = numbers(torch, 128, 128, salt=115).to(device)
     parts = []
@@ -136,6 +150,7 @@ def graph(device: str) -> Outcome:
         with torch.cuda.graph(captured, stream=side):
             out = (fixed @ other).relu()
         for turn in range(4):
+            # Into the memory that the graph has captured.
             fixed.copy_(numbers(torch, 128, 128, salt=116 + turn))
             captured.replay()
             eager = (fixed @ other).relu()
@@ -150,7 +165,10 @@ ELEMENTS = 1 << 23
 
 
 def copies_between_gpus(_: str) -> Outcome:
-    """What one GPU sends, another holds afterwards, for every ordered pair."""
+    """Check that what one GPU sends, another one holds afterwards, for every ordered pair.
+
+    It catches a link between two GPUs that loses or changes data.
+    """
     rates: List[float] = []
     parts: List[Part] = []
     direct_pairs = 0
@@ -160,6 +178,7 @@ def copies_between_gpus(_: str) -> Outcome:
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
         # Numbers that tell whose they are and where.
         sent = places * 2_654_435 + sender
+        # Zeros, so that a copy that never came shows.
         received = torch.zeros_like(sent, device=to_device)
         rate = measured(to_device, partial(received.copy_, sent), gigabytes)
         rates.append(rate)

@@ -48,7 +48,8 @@ def tensors_of(torch: Any, arguments: Any) -> List[Any]:
 
 def tensors_of_call(torch: Any, call: Call) -> List[Any]:
     """All tensors that a call is made with."""
-    return tensors_of(torch, (call.args, call.options))
+    arguments = (call.args, call.options)
+    return tensors_of(torch, arguments)
 
 
 def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
@@ -61,24 +62,27 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
         items = [mapped(torch, item, change) for item in arguments]
         return kind(items)
     if isinstance(arguments, dict):
-        return {name: mapped(torch, value, change) for name, value in arguments.items()}
+        changed = {}
+        for name, value in arguments.items():
+            changed[name] = mapped(torch, value, change)
+        return changed
     return arguments
 
 
 def exactly(torch: Any, call: Call, dtype: str) -> Call:
     """The call in float64 or, if its format holds whole numbers of few bits, in int64."""
     wide_formats = {}
+    # A complex number becomes one of two float64.
     for narrow_name, wide_name in WIDE.items():
         wide_formats[getattr(torch, narrow_name)] = getattr(torch, wide_name)
     if dtype in WHOLE:
         wide_formats[getattr(torch, dtype)] = torch.int64
 
     def widen(x: Any) -> Any:
-        wide_format = wide_formats.get(x.dtype)
-        if wide_format is not None:
-            widened = x.detach().to(wide_format)
-            return copied(widened, x.requires_grad)
-        return copied(x, x.requires_grad)
+        # A format that is exact already stays.
+        wide_format = wide_formats.get(x.dtype, x.dtype)
+        widened = x.detach().to(wide_format)
+        return copied(widened, x.requires_grad)
 
     def widen_argument(argument: Any) -> Any:
         argument = mapped(torch, argument, widen)
@@ -88,7 +92,9 @@ def exactly(torch: Any, call: Call, dtype: str) -> Call:
         return argument
 
     args = tuple(widen_argument(argument) for argument in call.args)
-    options = {name: widen_argument(option) for name, option in call.options.items()}
+    options = {}
+    for name, option in call.options.items():
+        options[name] = widen_argument(option)
     return Call(args, options, call.learning)
 
 
@@ -110,13 +116,19 @@ def placed(torch: Any, x: Any, device: str) -> Any:
     # These have no plain memory that could be copied as a whole.
     if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
         return x.to(device)
-    same_device = x.device.type == device.partition(":")[0]
+    kind = device.partition(":")[0]
+
+    def copy(tensor: Any) -> Any:
+        # `to` makes no copy on the same device.
+        if x.device.type == kind:
+            return tensor.clone()
+        return tensor.to(device)
+
     if x.is_contiguous() and not x.storage_offset():
-        return x.clone() if same_device else x.to(device)
+        return copy(x)
     element_count = x.untyped_storage().nbytes() // x.element_size()
     memory = x.as_strided((element_count,), (1,), 0)
-    memory_copy = memory.clone() if same_device else memory.to(device)
-    return memory_copy.as_strided(x.shape, x.stride(), x.storage_offset())
+    return copy(memory).as_strided(x.shape, x.stride(), x.storage_offset())
 
 
 def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
@@ -127,7 +139,8 @@ def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call
         can_be_laid_out = y.layout == torch.strided and not overlaps(y)
         # int64 tensors name places. Kernels trust those, and read outside their memory where the
         # strides of the places are not plain.
-        if layout and can_be_laid_out and y.dtype != torch.int64:
+        names_places = y.dtype == torch.int64
+        if layout and can_be_laid_out and not names_places:
             y = laid_out(torch, y, layout)
         return y.requires_grad_() if x.requires_grad else y
 
@@ -161,7 +174,8 @@ def gap_elements(x: Any, fewest: int) -> int:
     """
     if x.device.type == "cpu":
         return fewest
-    return max(1, ALIGNED_BYTES // int(x.element_size()))
+    element_bytes = int(x.element_size())
+    return max(1, ALIGNED_BYTES // element_bytes)
 
 
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
@@ -172,18 +186,23 @@ def laid_out(torch: Any, x: Any, layout: str) -> Any:
         axis = -2 if layout == "transposed" else 0
         transposed = x.transpose(-1, axis).contiguous()
         return transposed.transpose(-1, axis)
+    # torch has this layout for images and for volumes.
     if layout == "channels-last" and axis_count in (4, 5):
         kind = torch.channels_last if axis_count == 4 else torch.channels_last_3d
         return x.contiguous(memory_format=kind)
-    if layout == "strided" and axis_count:
-        every_second = x.new_zeros((*x.shape[:-1], 2 * x.shape[-1]))[..., ::2]
+    if not axis_count:
+        return x.contiguous()
+    *outer_lengths, length = x.shape
+    if layout == "strided":
+        memory = x.new_zeros((*outer_lengths, 2 * length))
+        every_second = memory[..., ::2]
         return every_second.copy_(x)
-    if layout == "pitched" and axis_count:
-        length = x.shape[-1]
+    if layout == "pitched":
         pitch = length + gap_elements(x, ODD_GAP)
-        row_starts = x.new_zeros((*x.shape[:-1], pitch))[..., :length]
+        memory = x.new_zeros((*outer_lengths, pitch))
+        row_starts = memory[..., :length]
         return row_starts.copy_(x)
-    if layout == "offset" and axis_count:
+    if layout == "offset":
         gap = gap_elements(x, 1)
         memory = x.new_zeros(x.numel() + gap)
         memory[gap:] = x.reshape(-1)
@@ -205,11 +224,15 @@ def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
     generator = torch.Generator().manual_seed(turn)
 
     def near(x: Any) -> Any:
-        if x.layout != torch.strided or not x.is_floating_point() or overlaps(x):
+        # Whole numbers may name places, and shared elements would be changed twice.
+        is_plain = x.layout == torch.strided and x.is_floating_point()
+        if not is_plain or overlaps(x):
             return x
-        # The share follows from the number itself: equal numbers get equal shares.
-        share = (x.detach().double() * (1234.5678 / turn)).remainder(1.0)
-        if not alike:
+        if alike:
+            # The share follows from the number itself: equal numbers get equal shares.
+            scaled = x.detach().double() * (1234.5678 / turn)
+            share = scaled.remainder(1.0)
+        else:
             share = torch.rand(tuple(x.shape), generator=generator, dtype=torch.float64)
         factor = 1 - share / 16
         y = placed(torch, x.detach(), "cpu")
@@ -231,6 +254,7 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
     arguments = tensors_of_call(torch, call)
     leaves = [x for x in arguments if x.requires_grad]
     gradients: List[Any] = []
+    # Without a leaf that learns, torch need not remember the steps.
     with torch.set_grad_enabled(bool(leaves)):
         returned = run(*call.args, **call.options)
         compared_part = returned if unique else call.learning(returned)
@@ -239,6 +263,7 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
         if learning_outputs:
             directions = []
             for direction, output in zip(upstream(learning_outputs), learning_outputs):
+                # The directions were drawn in the format of the exact answer.
                 directions.append(direction.to(output.dtype))
             computed = torch.autograd.grad(learning_outputs, leaves, directions, allow_unused=True)
             gradients = [None if g is None else dense(torch, g) for g in computed]
@@ -257,7 +282,9 @@ def outputs_that_learn(torch: Any, call: Call, returned: Any) -> List[Any]:
 
 def dense(torch: Any, x: Any) -> Any:
     """The tensor with all its elements in memory, also if it is a sparse one."""
-    return x if x.layout == torch.strided else x.to_dense()
+    if x.layout == torch.strided:
+        return x
+    return x.to_dense()
 
 
 def plain(torch: Any, returned: Any) -> List[Any]:
@@ -266,6 +293,7 @@ def plain(torch: Any, returned: Any) -> List[Any]:
         return [dense(torch, returned)]
     if isinstance(returned, (bool, int)):
         return [torch.tensor(returned)]
+    # float64 holds what Python's own numbers are.
     if isinstance(returned, float):
         return [torch.tensor(returned, dtype=torch.float64)]
     tensors: List[Any] = []

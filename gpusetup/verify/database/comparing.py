@@ -64,6 +64,7 @@ class Comparison:
         self.torch, self.device, self.call = torch, device, call
         self.dtype: str = question.dtype
         self.run, self.unique = entry.run, getattr(entry, "unique", True)
+        # What is drawn for a comparison follows from its question alone.
         chance = random.Random(question.words)
         self.generator = torch.Generator().manual_seed(chance.getrandbits(62))
         self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
@@ -120,13 +121,14 @@ class Comparison:
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
         """How many numbers may be added up with a rounding after each; 0 for none."""
+        # Each number by itself: only its own roundoff counts.
         if not getattr(entry, "sums", True):
             return 1
         if self.dtype in HALVES:
             # Sums of halves are kept in float32. Only what is added at places rounds each time: as
             # often as one place is named.
-            places = [x for x in arguments if x.dtype == self.torch.int64]
-            return max(map(most_alike, places), default=0)
+            index_tensors = [x for x in arguments if x.dtype == self.torch.int64]
+            return max(map(most_alike, index_tensors), default=0)
         lengths = [length for x in arguments for length in x.shape]
         return max(lengths, default=1)
 
@@ -141,7 +143,9 @@ class Comparison:
             return True
         if not x.is_floating_point():
             return False
-        return bool(self.torch.allclose(x, original, rtol=2 * self.u, atol=0.0))
+        tolerance = 2 * self.u
+        is_close = self.torch.allclose(x, original, rtol=tolerance, atol=0.0)
+        return bool(is_close)
 
     def _exact_answer(self) -> Answer:
         """The answer in float64; also draws what gradients are taken along."""
@@ -152,13 +156,17 @@ class Comparison:
             return self.upstream
 
         with in_float64(self.torch):
+            # A copy: the call may write to its arguments.
             wide = fresh(self.torch, self.wide)
             answer = answered(self.torch, self.run, wide, draw_upstream, self.unique)
             return self._widened(answer)
 
     def _widened(self, answer: Answer) -> Answer:
         """An exact answer of whole numbers, where float64 tells it better than int64."""
-        fractional_outputs = self._outputs_of_fractions() if self.by_fractions else []
+        if not self.by_fractions:
+            return answer
+        fractional_outputs = self._outputs_of_fractions()
+        # With fractions it may do something else.
         if len(fractional_outputs) != len(answer.outputs):
             return answer
         outputs = []
@@ -171,7 +179,8 @@ class Comparison:
         torch = self.torch
 
         def as_fraction(x: Any) -> Any:
-            return x.double() if x.dtype == torch.int64 else x
+            is_whole = x.dtype == torch.int64
+            return x.double() if is_whole else x
 
         call = replaced(torch, self.wide, as_fraction)
         with contextlib.suppress(Exception):
@@ -182,6 +191,7 @@ class Comparison:
         """The output in float64 where that is a whole number which the format holds."""
         torch = self.torch
         format = torch.iinfo(getattr(torch, self.dtype))
+        # A comparison of fractions is exact.
         if fractional.dtype == torch.bool:
             return fractional
         is_rounded = kind_of(whole) == "whole" and kind_of(fractional) != "whole"
@@ -196,13 +206,15 @@ class Comparison:
         """Random numbers in the shape of an output, which the working format holds exactly."""
         torch = self.torch
         numbers = torch.randn(tuple(y.shape), generator=self.generator, dtype=y.dtype)
-        if numbers.is_complex():
-            return numbers.to(torch.complex64).to(y.dtype)
         working_format = getattr(torch, self.dtype)
+        # Both parts of a complex number are computed in float32.
+        if numbers.is_complex():
+            working_format = torch.complex64
         # A real output of complex or whole arguments is computed in float32.
-        if not working_format.is_floating_point:
+        elif not working_format.is_floating_point:
             working_format = torch.float32
-        return numbers.to(working_format).to(y.dtype)
+        rounded = numbers.to(working_format)
+        return rounded.to(y.dtype)
 
     def moved(self, step: float, alike: bool = False, apart: bool = False) -> Answer:
         """The exact answer to arguments that are each up or down by about a roundoff.
@@ -214,16 +226,22 @@ class Comparison:
         distance = step * self.moves_by
 
         def move_option(option: Any) -> Any:
-            is_number = type(option) is float and not alike
-            return option * (1 + distance) if is_number else option
+            # A flag or a count must stay what it is.
+            is_fraction = type(option) is float
+            if is_fraction and not alike:
+                return option * (1 + distance)
+            return option
 
         def directions(x: Any) -> Any:
             """1 for each number that goes up, 0 for each that goes down."""
+            shape = tuple(x.shape)
             if alike:
-                return (x.detach().abs() * 12345.678).remainder(1.0) > 0.5
+                # The direction follows from the number itself.
+                scaled = x.detach().abs() * 12345.678
+                return scaled.remainder(1.0) > 0.5
             if apart:
-                return torch.full(tuple(x.shape), next(turns) % 2)
-            return torch.randint(0, 2, tuple(x.shape), generator=self.generator)
+                return torch.full(shape, next(turns) % 2)
+            return torch.randint(0, 2, shape, generator=self.generator)
 
         def move(x: Any) -> Any:
             # The wide form of whole numbers; their moves are fractions.
@@ -232,9 +250,11 @@ class Comparison:
             has_fractions = x.is_floating_point() or x.is_complex()
             if not has_fractions or x.layout != torch.strided:
                 return x
+            # From 0 and 1 to down and up by the distance.
             change = directions(x).to(torch.float64)
-            change = change.mul_(2 * distance).sub_(distance)
-            return (x.detach() * (1 + change)).requires_grad_(x.requires_grad)
+            change.mul_(2 * distance).sub_(distance)
+            moved_numbers = x.detach() * (1 + change)
+            return moved_numbers.requires_grad_(x.requires_grad)
 
         with in_float64(torch):
             call = replaced(torch, fresh(torch, self.wide), move)
@@ -253,6 +273,7 @@ class Comparison:
         """Three moved answers. Whole arguments are moved where the answer is no whole number, and
         the operator takes others."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
+        # Such an answer has no roundoff that would move it.
         if self.dtype in WHOLE and all_whole:
             return []
         answers = []
@@ -266,6 +287,7 @@ class Comparison:
             return answers
         exact_kinds = [kind_of(x) for x in self.exact.outputs]
         for answer in answers:
+            # With fractions it returns something else, which tells nothing.
             if [kind_of(x) for x in answer.outputs] != exact_kinds:
                 return []
         return answers
@@ -294,6 +316,7 @@ class Comparison:
                 answer = self._widened(answer)
         except Exception:
             return False
+        # The same seed draws other numbers in another form.
         if self.draws_numbers():
             return False
         pairs = [*zip(answer.outputs, self.exact.outputs)]
@@ -304,9 +327,12 @@ class Comparison:
         """Whether two tensors in float64 agree up to rounding, or both are missing."""
         if x is y:
             return True
+        # One of the two has no gradient, or another shape.
         if x is None or y is None or x.shape != y.shape:
             return False
-        return bool(self.torch.allclose(x.to(y.dtype), y, 1e-6, 1e-9, True))
+        # Two forms may add up in another order. NaN agrees with NaN.
+        x = x.to(y.dtype)
+        return bool(self.torch.allclose(x, y, rtol=1e-6, atol=1e-9, equal_nan=True))
 
     def draws_numbers(self) -> bool:
         """Whether torch marks a step of the call as drawing random numbers, as attention's dropout
@@ -332,6 +358,7 @@ class Comparison:
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
         """A call's answer in one of the ways, with copies of its arguments."""
         torch = self.torch
+        # The call may write to its arguments.
         copy = fresh(torch, call, layout, device)
         if not learns:
             copy = detached(torch, copy)
@@ -356,7 +383,7 @@ def most_alike(places: Any) -> int:
 
 def is_wrong(parts: List[Part]) -> bool:
     """Whether one of the comparisons is beyond its limit."""
-    return any(part.worst > 1 for part in parts)
+    return not all(part.is_right for part in parts)
 
 
 def compared(torch: Any, device: str, question: Any) -> List[Part]:
@@ -368,10 +395,11 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         parts = list(compared_once(torch, device, question, question.call))
-        if all(part.worst <= 1 for part in parts):
+        if not is_wrong(parts):
             return parts
+        wrong_parts = [part for part in parts if not part.is_right]
         # Whole numbers and statements have no error that is allowed.
-        exact_is_wrong = any(part.worst > 1 and not part.allowed for part in parts)
+        exact_is_wrong = any(not part.allowed for part in wrong_parts)
         # Numbers nearby have another spread, which is all that is left of numbers far from zero.
         is_far = question.form.numbers == "far"
         nearby_are_wrong = []
@@ -383,9 +411,10 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
             nearby_are_wrong.append(is_wrong(nearby_parts))
         if all(nearby_are_wrong):
             return parts
-        again = list(compared_once(torch, device, question, question.call))
-        if is_wrong(again):
-            return [part for part in parts if part.worst <= 1]
+        # What is wrong of these numbers alone, and again, is the work of rounding.
+        parts_again = list(compared_once(torch, device, question, question.call))
+        if is_wrong(parts_again):
+            return [part for part in parts if part.is_right]
     return parts
 
 
@@ -400,25 +429,35 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
         try:
             answer = comparison.here(way, layout, learns)
             for target in targets(comparison, words, answer, comparison.exact):
-                is_judged = isinstance(target, Part)
-                parts.append(target if is_judged else judged(comparison, target))
+                # A wrong count of outputs, for example, is judged already.
+                if isinstance(target, Part):
+                    parts.append(target)
+                else:
+                    parts.append(judged(comparison, target))
         except NoWay:
             continue
         except Exception as problem:
             if lacks_way(device, question, problem):
                 continue
-            if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
+            if ends_question(problem):
                 raise
             parts = [holds(words, False, first_line(problem))]
         if not is_wrong(parts) or comparison.is_right(way_of_question):
             yield from parts
 
 
+def ends_question(problem: Exception) -> bool:
+    """Whether an error concerns every way: the device is lost, or torch lacks the operator."""
+    lacks_operator = isinstance(problem, (AttributeError, NotImplementedError))
+    return lacks_operator or sticky(problem)
+
+
 def lacks_way(device: str, question: Any, problem: Exception) -> bool:
     """Whether an error only says that the operator cannot be called in this way here."""
+    # The operator lacks the form, on every device.
     if any(words in str(problem) for words in NO_WAY) or refuses(problem):
         return True
-    if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
+    if ends_question(problem):
         return False
     # Samples of torch's database are made for the CPU: a GPU may not take their options.
     is_sample = hasattr(question.entry, "info")

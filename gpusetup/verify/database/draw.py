@@ -30,7 +30,7 @@ LAYOUTS = ("", "transposed", "strided", "", "channels-last", "offset", "pitched"
 TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place", "inference")
 
 
-class Form(NamedTuple):
+class CallForm(NamedTuple):
     """The form of a call; the same turn gives the same form."""
 
     lengths: Tuple[int, ...]
@@ -39,7 +39,7 @@ class Form(NamedTuple):
     way: str
 
 
-def form(turn: int) -> Form:
+def form(turn: int) -> CallForm:
     """The form that comes round in a turn.
 
     >>> form(1).way, form(1).layout
@@ -51,14 +51,15 @@ def form(turn: int) -> Form:
     if turn % (2 * len(LENGTHS)) == 5:
         numbers = "large"
     # Slowly in one half of the turns, so that each layout meets each length and each way.
-    layout_turn = turn if turn // 8 % 2 else turn // 3
+    is_fast_half = turn // 8 % 2
+    layout_turn = turn if is_fast_half else turn // 3
     layout = LAYOUTS[layout_turn % len(LAYOUTS)]
     # In other layouts torch's sums of numbers far from zero lose more than their spread.
     if numbers == "far":
         layout = ""
     lengths = LENGTHS[turn % len(LENGTHS)]
     way = TURNS[(turn + turn // 8) % len(TURNS)]
-    return Form(lengths, numbers, layout, way)
+    return CallForm(lengths, numbers, layout, way)
 
 
 class OperatorQuestion(NamedTuple):
@@ -70,7 +71,7 @@ class OperatorQuestion(NamedTuple):
     call: Call
     words: str
     """What seeds all that is drawn for it."""
-    form: Form
+    form: CallForm
 
 
 FLOATS = ("float32", "bfloat16", "float32", "float16")
@@ -81,35 +82,52 @@ ODD_SIZES = (64, 65, 130)
 """Lengths of further axes, besides the small ones: at and beside the width of a tile."""
 
 
+def up_to(most: int, lengths: Tuple[int, ...]) -> List[int]:
+    """Those of the lengths that are not too long."""
+    return [length for length in lengths if length <= most]
+
+
 class Draw:
     """What an entry draws the call of one turn with."""
 
     def __init__(self, torch: Any, name: str, seed: int, turn: int) -> None:
-        self.torch, self.turn, self.form = torch, turn, form(turn)
-        self.words = f"{seed}:{name}:{turn}"
+        self.torch = torch
+        self.turn = turn
+        self.form = form(turn)
         self.lengths = self.form.lengths
+        self.words = f"{seed}:{name}:{turn}"
         self.chance = random.Random(self.words)
         self.choice = self.chance.choice
-        self.generator = torch.Generator().manual_seed(self.chance.getrandbits(62))
+        # The generator of torch's numbers follows from the same words.
+        seed_of_torch = self.chance.getrandbits(62)
+        self.generator = torch.Generator().manual_seed(seed_of_torch)
 
     def question(self, entry: Any, dtype: str, call: Call) -> OperatorQuestion:
         """The question of this turn to an entry."""
-        return OperatorQuestion(entry, dtype, self.turn, call, self.words, self.form)
+        return OperatorQuestion(
+            entry=entry,
+            dtype=dtype,
+            turn=self.turn,
+            call=call,
+            words=self.words,
+            form=self.form,
+        )
 
     def length(self, most: int = MOST) -> int:
         """A length of the question's class, or of any class if those are too long."""
-        lengths = [n for n in self.lengths if n <= most]
+        lengths = up_to(most, self.lengths)
         if not lengths:
-            lengths = [n for n in LENGTHS[1] + SMALL if n <= most]
+            lengths = up_to(most, LENGTHS[1] + SMALL)
         return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
         """One length of the class, others small, in any order."""
         lengths = [self.length(most)]
         while len(lengths) < count:
+            # All axes together stay below the limit.
             most //= lengths[-1]
-            short_lengths = [n for n in (*SMALL, *ODD_SIZES) if n <= most]
-            lengths.append(self.choice(short_lengths or [1]))
+            short_lengths = up_to(most, SMALL + ODD_SIZES) or [1]
+            lengths.append(self.choice(short_lengths))
         self.chance.shuffle(lengths)
         return lengths
 
@@ -152,17 +170,21 @@ class Own(NamedTuple):
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         """The call of a turn, in its form."""
+        # Each format meets each form after some turns.
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)
         args, options = self.draw(draw)
         working_format = getattr(torch, dtype)
 
         def to_working_format(x: Any) -> Any:
-            is_number = x.dtype == torch.float32 and working_format.is_floating_point
-            return x.to(working_format) if is_number else x
+            is_fraction = x.dtype == torch.float32
+            return x.to(working_format) if is_fraction else x
 
         call = Call(args, options, lambda x: x)
-        call = replaced(torch, call, to_working_format)
+        # Whole numbers are drawn in their own format.
+        if working_format.is_floating_point:
+            call = replaced(torch, call, to_working_format)
+        # Convolutions and norms of images have kernels of their own for this layout.
         takes_images = any(x.dim() == 4 for x in args if hasattr(x, "dim"))
         if turn % 2 and takes_images and draw.form.numbers != "far":
             draw.form = draw.form._replace(layout="channels-last")
@@ -173,10 +195,11 @@ class Own(NamedTuple):
         if draw.form.layout == "channels-last" and dtype != "float32":
             learns = False
 
-        def learning(x: Any) -> Any:
-            return x.requires_grad_(learns and x.is_floating_point())
+        def let_learn(x: Any) -> Any:
+            has_gradient = learns and x.is_floating_point()
+            return x.requires_grad_(has_gradient)
 
-        return draw.question(self, dtype, replaced(torch, call, learning))
+        return draw.question(self, dtype, replaced(torch, call, let_learn))
 
     def kind_of_numbers(self, draw: Draw, device: str, dtype: str) -> str:
         """The kind of numbers of the form, if this entry is defined for it; else any numbers."""
@@ -209,9 +232,12 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
     working_format = getattr(torch, dtype)
 
     def has_numbers(x: Any) -> bool:
-        return bool(x.dtype == working_format and x.numel())
+        if x.dtype != working_format:
+            return False
+        return bool(x.numel())
 
     candidates = [x for x in tensors_of_call(torch, call) if has_numbers(x)]
+    # Without a kind the numbers stay normal ones.
     if not candidates or not kind:
         return call
     chosen_id = None
@@ -242,6 +268,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
             return whole_numbers_of_any_size(draw, x)
         return x
     if kind == "ties":
+        # Halves, of which every second one lies between two whole numbers.
         return (x * 2).round() / 2
     if kind == "equal":
         first_number = float(x.reshape(-1)[0])
@@ -254,22 +281,27 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
         return -x.abs()
     if kind == "steps":
         period = draw.choice((3, 17, 127))
-        places = torch.arange(x.numel(), dtype=torch.float64)
-        return ((places % period).reshape(x.shape) - 1).to(x.dtype)
+        counted = torch.arange(x.numel(), dtype=torch.float64)
+        steps = counted % period - 1
+        return steps.reshape(x.shape).to(x.dtype)
+    # A copy that can be written to, also of an expanded tensor.
     y = x.contiguous().clone()
     flat = y.view(-1)
     if kind == "large":
         # The first and the last number decide; more would leave the range of the format.
         flat[:: max(1, y.numel() - 1)] = 16.0
         return y
-    for value in SPECIAL if kind == "special" else ZEROS_AND_TIES:
-        flat[draw.chance.randrange(y.numel())] = value
+    values = SPECIAL if kind == "special" else ZEROS_AND_TIES
+    for value in values:
+        element = draw.chance.randrange(y.numel())
+        flat[element] = value
     return y
 
 
 def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     """Whole numbers of up to all bits; of int64, up to those that float64 holds."""
     format = draw.torch.iinfo(x.dtype)
+    # Beyond 52 bits float64 does not hold every whole number.
     bits = min(format.bits, 52)
     most = 2 ** (bits - 1)
     # -most is its own negative, so the numbers begin above it.
@@ -277,6 +309,17 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     numbers = draw.whole(low, most, *x.shape)
     dropped_bits = draw.whole(0, bits, *x.shape)
     return (numbers >> dropped_bits).to(x.dtype)
+
+
+def smaller_numbers(draw: Draw, x: Any) -> Any:
+    """Fractions that are smaller by up to a third, so that repeated ones differ."""
+    torch = draw.torch
+    # The database's divisors have the least number for zero; its quotients have no end.
+    least = torch.finfo(x.dtype).tiny
+    x = x.masked_fill(x.abs() == least, 1.0)
+    share = torch.rand(tuple(x.shape), generator=draw.generator) / 3
+    factor = (1 - share).to(x.dtype)
+    return x * factor
 
 
 def grown(draw: Draw, call: Call, most: int) -> Call:
@@ -291,6 +334,7 @@ def grown(draw: Draw, call: Call, most: int) -> Call:
         for place, length in enumerate(x.shape):
             if length > 1:
                 axes.add((length, place - x.dim()))
+    # Some forms leave the lengths as they are.
     if not axes or not draw.lengths or not all(x.numel() for x in tensors):
         return call
     old_length, axis = draw.choice(sorted(axes))
@@ -304,11 +348,7 @@ def grown(draw: Draw, call: Call, most: int) -> Call:
             return x
         y = x.detach().index_select(axis, picks)
         if y.is_floating_point() or y.is_complex():
-            # The database's divisors have the least number for zero; its quotients have no end.
-            is_least = y.abs() == torch.finfo(y.dtype).tiny
-            y = y.masked_fill(is_least, 1.0)
-            share = torch.rand(tuple(y.shape), generator=draw.generator) / 3
-            y = y * (1 - share).to(y.dtype)
+            y = smaller_numbers(draw, y)
         return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, grow)

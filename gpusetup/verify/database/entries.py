@@ -69,12 +69,18 @@ class Entry(NamedTuple):
     @property
     def varies(self) -> bool:
         """Whether it computes single numbers or reduces lines: of any length and numbers."""
-        return self.of_single_numbers or type(self.info).__name__ == "ReductionOpInfo"
+        is_reduction = self.kind_of_info == "ReductionOpInfo"
+        return self.of_single_numbers or is_reduction
 
     @property
     def of_single_numbers(self) -> bool:
         """Whether each number of its answer follows from one number of each argument."""
-        return type(self.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+        return self.kind_of_info in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+
+    @property
+    def kind_of_info(self) -> str:
+        """What torch's database calls this kind of operator."""
+        return type(self.info).__name__
 
     @property
     def defines_nan(self) -> bool:
@@ -85,7 +91,9 @@ class Entry(NamedTuple):
         another one on each processor, and `special.chebyshev_polynomial_t` of torch 2.11 returns
         for NaN its answer to the number before (its C++ sets no value).
         """
-        return self.info.supports_autograd or getattr(self.info, "ref", None) is not None
+        # Its own tests have a reference in numpy.
+        reference = getattr(self.info, "ref", None)
+        return self.info.supports_autograd or reference is not None
 
     def counts_up(self, torch: Any, call: Call) -> bool:
         """Whether it may compute with fractions, or in as many steps as a whole number says."""
@@ -111,7 +119,8 @@ class Entry(NamedTuple):
             return x.clamp(min=1.0)
 
         def below_one(x: Any) -> Any:
-            return torch.where(x > 0, x, torch.ones_like(x)).clamp(max=1.0)
+            positive = torch.where(x > 0, x, torch.ones_like(x))
+            return positive.clamp(max=1.0)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -131,9 +140,12 @@ class Entry(NamedTuple):
         for x in plain(torch, returned):
             if not x.is_floating_point():
                 continue
+            # Zero is exact; what is nearly zero loses its digits.
             size = x.abs()
             is_too_small = (size > 0) & (size < format.tiny)
-            if bool(is_too_small.any()) or not bool((size <= format.max).all()):
+            # NaN is in no range.
+            is_too_great = ~(size <= format.max)
+            if bool((is_too_small | is_too_great).any()):
                 return True
         return False
 
@@ -144,7 +156,9 @@ class Entry(NamedTuple):
             return call
 
         def clamp(x: Any) -> Any:
-            return x.clamp(low, high) if x.is_floating_point() else x
+            if x.is_floating_point():
+                return x.clamp(low, high)
+            return x
 
         return replaced(torch, call, clamp)
 
@@ -174,6 +188,7 @@ class Entry(NamedTuple):
         first_word = self.name.partition(".")[0]
         if first_word in RARE:
             return LAST
+        # What internal steps and lists compute is asked before, by itself.
         if first_word in SELDOM or self.is_internal or self.listed:
             return LATE
         return USUAL
@@ -237,6 +252,7 @@ class Entry(NamedTuple):
     def formats(self, torch: Any, device: str) -> List[str]:
         """The formats of its questions, in the order in which they come round."""
         kind = device.partition(":")[0]
+        # What a format lacks on this kind of device is no fault.
         supported = self.info.supported_dtypes(kind)
         names = []
         for name in TURNS:
@@ -252,6 +268,7 @@ class Entry(NamedTuple):
         # float16 ends or vanishes within what most gradients are computed by.
         if dtype == "float16" or self.listed or not self.info.supports_autograd:
             return False
+        # Its gradient loses more than a roundoff of its arguments.
         if reason(NO_GRADIENT, self.name, dtype):
             return False
         return getattr(torch, dtype) in self.info.supported_backward_dtypes(kind)
@@ -307,8 +324,11 @@ class Entry(NamedTuple):
             return None
         dtype = formats[turn % len(formats)]
         sample_seed = zlib.crc32(f"{seed}:{self.name}".encode())
-        large = turn // 2 % 2 == 1 and dtype not in (*HALVES, *WHOLE)
-        calls = self.samples(torch, SampleKey(self.name, device, dtype, sample_seed, large))
+        # Long sums of halves lose their digits, and whole numbers name places.
+        may_be_large = dtype not in (*HALVES, *WHOLE)
+        is_large = may_be_large and turn // 2 % 2 == 1
+        key = SampleKey(self.name, device, dtype, sample_seed, is_large)
+        calls = self.samples(torch, key)
         if not calls:
             return None
         draw = Draw(torch, self.name, seed, turn)
@@ -316,7 +336,8 @@ class Entry(NamedTuple):
         if self.varies:
             call = self.varied(draw, call, dtype)
         elif turn % 2:
-            call = nearby(torch, call, 1 + turn % 7, turn // 4 % 2 == 0)
+            keeps_equal = turn // 4 % 2 == 0
+            call = nearby(torch, call, 1 + turn % 7, keeps_equal)
         elif turn % 4 == 2:
             call = otherwise(draw, call)
         if self.listed:
@@ -329,6 +350,7 @@ class Entry(NamedTuple):
         """The call in the lengths and the numbers of its form, as far as the answer stays within
         the range of the format."""
         torch = draw.torch
+        # A sum of many halves loses its digits.
         most = SHORTEST if dtype in HALVES else LONGEST
         if self.of_single_numbers:
             most = MOST
@@ -410,15 +432,18 @@ def otherwise(draw: Draw, call: Call) -> Call:
     first = tensors[0] if tensors else torch.empty(())
     if not first.dim() or not first.numel():
         return call
-    # int64 tensors name places: those are not broadcast.
-    if any(x.shape != first.shape or x.dtype == torch.int64 for x in tensors):
-        return call
+    for x in tensors:
+        # int64 tensors name places: those are not broadcast.
+        names_places = x.dtype == torch.int64
+        if names_places or x.shape != first.shape:
+            return call
+    # All but the first have one place along this axis.
     axis = draw.choice(range(first.dim()))
 
     def cut(x: Any) -> Any:
-        y = x
-        if x is not first:
-            y = x.detach().narrow(axis, 0, 1).clone()
+        if x is first:
+            return x
+        y = x.detach().narrow(axis, 0, 1).clone()
         return y.requires_grad_(x.requires_grad)
 
     return replaced(torch, call, cut)
@@ -452,6 +477,7 @@ def entries(database: Database) -> Dict[str, Entry]:
         # Some rows of the database have no function.
         if run is None or reason(LEFT_OUT, name):
             continue
+        # What torch's own tests leave out of this operator.
         test_names = {str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)}
         by_name[name] = Entry(
             name=name,

@@ -19,7 +19,7 @@ APART = (1.5, -1.5)
 """Then one argument is moved up and the next down: of many quotients each may jump."""
 
 
-class Target(NamedTuple):
+class ComparedTensor(NamedTuple):
     """One tensor that is to be right."""
 
     label: str
@@ -53,12 +53,13 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
     """The tensors of one field of an answer, each with the exact one."""
     computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
     count = len(exact_tensors)
+    # Another count says more than any difference.
     if len(computed_tensors) != count:
         yield holds(label, False, f"{len(computed_tensors)} of them, not {count}")
         return
     for place, (x, y) in enumerate(zip(computed_tensors, exact_tensors)):
         if x is not None and y is not None:
-            yield Target(label, x, y, tensor_at(field, place, count))
+            yield ComparedTensor(label, x, y, tensor_at(field, place, count))
             continue
         # A gradient that is missing means zeros: only numbers besides 0 contradict it.
         present = x if y is None else y
@@ -71,7 +72,9 @@ def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
 
     def pick(answer: Answer) -> Any:
         tensors = getattr(answer, field)
-        return tensors[place] if len(tensors) == count else None
+        if len(tensors) != count:
+            return None
+        return tensors[place]
 
     return pick
 
@@ -82,13 +85,14 @@ def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) 
     arguments = tensors_of_call(torch, comparison.call)
     wide_arguments = tensors_of_call(torch, comparison.wide)
     for place, (x, y) in enumerate(zip(answer.written, exact.written)):
+        # A sparse argument is only read.
         if x.layout != torch.strided:
             continue
         is_written_to = not torch.equal(y, wide_arguments[place].detach())
         if is_written_to and not has_nan(y):
             words = f"{label} what it writes".strip()
             pick = tensor_at("written", place, len(wide_arguments))
-            yield Target(words, x, y, pick)
+            yield ComparedTensor(words, x, y, pick)
             continue
         was_changed = not comparison.as_before(x, arguments[place].detach())
         # NaN differs from itself, so of such an argument nothing can be said.
@@ -119,7 +123,7 @@ ONCE = 2.0
 """Roundoffs by which an answer that is rounded once may be off."""
 
 
-class Limits(NamedTuple):
+class ErrorLimits(NamedTuple):
     """What one tensor is judged by, element by element."""
 
     allowed: Any
@@ -139,7 +143,9 @@ class Moves(NamedTuple):
     @property
     def mean_change(self) -> float:
         """How far the elements move on average; 0 of an empty tensor."""
-        return float(self.change.mean()) if self.change.numel() else 0.0
+        if not self.change.numel():
+            return 0.0
+        return float(self.change.mean())
 
 
 def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
@@ -165,20 +171,24 @@ def finite_sizes(torch: Any, exact: Any) -> Any:
     return torch.where(size.isfinite(), size, torch.zeros_like(size))
 
 
-def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]) -> Limits:
+def limits(
+    torch: Any, comparison: Any, target: ComparedTensor, moved_tensors: List[Any]
+) -> ErrorLimits:
     """The error allowed of each element, and which elements are not judged."""
+    # Of a complex format, that of its parts.
     format = torch.finfo(target.computed.dtype)
     roundoff = max(comparison.u, float(format.eps) / 2)
     size = finite_sizes(torch, target.exact)
     moves = moves_of(torch, target.exact, moved_tensors)
     mean_change = moves.mean_change
+    # Numbers below it are as good as zero.
     least = SMALLEST.get(comparison.dtype, format.tiny)
     # What is added up may be rounded more often.
     roundings = comparison.many
     if comparison.once and not target.is_gradient:
         allowed_move = MOVED * roundings * (moves.change + mean_change)
         allowed = ONCE * roundoff * size + allowed_move + least
-        return Limits(allowed, moves.unsure | (size + allowed >= format.max))
+        return ErrorLimits(allowed, moves.unsure | (size + allowed >= format.max))
     greatest_size = max(comparison.at_least, greatest(size))
     if target.is_gradient:
         size_along = ALONG * comparison.along
@@ -196,10 +206,10 @@ def limits(torch: Any, comparison: Any, target: Target, moved_tensors: List[Any]
         unsure |= size * roundoff >= comparison.along
     if may_overflow(comparison, target, float(format.max)):
         unsure |= ~target.computed.isfinite()
-    return Limits(allowed, unsure)
+    return ErrorLimits(allowed, unsure)
 
 
-def may_overflow(comparison: Any, target: Target, greatest_number: float) -> bool:
+def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float) -> bool:
     """Whether a step on the way to the answer may be beyond the end of the format."""
     if comparison.dtype == "float16":
         return True
@@ -227,13 +237,14 @@ def greatest(x: Any) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def judged(comparison: Any, target: Target) -> Part:
+def judged(comparison: Any, target: ComparedTensor) -> Part:
     """Whether a tensor is right.
 
     Answers to moved arguments cost several calls more, so they are computed only for a tensor that
     is farther off than by its own roundoff.
     """
     computed, exact = target.computed, target.exact
+    # Nothing else can be compared then.
     if computed.shape != exact.shape:
         problem = f"shape {list(computed.shape)}, not {list(exact.shape)}"
         return holds(target.label, False, problem)
@@ -242,6 +253,7 @@ def judged(comparison: Any, target: Target) -> Part:
         return holds(target.label, False, problem)
     if kind_of(computed) == "whole":
         return judged_whole(comparison, target)
+    # First by the roundoff of the answer alone.
     part = judged_close(comparison, target, [])
     # Such an operator jumps from one whole number to the next, and its argument is given exactly.
     if comparison.steps and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
@@ -264,7 +276,8 @@ def add_further_moves(comparison: Any) -> None:
         for step in steps:
             # A moved argument may be outside of what the operator takes.
             with contextlib.suppress(Exception):
-                comparison.moves.append(comparison.moved(step, apart=apart))
+                answer = comparison.moved(step, apart=apart)
+                comparison.moves.append(answer)
 
 
 def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
@@ -299,18 +312,22 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
     """Whether tensors can name places of `x` along an axis, as `gather` takes them."""
     for places in tensors:
+        # Without places nothing tells what they name.
         if not places.numel():
             return False
-        for at, (length, most) in enumerate(zip(places.shape, x.shape)):
-            if at != axis and length > most:
+        for other_axis, length in enumerate(places.shape):
+            # Along the axis itself there may be more places than elements.
+            if other_axis != axis and length > x.shape[other_axis]:
                 return False
-        if int(places.min()) < 0 or int(places.max()) >= x.shape[axis]:
+        least, greatest_place = int(places.min()), int(places.max())
+        if least < 0 or greatest_place >= x.shape[axis]:
             return False
     return True
 
 
 def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     """Whether a GPU's answer names other places of the same numbers than the CPU's."""
+    # The exact answer is the CPU's own choice.
     if comparison.device == "cpu":
         return False
     torch = comparison.torch
@@ -320,7 +337,7 @@ def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     return any(same_numbers_at(torch, x, computed, exact) for x in searched[:1])
 
 
-def judged_whole(comparison: Any, target: Target) -> Part:
+def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
     """Whether whole numbers or flags are right: every bit, where the exact answer is sure of it."""
     torch = comparison.torch
     right_part = Part(target.label, 0.0, 0.0)
@@ -345,7 +362,7 @@ def judged_whole(comparison: Any, target: Target) -> Part:
     return part_of(torch, target, is_wrong, (inf, 0.0))
 
 
-def judged_close(comparison: Any, target: Target, moved_tensors: List[Any]) -> Part:
+def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[Any]) -> Part:
     """Whether fractions are as close to the exact ones as the format and the arguments allow."""
     torch = comparison.torch
     exact = target.exact
@@ -362,12 +379,13 @@ def judged_close(comparison: Any, target: Target, moved_tensors: List[Any]) -> P
     share_of_limit = torch.where(is_equal | unsure, no_error, error / allowed)
     share_of_limit = torch.nan_to_num(share_of_limit, inf, inf, inf)
     is_wrong = ~(share_of_limit <= 1)
-    worst = float(share_of_limit.max()) if share_of_limit.numel() else 0.0
-    most_allowed = float(allowed.max()) if allowed.numel() else 0.0
+    # An empty tensor equals the exact one, so these have elements.
+    worst = float(share_of_limit.max())
+    most_allowed = float(allowed.max())
     return part_of(torch, target, is_wrong, (worst, most_allowed))
 
 
-def part_of(torch: Any, target: Target, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
+def part_of(torch: Any, target: ComparedTensor, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
     """The comparison of a tensor; `sizes` are its worst error, as part of the limit, and the
     greatest limit."""
     worst, most_allowed = sizes

@@ -20,6 +20,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
+    # As many queries as keys, if those are not too many.
     many_queries = keys if keys < 300 else 257
     queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
     # A model that writes text asks for one token at a time.
@@ -43,6 +44,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     # Queries, keys and values are views of one product, as programs have them.
     if kind == "packed" and keys < 600:
         groups, mask = 1, None
+        # The third axis tells queries, keys and values apart.
         packed = d.normal(1, keys, 3, heads, width)
         args = tuple(packed.permute(2, 0, 3, 1, 4))
     else:
@@ -115,14 +117,16 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
         layers = d.choice((1, 2))
         directions = 2 if both else 1
         weights = []
+        all_gates = gates * hidden
         for layer in range(layers):
             # A further layer gets what both directions of the one before returned.
             input_width = width if layer == 0 else hidden * directions
             for _ in range(directions):
-                weights.append(0.3 * d.normal(gates * hidden, input_width))
-                weights.append(0.3 * d.normal(gates * hidden, hidden))
-                weights.append(0.3 * d.normal(gates * hidden))
-                weights.append(0.3 * d.normal(gates * hidden))
+                # Of the input, of the state, and a bias of each.
+                weights.append(0.3 * d.normal(all_gates, input_width))
+                weights.append(0.3 * d.normal(all_gates, hidden))
+                weights.append(0.3 * d.normal(all_gates))
+                weights.append(0.3 * d.normal(all_gates))
         batch_first = d.flag()
         shape = (batch, steps, width) if batch_first else (steps, batch, width)
         x = d.normal(*shape)
@@ -143,7 +147,9 @@ def run_net(name: str) -> Callable[..., Any]:
         import torch
 
         state = tuple(start) if name == "lstm" else start[0]
-        has_biases, dropout, train = True, 0.0, False
+        has_biases = True
+        dropout = 0.0
+        train = False
         net = getattr(torch, name)
         return net(x, state, weights, has_biases, layers, dropout, train, both, first)
 
@@ -153,6 +159,7 @@ def run_net(name: str) -> Callable[..., Any]:
 def draw_transformer(d: Draw) -> Arguments:
     """Tokens, the weights of one encoder layer, and a mask of padding or of attention."""
     heads = d.choice((1, 2, 4))
+    # The heads share the width out.
     width = heads * d.choice((8, 16, 33))
     inner = d.choice((8, 33, 64))
     # In the order of the layer's parameters: attention, its output, two products, two norms.
@@ -165,7 +172,8 @@ def draw_transformer(d: Draw) -> Arguments:
         *((width,), (width,)),
     ]
     weights = [0.3 * d.normal(*shape) for shape in shapes]
-    batch, length = d.choice((1, 2, 5)), d.choice((1, 7, 33, 65))
+    batch = d.choice((1, 2, 5))
+    length = d.choice((1, 7, 33, 65))
     x = d.normal(batch, length, width)
     mask_shape = d.choice((None, (batch, length), (length, length)))
     mask = None
@@ -173,17 +181,22 @@ def draw_transformer(d: Draw) -> Arguments:
         mask = d.whole(0, 3, *mask_shape) == 0
         # A token that sees no other has no defined answer.
         mask[:, 0] = False
-    return (x, weights, mask), {"heads": heads, "first": d.flag(), "gelu": d.flag()}
+    options = {"heads": heads, "first": d.flag(), "gelu": d.flag()}
+    return (x, weights, mask), options
 
 
 def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, gelu: bool) -> Any:
     """A layer as `eval` computes it: by its fast path where no gradient is asked."""
     import torch
 
+    # The bias of the first product after the attention.
     inner_width = len(weights[5])
-    dropout = 0.0
     layer = torch.nn.TransformerEncoderLayer(
-        *(x.shape[-1], heads, inner_width, dropout, "gelu" if gelu else "relu"),
+        d_model=x.shape[-1],
+        nhead=heads,
+        dim_feedforward=inner_width,
+        dropout=0.0,
+        activation="gelu" if gelu else "relu",
         batch_first=True,
         norm_first=first,
         device="meta",
@@ -200,9 +213,12 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
 def draw_mm(d: Draw) -> Arguments:
     """Two matrices to multiply, each of them transposed in half of the calls."""
     n, k, m = d.shape(3)
+    # Long sums meet the ends of the blocks that kernels add up.
     k = d.choice((k, k, 65, 129, 513, 1025))
-    n, m = min(n, MOST // k), min(m, MOST // k)
-    a, b = d.normal(n, k), d.normal(k, m)
+    longest = MOST // k
+    n, m = min(n, longest), min(m, longest)
+    a = d.normal(n, k)
+    b = d.normal(k, m)
     if d.flag():
         a = d.normal(k, n).t()
     if d.flag():
@@ -215,16 +231,20 @@ def draw_bmm(d: Draw) -> Arguments:
     n, k, m = d.shape(3, 2**14)
     count = d.choice((1, 2, 3, 7, 17))
     is_repeated = d.flag() and d.flag()
-    a = d.normal(n, k).expand(count, n, k) if is_repeated else d.normal(count, n, k)
+    a = d.normal(n, k) if is_repeated else d.normal(count, n, k)
+    a = a.expand(count, n, k)
     is_transposed = d.flag()
-    b = d.normal(count, m, k).transpose(1, 2) if is_transposed else d.normal(count, k, m)
+    b = d.normal(count, m, k) if is_transposed else d.normal(count, k, m)
+    if is_transposed:
+        b = b.transpose(1, 2)
     return (a, b), {}
 
 
 def draw_addmm(d: Draw) -> Arguments:
     """A product and what is added to it, both times a factor."""
     (a, b), _ = draw_mm(d)
-    beta, alpha = d.choice((0, 1, 0.5)), d.choice((1, 1, 0.5))
+    beta = d.choice((0, 1, 0.5))
+    alpha = d.choice((1, 1, 0.5))
     rows, columns = a.shape[0], b.shape[1]
     bias_shape = d.choice(((columns,), (rows, columns), (rows, 1)))
     bias = d.normal(*bias_shape)
@@ -236,9 +256,10 @@ def draw_addmm(d: Draw) -> Arguments:
 
 def draw_linear(d: Draw) -> Arguments:
     """Rows, a layer's weight, and its bias or none."""
-    (a, b), _ = draw_mm(d)
-    bias = d.normal(b.shape[1]) if d.flag() else None
-    return (a, b.t(), bias), {}
+    (x, factor), _ = draw_mm(d)
+    weight = factor.t()
+    bias = d.normal(len(weight)) if d.flag() else None
+    return (x, weight, bias), {}
 
 
 def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
@@ -252,6 +273,7 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
         # One channel a group: the depthwise convolution of mobile nets.
         if groups > 1 and d.flag():
             channels, out_channels = 1, d.choice((1, 2))
+        # One length for each axis.
         kernel = [d.choice((1, 2, 3, 5)) for _ in range(axes)]
         sizes: Tuple[int, ...] = (6, 7, 8, 15, 16, 17, 33)
         # Over three axes the two longest would take too long.
@@ -285,7 +307,8 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     transposed one."""
     import torch
 
-    kind = "conv_transpose" if "output_padding" in options else "conv"
+    is_transposed = "output_padding" in options
+    kind = "conv_transpose" if is_transposed else "conv"
     axes = x.dim() - 2
     convolve = getattr(torch.nn.functional, f"{kind}{axes}d")
     return convolve(x, weight, bias, **options)
@@ -293,7 +316,8 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
 
 def back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
     """A transposed convolution, which enlarges what a convolution makes small."""
-    return convolved(x, weight, bias, **{"output_padding": 0, **options})
+    options = {"output_padding": 0, **options}
+    return convolved(x, weight, bias, **options)
 
 
 def draw_image(d: Draw) -> Any:
@@ -339,14 +363,17 @@ def draw_group_norm(d: Draw) -> Arguments:
     batch, channels_of_group, height, width = draw_image(d).shape
     channels = groups * channels_of_group
     x = d.normal(batch, channels, height, width)
-    return (x, groups, d.normal(channels), d.normal(channels)), {}
+    weight = d.normal(channels)
+    bias = d.normal(channels)
+    return (x, groups, weight, bias), {}
 
 
 def draw_layer_norm(d: Draw) -> Arguments:
     """Lines to norm, around 0 or around 3, with a weight and a bias or neither."""
     # Of fewer than eight numbers the spread may be nearly nothing.
     length = max(d.length(2**15), 8)
-    x = d.normal(d.choice((2, 3, 5)), length)
-    shifted = x + d.choice((0.0, 3.0))
+    rows = d.choice((2, 3, 5))
+    x = d.normal(rows, length)
+    mean = d.choice((0.0, 3.0))
     weight, bias = draw_weight_and_bias(d, length)
-    return (shifted, (length,), weight, bias), {}
+    return (x + mean, (length,), weight, bias), {}

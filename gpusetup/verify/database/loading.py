@@ -38,18 +38,19 @@ class Database(NamedTuple):
     """`ForeachFuncInfo`: operators on lists of tensors."""
 
 
-class Name(type):
+class StandInName(type):
     """Any name of a package that is not there: what is asked of it is another such name."""
 
     def __getattr__(cls, name: str) -> Any:
+        # Python itself asks for such names, and takes a missing one for an answer.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return Name(name, (), {})
+        return StandInName(name, (), {})
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
-        if len(args) == 3 and cls is Name:
+        if len(args) == 3 and cls is StandInName:
             return type.__call__(cls, *args)
-        return Name("made", (), {})
+        return StandInName("made", (), {})
 
     def __or__(cls, other: Any) -> Any:
         return Any
@@ -75,9 +76,10 @@ class StandIn(types.ModuleType):
     TestCase = unittest.TestCase
 
     def __getattr__(self, name: str) -> Any:
+        # Python's own attributes of a module.
         if name.startswith("__"):
             raise AttributeError(name)
-        return Name(name, (), {})
+        return StandInName(name, (), {})
 
 
 @contextlib.contextmanager
@@ -85,12 +87,17 @@ def standing_in() -> Iterator[List[str]]:
     """Missing packages have a stand-in meanwhile; yields their names."""
     missing: List[str] = []
     for name in STANDING_IN:
-        top = name.partition(".")[0]
-        if top in missing or (name not in sys.modules and importlib.util.find_spec(top) is None):
+        package = name.partition(".")[0]
+        # A module of a package that is missing is missing, too.
+        is_missing = package in missing
+        if not is_missing and name not in sys.modules:
+            is_missing = importlib.util.find_spec(package) is None
+        if is_missing:
             missing.append(name)
-            made = StandIn(name)
-            made.__spec__ = importlib.machinery.ModuleSpec(name, None)
-            sys.modules[name] = made
+            module = StandIn(name)
+            # `find_spec` fails for a module that has none.
+            module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+            sys.modules[name] = module
     try:
         yield missing
     finally:
@@ -102,10 +109,12 @@ def standing_in() -> Iterator[List[str]]:
 def as_before(torch: Any) -> Iterator[None]:
     """Undo what the import of torch's tests changes: arguments, variables, seeds, frozen flags."""
     arguments, variables = list(sys.argv), dict(os.environ)
-    default = torch.get_default_dtype()
+    default_dtype = torch.get_default_dtype()
+    # The import freezes the switches of torch's backends, for which torch has no way back.
     backends = torch.backends.flags_frozen.__globals__
     frozen = "__allow_nonbracketed_mutation_flag"
-    open_to_all = backends[frozen]
+    is_open = backends[frozen]
+    # The tests' modules read the arguments of the program.
     sys.argv[1:] = []
     try:
         quiet = contextlib.redirect_stdout(io.StringIO())
@@ -114,12 +123,14 @@ def as_before(torch: Any) -> Iterator[None]:
             yield
     finally:
         sys.argv[:] = arguments
-        _restore(variables)
-        torch.set_default_dtype(default)
-        backends[frozen] = open_to_all
+        restore(variables)
+        torch.set_default_dtype(default_dtype)
+        backends[frozen] = is_open
 
 
-def _restore(variables: Dict[str, str]) -> None:
+def restore(variables: Dict[str, str]) -> None:
+    """Set the environment to what it was."""
+    # What the import has added.
     for name in set(os.environ) - set(variables):
         del os.environ[name]
     os.environ.update(variables)
@@ -128,26 +139,33 @@ def _restore(variables: Dict[str, str]) -> None:
 @contextlib.contextmanager
 def kept_chance(torch: Any) -> Iterator[None]:
     """The states of the global generators, numpy's too where it is loaded, stay as they were."""
-    numpy = sys.modules.get("numpy")
-    of_numpy = getattr(numpy, "random", None) if hasattr(numpy, "ndarray") else None
-    before = random.getstate(), torch.get_rng_state()
-    state = of_numpy.get_state() if of_numpy else None
+    state_of_python, state_of_torch = random.getstate(), torch.get_rng_state()
+    numpy_random = loaded_numpy_random()
+    state_of_numpy = numpy_random.get_state() if numpy_random else None
     try:
         yield
     finally:
-        random.setstate(before[0])
-        torch.set_rng_state(before[1])
-        if of_numpy:
-            of_numpy.set_state(state)
+        random.setstate(state_of_python)
+        torch.set_rng_state(state_of_torch)
+        if numpy_random:
+            numpy_random.set_state(state_of_numpy)
 
 
-def seeded(torch: Any, number: int) -> None:
-    """All generators that the database draws from start anew."""
-    torch.default_generator.manual_seed(number)
-    random.seed(number)
+def loaded_numpy_random() -> Any:
+    """`numpy.random`, if numpy itself is loaded and not a stand-in for it."""
     numpy = sys.modules.get("numpy")
-    if hasattr(numpy, "ndarray"):
-        numpy.random.seed(number % 2**32)  # type: ignore[union-attr]
+    is_numpy = hasattr(numpy, "ndarray")
+    return getattr(numpy, "random", None) if is_numpy else None
+
+
+def seeded(torch: Any, seed: int) -> None:
+    """Seed all generators that the database draws from."""
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy_random = loaded_numpy_random()
+    if numpy_random:
+        # numpy takes seeds of 32 bits.
+        numpy_random.seed(seed % 2**32)
 
 
 SIZES = {"XS": 7, "S": 17, "M": 18, "L": 65}
@@ -157,41 +175,54 @@ SIZES = {"XS": 7, "S": 17, "M": 18, "L": 65}
 @contextlib.contextmanager
 def larger() -> Iterator[None]:
     """Meanwhile samples that are made are larger."""
-    homes = [home for name, home in [*sys.modules.items()] if name.startswith(HOME)]
-    before = [(home, {n: home.__dict__[n] for n in SIZES if n in home.__dict__}) for home in homes]
-    for home, sizes in before:
-        home.__dict__.update({n: SIZES[n] for n in sizes})
+    sizes_before = []
+    for module_name, module in list(sys.modules.items()):
+        # Each module of torch's tests has a copy of the lengths.
+        if not module_name.startswith(HOME):
+            continue
+        for name, size in SIZES.items():
+            if name in module.__dict__:
+                sizes_before.append((module, name, module.__dict__[name]))
+                setattr(module, name, size)
     try:
         yield
     finally:
-        for home, sizes in before:
-            home.__dict__.update(sizes)
+        for module, name, size_before in sizes_before:
+            setattr(module, name, size_before)
 
 
 def load(torch: Any) -> Database:
     """This torch's database of operators. Raises NoDatabase."""
-    home = _home(torch, "common_methods_invocations")
-    names = [n for n in dir(home) if n.startswith("foreach_") and n.endswith("_op_db")]
-    return Database(
-        _rows(home, "op_db"), [row for name in sorted(names) for row in getattr(home, name)]
-    )
+    module = module_of_tests(torch, "common_methods_invocations")
+    operators = rows_of(module, "op_db")
+    lists = []
+    # One table each for operators of one list, of two, and so on.
+    for name in sorted(dir(module)):
+        if name.startswith("foreach_") and name.endswith("_op_db"):
+            lists += getattr(module, name)
+    return Database(operators, lists)
 
 
 def optimizers(torch: Any) -> List[Any]:
     """torch's `OptimizerInfo`, one each. Raises NoDatabase."""
-    return _rows(_home(torch, "common_optimizers"), "optim_db")
+    module = module_of_tests(torch, "common_optimizers")
+    return rows_of(module, "optim_db")
 
 
-def _home(torch: Any, name: str) -> Any:
+def module_of_tests(torch: Any, name: str) -> Any:
+    """A module of torch's tests. Raises NoDatabase."""
     try:
         with as_before(torch), standing_in():
             return importlib.import_module(HOME + name)
     except (Exception, SystemExit) as problem:
-        raise NoDatabase(f"{type(problem).__name__}: {problem}") from problem
+        kind = type(problem).__name__
+        raise NoDatabase(f"{kind}: {problem}") from problem
 
 
-def _rows(home: Any, name: str) -> List[Any]:
-    rows = getattr(home, name, None)
+def rows_of(module: Any, name: str) -> List[Any]:
+    """A table of the database. Raises NoDatabase if this torch has none of that name."""
+    rows = getattr(module, name, None)
+    # Another release may call its table something else.
     if not isinstance(rows, list) or not rows:
         raise NoDatabase(f"it has no `{name}`")
     return rows

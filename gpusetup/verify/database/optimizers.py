@@ -44,14 +44,15 @@ class OptimizerEntry(NamedTuple):
         dtype = FORMATS[turn // 2 % len(FORMATS)]
         working_format = getattr(torch, dtype)
         shapes: Tuple[Shape, ...] = SHAPES
+        # Short ones, so that many fit into one kernel.
         if turn % 2:
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
 
         def draw_values(size: float) -> List[Any]:
             values = []
             for shape in shapes:
-                numbers = draw.normal(math.prod(shape))
-                values.append((size * numbers).to(working_format))
+                numbers = size * draw.normal(math.prod(shape))
+                values.append(numbers.to(working_format))
             return values
 
         settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
@@ -62,6 +63,7 @@ class OptimizerEntry(NamedTuple):
         gradients = [draw_values(1.0) for _ in range(STEPS)]
         call = Call((start, gradients), options, lambda x: x)
         forms = self.forms(torch, device.partition(":")[0], dtype)
+        # The forms depend on the format, too.
         case = OptimizerCase(self.name, self.info, shapes, forms)
         return draw.question(case, dtype, call)
 
@@ -144,6 +146,7 @@ class OptimizerCase(NamedTuple):
                 is_missing = parameter is parameters[-2] and step == MISSING
                 parameter.grad = None if is_missing else copied_to_shape(gradient, shape)
             optimizer.step()
+            # In one row: one comparison for each step.
             flat = [parameter.detach().reshape(-1) for parameter in parameters]
             parameters_after_steps.append(torch.cat(flat))
         return parameters_after_steps
@@ -166,7 +169,8 @@ def copied_to_shape(x: Any, shape: Shape) -> Any:
     y = x.detach().clone()
     if len(shape) < 2:
         return y
-    return y.reshape(shape[::-1]).t()
+    transposed_shape = shape[::-1]
+    return y.reshape(transposed_shape).t()
 
 
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:

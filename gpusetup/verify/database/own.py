@@ -35,9 +35,11 @@ NO_NUMBERS = (nan, inf, -inf)
 
 def draw_axis(d: Draw, shape: List[int]) -> int:
     """An axis of a shape: the longest in two of three questions."""
+    axes = range(len(shape))
     longest = shape.index(max(shape))
-    any_axis = d.choice(range(len(shape)))
-    return int(d.choice((longest, longest, any_axis)))
+    any_axis = d.choice(axes)
+    axis = d.choice((longest, longest, any_axis))
+    return int(axis)
 
 
 def draw_along(d: Draw) -> Any:
@@ -45,7 +47,8 @@ def draw_along(d: Draw) -> Any:
     axis_count = d.choice((1, 2, 3))
     shape = d.shape(axis_count, 2**18)
     x = d.normal(*shape)
-    return (x, draw_axis(d, shape)), {}
+    axis = draw_axis(d, shape)
+    return (x, axis), {}
 
 
 def draw_ties(d: Draw) -> Any:
@@ -67,7 +70,8 @@ def draw_distinct(d: Draw) -> Any:
     x = d.torch.randperm(count, generator=d.generator).float()
     # Half of the questions also ask where NaN and the infinities are sorted to.
     if d.flag():
-        x[d.whole(0, count, 3)] = d.torch.tensor(NO_NUMBERS)
+        three_places = d.whole(0, count, 3)
+        x[three_places] = d.torch.tensor(NO_NUMBERS)
     x = x.reshape(shape)
     axis = draw_axis(d, shape)
     length = shape[axis]
@@ -75,16 +79,17 @@ def draw_distinct(d: Draw) -> Any:
     return (x, k, axis, d.flag()), {}
 
 
-def search(x: Any, k: int, dim: int, right: bool) -> List[Any]:
+def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
     """What each search along an axis returns, with the numbers at the places that it names.
 
-    Places are compared by the numbers that stand there: of equal numbers any place is right.
+    Places are compared by the numbers that stand there: of equal numbers any place is right. The
+    flag is the direction of each search.
     """
     import torch as t
 
     searches = [
-        t.topk(x, k, dim, right),
-        t.sort(x, dim, right),
+        t.topk(x, k, dim, flag),
+        t.sort(x, dim, flag),
         t.kthvalue(x, k, dim, True),
         t.median(x, dim, True),
         t.max(x, dim, True),
@@ -93,13 +98,13 @@ def search(x: Any, k: int, dim: int, right: bool) -> List[Any]:
         t.cummin(x, dim),
     ]
     answers: List[Any] = []
-    for values, places in searches:
+    for values, indices in searches:
         answers.append(values)
-        answers.append(x.gather(dim, places))
+        answers.append(x.gather(dim, indices))
     # `searchsorted` is defined for sorted numbers alone, so NaN goes first.
-    line = x.nan_to_num().flatten().sort()[0]
-    answers.append(t.searchsorted(line, x, right=right))
-    answers.append(t.bucketize(x, line, right=right))
+    line, _ = x.nan_to_num().flatten().sort()
+    answers.append(t.searchsorted(line, x, right=flag))
+    answers.append(t.bucketize(x, line, right=flag))
     return answers
 
 
@@ -109,28 +114,32 @@ def draw_table(d: Draw) -> Any:
     rows = d.choice((5, 1025, 40_009, 70_001, 70_001))
     width = d.choice((1, 2, 3))
     count = d.length(2**15)
-    places = d.whole(0, rows, count)
-    different_places = d.choice((3, 5, rows, rows))
-    places = places % different_places
+    indices = d.whole(0, rows, count)
+    different_indices = d.choice((3, 5, rows, rows))
+    indices = indices % different_indices
     if d.flag():
-        places = places.sort()[0]
+        indices = indices.sort()[0]
     # The last row is always taken: a kernel that ends early misses it.
-    places[-1] = rows - 1
-    return d.normal(rows, width), places
+    indices[-1] = rows - 1
+    return d.normal(rows, width), indices
 
 
 def draw_embedding(d: Draw) -> Any:
     """Rows to look up in a table, with the options of `embedding`."""
-    table, places = draw_table(d)
-    padding = d.choice((None, 0, 3))
-    return (places, table), {"padding_idx": padding, "scale_grad_by_freq": d.flag()}
+    table, indices = draw_table(d)
+    options = {
+        "padding_idx": d.choice((None, 0, 3)),
+        "scale_grad_by_freq": d.flag(),
+    }
+    return (indices, table), options
 
 
 def draw_added_rows(d: Draw) -> Any:
     """A table, rows of it, and what is added to each of these."""
-    table, places = draw_table(d)
-    values = d.normal(len(places), table.shape[1])
-    return (table, places, values), {}
+    table, indices = draw_table(d)
+    width = table.shape[1]
+    values = d.normal(len(indices), width)
+    return (table, indices, values), {}
 
 
 def draw_gather(d: Draw) -> Any:
@@ -138,16 +147,20 @@ def draw_gather(d: Draw) -> Any:
     axis_count = d.choice((1, 2, 2))
     shape = d.shape(axis_count, 2**14)
     dim = d.choice(range(axis_count))
-    places_shape = list(shape)
+    index_shape = list(shape)
     # A kernel that mixes up the two axes still has an answer for a square of places.
     if axis_count == 2 and d.flag():
-        places_shape = [min(shape)] * 2
-    places_shape[dim] = d.choice((places_shape[dim], places_shape[dim], 1, 33))
-    drawn = d.whole(0, shape[dim], *reversed(places_shape))
-    places = drawn % d.choice((2, 3, shape[dim]))
-    transposed = places.permute(*reversed(range(axis_count)))
+        index_shape = [min(shape)] * 2
+    length = index_shape[dim]
+    index_shape[dim] = d.choice((length, length, 1, 33))
+    drawn = d.whole(0, shape[dim], *reversed(index_shape))
+    different_indices = d.choice((2, 3, shape[dim]))
+    indices = drawn % different_indices
+    axes = reversed(range(axis_count))
+    transposed = indices.permute(*axes)
     x = d.normal(*shape)
-    return (x, dim, transposed, d.normal(*places_shape)), {}
+    values = d.normal(*index_shape)
+    return (x, dim, transposed, values), {}
 
 
 def draw_sparse(d: Draw) -> Any:
@@ -156,16 +169,18 @@ def draw_sparse(d: Draw) -> Any:
     columns = d.choice((1, 3, 17))
     count = d.length(2**10)
     # Below the smaller of the two, a place is valid on either axis.
-    places = d.whole(0, min(rows, columns), 2, count)
-    values = d.normal(places.shape[1])
-    return (places, values, d.normal(columns, 3)), {"rows": rows}
+    indices = d.whole(0, min(rows, columns), 2, count)
+    values = d.normal(count)
+    factor = d.normal(columns, 3)
+    return (indices, values, factor), {"rows": rows}
 
 
-def sparse_product(places: Any, values: Any, factor: Any, rows: int) -> List[Any]:
+def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[Any]:
     """A sparse matrix made dense, and multiplied."""
     import torch
 
-    matrix = torch.sparse_coo_tensor(places, values, (rows, len(factor)))
+    shape = (rows, len(factor))
+    matrix = torch.sparse_coo_tensor(indices, values, shape)
     return [matrix.to_dense(), matrix @ factor]
 
 
@@ -175,8 +190,9 @@ def draw_int8_product(d: Draw) -> Any:
     rows = 17 + d.length(200)
     inner = 8 * d.choice((1, 2, 9, 33, 65))
     columns = 8 * d.choice((1, 2, 5, 17))
-    a = d.whole(-128, 128, rows, inner).to(d.torch.int8)
-    b = d.whole(-128, 128, columns, inner).to(d.torch.int8)
+    int8 = d.torch.int8
+    a = d.whole(-128, 128, rows, inner).to(int8)
+    b = d.whole(-128, 128, columns, inner).to(int8)
     return (a, b.t()), {}
 
 
@@ -193,7 +209,8 @@ def draw_waves(d: Draw) -> Any:
     """One or three lines of numbers, and their length."""
     length = d.length(2**14)
     lines = d.choice((1, 3))
-    return (d.normal(lines, length), length), {}
+    waves = d.normal(lines, length)
+    return (waves, length), {}
 
 
 def draw_classes(d: Draw) -> Any:
@@ -204,9 +221,11 @@ def draw_classes(d: Draw) -> Any:
     # -100 is the class that `cross_entropy` ignores unless it is told another.
     classes[0] = d.choice((-100, 0))
     logits = d.normal(rows, max(class_count, 2))
-    reduction = d.choice(("mean", "sum", "none"))
-    smoothing = d.choice((0.0, 0.1))
-    return (logits, classes), {"reduction": reduction, "label_smoothing": smoothing}
+    options = {
+        "reduction": d.choice(("mean", "sum", "none")),
+        "label_smoothing": d.choice((0.0, 0.1)),
+    }
+    return (logits, classes), options
 
 
 def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
@@ -216,18 +235,21 @@ def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
     return torch.sort(x, dim=axis, descending=downwards, stable=True)
 
 
-def add_rows(x: Any, places: Any, values: Any) -> Tuple[Any, ...]:
+def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
     """Rows added to a table by each of the three functions that do so."""
+    index_of_each_value = indices[:, None].expand_as(values)
     return (
-        x.index_add(0, places, values),
-        x.index_put((places,), values, True),
-        x.scatter_add(0, places[:, None].expand_as(values), values),
+        x.index_add(0, indices, values),
+        x.index_put((indices,), values, True),
+        x.scatter_add(0, index_of_each_value, values),
     )
 
 
-def gather_and_scatter(x: Any, axis: int, places: Any, values: Any) -> Tuple[Any, Any]:
+def gather_and_scatter(x: Any, axis: int, indices: Any, values: Any) -> Tuple[Any, Any]:
     """Numbers taken from places along an axis, and others added there."""
-    return x.gather(axis, places), x.scatter_add(axis, places, values)
+    gathered = x.gather(axis, indices)
+    scattered = x.scatter_add(axis, indices, values)
+    return gathered, scattered
 
 
 def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
@@ -235,7 +257,9 @@ def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
     import torch
 
     spectrum = torch.fft.rfft(x)
-    return spectrum, torch.fft.irfft(torch.fft.rfft(x), length)
+    # Transformed again, because the inverse may write over its argument.
+    returned = torch.fft.irfft(torch.fft.rfft(x), length)
+    return spectrum, returned
 
 
 def own(torch: Any) -> Dict[str, Any]:

@@ -25,8 +25,9 @@ def release(torch: Any) -> Tuple[int, ...]:
     >>> release(SimpleNamespace(__version__="2.13.0+cpu"))
     (2, 13)
     """
-    numbers = re.findall(r"\d+", str(torch.__version__))
-    return tuple(int(number) for number in numbers[:2])
+    version = str(torch.__version__)
+    major, minor = re.findall(r"\d+", version)[:2]
+    return int(major), int(minor)
 
 
 class Rule(NamedTuple):

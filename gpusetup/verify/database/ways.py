@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from .calls import Answer, Call, overlaps, tensors_of_call
 
@@ -75,6 +75,7 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
     # Elements that share their place could not be multiplied in place.
     if any(overlaps(x) for x in numbers):
         raise NoWay
+    # The same memory gets its own numbers back.
     originals = [x.clone() for x in numbers]
 
     def call_with_other_numbers() -> None:
@@ -97,11 +98,14 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
 
 def into_out(torch: Any, asking: Asking) -> Answer:
     """Into tensors of the caller, which hold other numbers before (`out=`)."""
+    # The sample brings its own.
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
-    if not outputs or any(x.layout != torch.strided for x in outputs):
+    all_strided = all(x.layout == torch.strided for x in outputs)
+    if not outputs or not all_strided:
         raise NoWay
+    # Numbers that must not be left over.
     outs = [torch.full_like(x, 3) for x in outputs]
     out = outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -113,6 +117,11 @@ def into_out(torch: Any, asking: Asking) -> Answer:
     return answer._replace(gradients=[])
 
 
+def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
+    """What tensors must have in common to fit into the same memory."""
+    return [(x.shape, x.dtype) for x in tensors]
+
+
 def in_place(run: Callable[..., Any]) -> Way:
     """The way that writes the answer over the first argument."""
 
@@ -121,15 +130,15 @@ def in_place(run: Callable[..., Any]) -> Way:
         targets = first if isinstance(first, (list, tuple)) else [first]
         outputs = directly(torch, asking).outputs
         # An answer of another shape or format does not fit where the argument is.
-        output_kinds = [(x.shape, x.dtype) for x in outputs]
-        target_kinds = [(x.shape, x.dtype) for x in targets]
-        if output_kinds != target_kinds:
+        if shapes_and_formats(outputs) != shapes_and_formats(targets):
             raise NoWay
+        # torch refuses to write over shared elements.
         if any(overlaps(x) for x in targets):
             raise NoWay
 
         def run_over_copy(x: Any, *args: Any, **options: Any) -> Any:
             if isinstance(x, (list, tuple)):
+                # The arguments themselves must not change: gradients are compared with them.
                 copies = [item.clone() for item in x]
                 run(copies, *args, **options)
                 return copies

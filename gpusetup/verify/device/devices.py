@@ -55,8 +55,9 @@ def gpus_detected(wanted_device: str) -> Outcome:
 
 def no_gpu(reason: str, hint: str) -> Outcome:
     """The outcome without a GPU."""
+    detail = f"{NOT_DETECTED} {reason}"
     facts: Dict[str, Any] = {"available": False}
-    return Outcome(FAILED, f"{NOT_DETECTED} {reason}", hint=hint, facts=facts)
+    return Outcome(FAILED, detail, hint=hint, facts=facts)
 
 
 def gpus_in_words(count: int) -> str:
@@ -93,6 +94,7 @@ def properties(device: str) -> Outcome:
     row = row_of(torch, device)
     facts = {"device": row}
     sent = torch.arange(4096, dtype=torch.int32)
+    # A copy on the device itself is a kernel or a copy engine.
     received = sent.to(device).clone().to("cpu")
     if not bool((sent == received).all()):
         problem = f"{row['name']}: 16 KiB copied to the device came back changed"
@@ -159,6 +161,7 @@ def arch_in_build(device: str) -> Outcome:
     architecture = f"sm_{gpu.major}{gpu.minor}"
     built_architectures = arch_list(torch)
     is_listed = architecture in built_architectures
+    kernels = " ".join(built_architectures)
     try:
         result = (torch.ones(256, device=device) + 1).sum()
         is_right = float(result.item()) == 512.0
@@ -167,7 +170,6 @@ def arch_in_build(device: str) -> Outcome:
         if "no kernel image" not in error or is_listed:
             return Outcome(FAILED, error, hint=ASK_DOCTOR, spent=True)
         capability = f"{gpu.major}.{gpu.minor}"
-        kernels = " ".join(built_architectures)
         detail = f"this torch has no kernel for compute capability {capability}, only {kernels}"
         hint = "`gpusetup resolve` names the build that supports this GPU"
         return Outcome(FAILED, detail, hint=hint, spent=True)
@@ -175,4 +177,5 @@ def arch_in_build(device: str) -> Outcome:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
     if is_listed:
         return Outcome(PASSED, f"served by {architecture}")
-    return Outcome(PASSED, f"a kernel runs, of {' '.join(built_architectures)}")
+    # A GPU runs the kernels of its generation, and PTX is compiled for it.
+    return Outcome(PASSED, f"a kernel runs, of {kernels}")

@@ -60,7 +60,8 @@ def torch_imports(_: str) -> Outcome:
     try:
         import torch
     except (Exception, SystemExit) as problem:
-        return Outcome(FAILED, f"import torch failed: {first_line(problem)}", hint=cause(problem))
+        detail = f"import torch failed: {first_line(problem)}"
+        return Outcome(FAILED, detail, hint=cause(problem))
     if not all(hasattr(torch, name) for name in ("version", "_C", "Tensor")):
         return shadowed(origin)
     facts = {

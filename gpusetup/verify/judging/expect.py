@@ -54,6 +54,7 @@ def read_version(text: str) -> Any:
     >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
     True
     """
+    # Only the beginning counts, so it is no version of its own.
     if text.endswith(".*"):
         return [int(part) for part in text[:-2].split(".")]
     match = _VERSION.match(text.strip().lower())
@@ -84,12 +85,13 @@ def read_capability(text: str) -> Tuple[int, int]:
 
 def read_number(text: str) -> float:
     """A number without a sign or an exponent."""
+    # `float` also reads `inf`, `nan` and `1e9`.
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
     return float(text)
 
 
-class Name(NamedTuple):
+class ExpectedName(NamedTuple):
     """A row of the table of names."""
 
     read: Callable[[str], Any]
@@ -112,28 +114,34 @@ def gpu_memories(facts: Row) -> List[Any]:
     texts = []
     for row in facts["devices"]:
         gibibytes = row["memory_total_bytes"] / 2**30
-        texts.append(f"{gibibytes:.2f} on {row['device']}")
+        device = row["device"]
+        texts.append(f"{gibibytes:.2f} on {device}")
     return texts
 
 
 def gpu_capabilities(facts: Row) -> List[Any]:
     """The compute capability of each device."""
-    return [f"{row['compute_capability']} on {row['device']}" for row in facts["devices"]]
+    texts = []
+    for row in facts["devices"]:
+        capability = row["compute_capability"]
+        texts.append(f"{capability} on {row['device']}")
+    return texts
 
 
 def built_kernels(facts: Row) -> List[Any]:
     """The GPUs for which the build has a kernel, not only PTX."""
-    return [kernel for kernel in facts.get("arch", ()) if kernel.startswith("sm_")]
+    architectures = facts.get("arch", ())
+    return [name for name in architectures if name.startswith("sm_")]
 
 
 BUILD, SEEN, ASKED = ("import",), ("import", "gpu"), ("import", "gpu", "properties")
-NAMES: Dict[str, Name] = {
-    "gpus": Name(read_number, "gpus>=2", SEEN, gpu_counts),
-    "torch": Name(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
-    "cuda": Name(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
-    "memory_gib": Name(read_number, "memory_gib>=3.5", ASKED, gpu_memories),
-    "capability": Name(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
-    "arch": Name(read_capability, "arch>=8.6", BUILD, built_kernels),
+NAMES: Dict[str, ExpectedName] = {
+    "gpus": ExpectedName(read_number, "gpus>=2", SEEN, gpu_counts),
+    "torch": ExpectedName(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
+    "cuda": ExpectedName(read_version, "cuda==12.4", BUILD, lambda facts: [facts.get("cuda")]),
+    "memory_gib": ExpectedName(read_number, "memory_gib>=3.5", ASKED, gpu_memories),
+    "capability": ExpectedName(read_capability, "capability>=8.0", ASKED, gpu_capabilities),
+    "arch": ExpectedName(read_capability, "arch>=8.6", BUILD, built_kernels),
 }
 ANY_SUFFICES = ("arch",)
 """Names of which one value that holds is enough (except under `!=`)."""
@@ -150,14 +158,17 @@ def parse(text: str) -> Expectation:
     def wrong(problem: str, hint: str) -> WrongQuestion:
         return WrongQuestion(f"--expect {text!r}: {problem}", hint)
 
+    # The first thing that is wrong is told.
     row = NAMES.get(name)
     if row is None:
-        raise wrong(f"there is no name {name!r}", f"there are {', '.join(NAMES)}")
+        names = ", ".join(NAMES)
+        raise wrong(f"there is no name {name!r}", f"there are {names}")
     if not sign:
         quote = "quote it, because the shell reads > as output to a file"
         raise wrong("it has no operator", f"{quote}: --expect '{row.example}'")
     if sign not in OPERATORS:
-        raise wrong(f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}")
+        signs = " ".join(OPERATORS)
+        raise wrong(f"there is no operator {sign!r}", f"there are {signs}")
     try:
         wanted_value = row.read(value)
     except ValueError:
@@ -169,19 +180,25 @@ def parse(text: str) -> Expectation:
 def judge(expectation: Expectation, facts: Row) -> Outcome:
     """Whether the facts are as expected."""
     text, name = expectation.text, expectation.name
-    shown_values = [value for value in NAMES[name].of(facts) if value]
+    values = NAMES[name].of(facts)
+    shown_values = [value for value in values if value]
     if not shown_values:
         reason = "nothing is known of it"
         # A CPU build has neither a CUDA version nor kernels.
         if name in ("cuda", "arch"):
             reason = f"torch {facts.get('torch')} was built without CUDA"
         return Outcome(FAILED, f"{text}: {reason}")
-    wrong_values = [shown for shown in shown_values if not is_as_expected(expectation, shown)]
+    wrong_values = []
+    for value in shown_values:
+        if not is_as_expected(expectation, value):
+            wrong_values.append(value)
     one_suffices = name in ANY_SUFFICES and expectation.operator != "!="
     one_is_right = len(wrong_values) < len(shown_values)
     if not wrong_values or (one_suffices and one_is_right):
-        return Outcome(PASSED, f"{text}: {', '.join(shown_values)}")
-    return Outcome(FAILED, f"{text}: found {', '.join(wrong_values)}")
+        shown = ", ".join(shown_values)
+        return Outcome(PASSED, f"{text}: {shown}")
+    shown = ", ".join(wrong_values)
+    return Outcome(FAILED, f"{text}: found {shown}")
 
 
 def is_as_expected(expectation: Expectation, shown: str) -> bool:

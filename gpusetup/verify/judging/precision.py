@@ -45,6 +45,7 @@ IEEE = Precision("ieee", "")
 
 def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
     """The compute capability of a GPU, (major, minor); None for the CPU."""
+    # A CPU has no such number.
     if not device.startswith("cuda"):
         return None
     major, minor = torch.cuda.get_device_capability(device)
@@ -76,8 +77,10 @@ def read_precision(torch: Any, device: str) -> Precision:
     """The effective precision of float32 products on a device: the coarsest that is permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
+    # AMD's other targets have nothing coarser.
     if target and not target.startswith(TF32_TARGETS):
         return IEEE
+    # A CPU computes by oneDNN, which has variables of its own.
     if capability is None:
         permitted = [IEEE, *by_settings(torch, "cpu"), *by_onednn_variables()]
         return coarsest(permitted)
@@ -98,7 +101,11 @@ def read_precision(torch: Any, device: str) -> Precision:
 
 def coarsest(precisions: List[Precision]) -> Precision:
     """The one that rounds most; of several, the first."""
-    return max(precisions, key=lambda precision: UNIT_ROUNDOFF[precision.name])
+
+    def roundoff(precision: Precision) -> float:
+        return UNIT_ROUNDOFF[precision.name]
+
+    return max(precisions, key=roundoff)
 
 
 def by_onednn_variables() -> List[Precision]:
@@ -107,6 +114,7 @@ def by_onednn_variables() -> List[Precision]:
     for name in ONEDNN:
         value = os.environ.get(name, "")
         mode = ONEDNN_MODES.get(value.upper())
+        # "STRICT", or a word that oneDNN does not know either.
         if mode:
             permitted.append(Precision(mode, f"{name}={value}"))
     return permitted
@@ -127,5 +135,6 @@ def by_settings(torch: Any, device_kind: str) -> List[Precision]:
             except (AttributeError, RuntimeError):
                 continue
             value = str(setting() if callable(setting) else setting)
-            permitted.append(Precision(COARSE.get(value, "ieee"), f"torch.{path}={value}"))
+            name = COARSE.get(value, "ieee")
+            permitted.append(Precision(name, f"torch.{path}={value}"))
     return permitted

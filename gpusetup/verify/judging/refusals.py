@@ -63,6 +63,7 @@ def lacks_form(problem: Exception) -> bool:
     False
     """
     message = str(problem).lower()
+    # Another refusal is not about the form.
     names_a_form = "fused" in message or "foreach" in message
     if not names_a_form:
         return False

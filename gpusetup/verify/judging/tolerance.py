@@ -40,13 +40,18 @@ class Part(NamedTuple):
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
     """Normal random numbers on the CPU; the same for a seed, others for each salt."""
-    return torch.randn(*shape, generator=source(torch, salt))
+    generator = source(torch, salt)
+    return torch.randn(*shape, generator=generator)
 
 
 def source(torch: Any, salt: int = 0) -> Any:
     """A generator on the CPU that follows the seed of this run."""
+    # A prime apart, so that the salts of one seed are not those of the next.
     seed = asked().seed + 7919 * salt
-    return torch.Generator().manual_seed(seed % 2**63)
+    generator = torch.Generator()
+    # torch takes no greater seed.
+    generator.manual_seed(seed % 2**63)
+    return generator
 
 
 def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
@@ -54,6 +59,7 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
     import torch
 
     computed, exact = real_numbers(torch, computed), real_numbers(torch, exact)
+    # Numbers of another shape cannot be compared.
     if computed.shape != exact.shape:
         return holds(label, False, f"shape {list(computed.shape)}, not {list(exact.shape)}")
     allowed = torch.as_tensor(allowed, dtype=torch.float64).detach().expand_as(exact)
@@ -74,6 +80,7 @@ def same(label: str, computed: Any, exact: Any) -> Part:
     import torch
 
     computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
+    # An answer in another format is another answer.
     if computed.shape != exact.shape or computed.dtype != exact.dtype:
         computed_kind = f"{computed.dtype} {list(computed.shape)}"
         exact_kind = f"{exact.dtype} {list(exact.shape)}"
@@ -96,7 +103,9 @@ def real_numbers(torch: Any, tensor: Any) -> Any:
     """The numbers of a tensor on the CPU in float64; of complex ones both parts."""
     tensor = tensor.detach().to("cpu")
     if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
+        # A conjugate may only be marked as one.
+        tensor = tensor.resolve_conj()
+        tensor = torch.view_as_real(tensor)
     return tensor.double()
 
 
@@ -108,11 +117,13 @@ def pointed(
     `sizes` are the worst error, as part of the error allowed, and the greatest error allowed.
     """
     worst, most_allowed = sizes
-    # A tensor of no axis has one element, and no place.
-    place = torch.nonzero(is_wrong)[0].tolist() if is_wrong.dim() else []
-    wrong_number = computed[tuple(place)].item()
-    right_number = exact[tuple(place)].item()
-    first = f"first at {place}: {wrong_number:.6g}, not {right_number:.6g}"
+    # A tensor of no axis has one element, and no index.
+    index: List[int] = []
+    if is_wrong.dim():
+        index = torch.nonzero(is_wrong)[0].tolist()
+    wrong_number = computed[tuple(index)].item()
+    right_number = exact[tuple(index)].item()
+    first = f"first at {index}: {wrong_number:.6g}, not {right_number:.6g}"
     # The error of NaN is NaN.
     if isnan(worst):
         worst = inf
@@ -145,14 +156,15 @@ NAMED_LABELS = 4
 def what_is_wrong(wrong_parts: List[Part]) -> str:
     """The first wrong comparison in full, and the names of the others."""
     part = wrong_parts[0]
-    labels = list(dict.fromkeys(other.label for other in wrong_parts[1:]))
-    others = ""
+    # Each name once, in their order.
+    labels = list(dict.fromkeys(further.label for further in wrong_parts[1:]))
+    further_labels = ""
     if labels:
-        others = f"; also wrong: {', '.join(labels[:NAMED_LABELS])}"
+        further_labels = f"; also wrong: {', '.join(labels[:NAMED_LABELS])}"
     if len(labels) > NAMED_LABELS:
-        others += f" and {len(labels) - NAMED_LABELS} more"
+        further_labels += f" and {len(labels) - NAMED_LABELS} more"
     is_statement = part.elements == 1 and part.first
     if is_statement or not part.elements:
-        return f"{part.label}: {part.first}{others}"
+        return f"{part.label}: {part.first}{further_labels}"
     count = f"{part.wrong} of {part.elements} elements are wrong"
-    return f"{part.label}: {count}, {part.first}{others}"
+    return f"{part.label}: {count}, {part.first}{further_labels}"

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import torch.distributed as dist
 
 
-class Message(NamedTuple):
+class CallArguments(NamedTuple):
     """The tensors and the partners of one call on this rank, as torch.distributed takes them."""
 
     group: Any
@@ -46,75 +46,80 @@ class Message(NamedTuple):
 
 Handles = List[Any]
 """What the calls returned: handles to wait for, and None or a number where one was not asked."""
-Call = Callable[[Message], Handles]
+Call = Callable[[CallArguments], Handles]
 
 
-def all_reduce(message: Message) -> Handles:
+def all_reduce(message: CallArguments) -> Handles:
     """Reduce the numbers of all members; every member gets the result."""
     handle = dist.all_reduce(message.in_place, message.reduction, **message.in_group)
     return [handle]
 
 
-def reduce(message: Message) -> Handles:
+def reduce(message: CallArguments) -> Handles:
     """Reduce the numbers of all members; the root alone gets the result."""
-    root, reduction = message.root, message.reduction
+    root = message.root
+    reduction = message.reduction
     handle = dist.reduce(message.in_place, root, reduction, **message.in_group)
     return [handle]
 
 
-def broadcast(message: Message) -> Handles:
+def broadcast(message: CallArguments) -> Handles:
     """Give the root's numbers to every member."""
     handle = dist.broadcast(message.in_place, message.root, **message.in_group)
     return [handle]
 
 
-def all_gather_lists(message: Message) -> Handles:
+def all_gather_lists(message: CallArguments) -> Handles:
     """Give every member's numbers to every member, in one tensor each."""
     handle = dist.all_gather(message.received_parts, message.sent, **message.in_group)
     return [handle]
 
 
-def all_gather_tensor(message: Message) -> Handles:
+def all_gather_tensor(message: CallArguments) -> Handles:
     """Give every member's numbers to every member, in one tensor for all."""
     handle = dist.all_gather_into_tensor(message.received, message.sent, **message.in_group)
     return [handle]
 
 
-def gather(message: Message) -> Handles:
+def gather(message: CallArguments) -> Handles:
     """Give every member's numbers to the root."""
-    parts, root = message.received_parts, message.root
+    parts = message.received_parts
+    root = message.root
     handle = dist.gather(message.sent, parts, root, **message.in_group)
     return [handle]
 
 
-def scatter(message: Message) -> Handles:
+def scatter(message: CallArguments) -> Handles:
     """Give each member its part of the root's numbers."""
-    parts, root = message.root_parts, message.root
+    parts = message.root_parts
+    root = message.root
     handle = dist.scatter(message.received, parts, root, **message.in_group)
     return [handle]
 
 
-def reduce_scatter_lists(message: Message) -> Handles:
+def reduce_scatter_lists(message: CallArguments) -> Handles:
     """Reduce, and give each member its part of the result; the parts are tensors of their own."""
-    parts, reduction = message.sent_parts, message.reduction
+    parts = message.sent_parts
+    reduction = message.reduction
     handle = dist.reduce_scatter(message.received, parts, reduction, **message.in_group)
     return [handle]
 
 
-def reduce_scatter_tensor(message: Message) -> Handles:
+def reduce_scatter_tensor(message: CallArguments) -> Handles:
     """Reduce, and give each member its part of the result; the parts lie in one tensor."""
-    sent, reduction = message.sent, message.reduction
+    sent = message.sent
+    reduction = message.reduction
     handle = dist.reduce_scatter_tensor(message.received, sent, reduction, **message.in_group)
     return [handle]
 
 
-def all_to_all_even(message: Message) -> Handles:
+def all_to_all_even(message: CallArguments) -> Handles:
     """Give each member its part of every member's numbers; without lengths: all parts are alike."""
     handle = dist.all_to_all_single(message.received, message.sent, **message.in_group)
     return [handle]
 
 
-def all_to_all_uneven(message: Message) -> Handles:
+def all_to_all_uneven(message: CallArguments) -> Handles:
     """Give each member its part of every member's numbers; each part has a length of its own."""
     sent_lengths = [len(part) for part in message.sent_parts]
     received_lengths = [len(part) for part in message.received_parts or ()]
@@ -124,13 +129,13 @@ def all_to_all_uneven(message: Message) -> Handles:
     return [handle]
 
 
-def all_to_all_lists(message: Message) -> Handles:
+def all_to_all_lists(message: CallArguments) -> Handles:
     """Give each member its part of every member's numbers, in one tensor each."""
     handle = dist.all_to_all(message.received_parts, message.sent_parts, **message.in_group)
     return [handle]
 
 
-def send_and_receive(message: Message) -> Handles:
+def send_and_receive(message: CallArguments) -> Handles:
     """Two calls that return when they are done."""
 
     def send() -> None:
@@ -148,7 +153,7 @@ def send_and_receive(message: Message) -> Handles:
     return []
 
 
-def send_and_receive_with_handles(message: Message) -> Handles:
+def send_and_receive_with_handles(message: CallArguments) -> Handles:
     """Two calls that return at once."""
 
     def send() -> Any:
@@ -162,15 +167,17 @@ def send_and_receive_with_handles(message: Message) -> Handles:
     return [receive(), send()]
 
 
-def send_and_receive_together(message: Message) -> Handles:
+def send_and_receive_together(message: CallArguments) -> Handles:
     """Both in one batch."""
-    next_rank, previous_rank, group = message.next_rank, message.previous_rank, message.group
+    next_rank, previous_rank = message.next_rank, message.previous_rank
+    group = message.group
     sending = dist.P2POp(dist.isend, message.sent, next_rank, group)
     receiving = dist.P2POp(dist.irecv, message.received, previous_rank, group)
-    return list(dist.batch_isend_irecv([sending, receiving]))
+    handles = dist.batch_isend_irecv([sending, receiving])
+    return list(handles)
 
 
-class Source(enum.Enum):
+class AnswerSource(enum.Enum):
     """Whose numbers a member holds after a collective."""
 
     TOTAL = "what all members make together"
@@ -191,7 +198,7 @@ class Piece(NamedTuple):
 class Collective(NamedTuple):
     """One collective: who holds what after it, and the ways to call it."""
 
-    source: Source
+    source: AnswerSource
     calls: Dict[str, Call]
     """Name of a way -> the function that makes the call."""
     has_parts: bool = False
@@ -202,7 +209,7 @@ class Collective(NamedTuple):
     def writes_over_its_input(self) -> bool:
         """Whether the answer is written where the numbers were."""
         # Where every rank's numbers arrive, or a part of them, the answer has another length.
-        has_same_length = self.source in (Source.TOTAL, Source.ROOT)
+        has_same_length = self.source in (AnswerSource.TOTAL, AnswerSource.ROOT)
         return has_same_length and not self.has_parts
 
     def pieces_after(self, me: int, root: int, world: int) -> List[Piece]:
@@ -216,11 +223,11 @@ class Collective(NamedTuple):
         if self.answers_root_only and me != root:
             return []
         previous_member = (me - ring_step(root, world)) % world
-        owners: Dict[Source, List[Optional[int]]] = {
-            Source.TOTAL: [None],
-            Source.ROOT: [root],
-            Source.EVERY_MEMBER: list(range(world)),
-            Source.PREVIOUS: [previous_member],
+        owners: Dict[AnswerSource, List[Optional[int]]] = {
+            AnswerSource.TOTAL: [None],
+            AnswerSource.ROOT: [root],
+            AnswerSource.EVERY_MEMBER: list(range(world)),
+            AnswerSource.PREVIOUS: [previous_member],
         }
         part = me if self.has_parts else 0
         return [Piece(owner, part) for owner in owners[self.source]]
@@ -238,26 +245,26 @@ def ring_step(root: int, world: int) -> int:
 
 
 COLLECTIVES: Dict[str, Collective] = {
-    "all_reduce": Collective(Source.TOTAL, {"plain": all_reduce}),
-    "reduce": Collective(Source.TOTAL, {"plain": reduce}, answers_root_only=True),
-    "broadcast": Collective(Source.ROOT, {"plain": broadcast}),
+    "all_reduce": Collective(AnswerSource.TOTAL, {"plain": all_reduce}),
+    "reduce": Collective(AnswerSource.TOTAL, {"plain": reduce}, answers_root_only=True),
+    "broadcast": Collective(AnswerSource.ROOT, {"plain": broadcast}),
     "all_gather": Collective(
-        Source.EVERY_MEMBER, {"plain": all_gather_lists, "tensor": all_gather_tensor}
+        AnswerSource.EVERY_MEMBER, {"plain": all_gather_lists, "tensor": all_gather_tensor}
     ),
-    "gather": Collective(Source.EVERY_MEMBER, {"plain": gather}, answers_root_only=True),
-    "scatter": Collective(Source.ROOT, {"plain": scatter}, has_parts=True),
+    "gather": Collective(AnswerSource.EVERY_MEMBER, {"plain": gather}, answers_root_only=True),
+    "scatter": Collective(AnswerSource.ROOT, {"plain": scatter}, has_parts=True),
     "reduce_scatter": Collective(
-        Source.TOTAL,
+        AnswerSource.TOTAL,
         {"plain": reduce_scatter_lists, "tensor": reduce_scatter_tensor},
         has_parts=True,
     ),
     "all_to_all": Collective(
-        Source.EVERY_MEMBER,
+        AnswerSource.EVERY_MEMBER,
         {"even": all_to_all_even, "uneven": all_to_all_uneven, "lists": all_to_all_lists},
         has_parts=True,
     ),
     "send_recv": Collective(
-        Source.PREVIOUS,
+        AnswerSource.PREVIOUS,
         {
             "blocking": send_and_receive,
             "handles": send_and_receive_with_handles,

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from ..values import asked
-from .calls import COLLECTIVES, Message, Source, ring_step
-from .draws import Draw, drawn
-from .group import Group, Members, RankCall, State, check, hold
+from .calls import COLLECTIVES, AnswerSource, CallArguments, ring_step
+from .draws import DrawnCall, drawn
+from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
 SECONDS = 30.0
@@ -34,20 +34,25 @@ MARGIN = 19
 class Turn:
     """One call of a collective on this rank: what it sends, what must arrive, and the answer."""
 
-    def __init__(self, group: Group, op: str, draw: Draw, number: int = 0) -> None:
-        self.collective, self.draw = COLLECTIVES[op], draw
-        self.members = State.groups[draw.group]
+    def __init__(self, group: ProcessGroup, op: str, draw: DrawnCall, number: int = 0) -> None:
+        self.collective = COLLECTIVES[op]
+        self.draw = draw
+        self.members = GroupState.groups[draw.group]
         self.device = group.device
-        self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {number}")
+        name = f"{op}/{draw.name} {number}"
+        self.chance = random.Random(f"{asked().seed} {name}")
         self.margins: List[Any] = []
         """What lies before and behind the tensors of the call, which nothing may write to."""
         uses_nccl = group.backend == "nccl"
         # NCCL's sends and receives are kernels that wait for each other: in one batch.
         in_one_batch = uses_nccl and draw.way == "handles"
-        self.call = self.collective.calls["together" if in_one_batch else draw.way]
+        way_to_call = "together" if in_one_batch else draw.way
+        self.call = self.collective.calls[way_to_call]
         uneven_ways = UNEVEN_NCCL if uses_nccl else UNEVEN_GLOO
+        # Of all other collectives the parts have one length.
         is_uneven = op == "all_to_all" and draw.way in uneven_ways
-        self.numbers = numbers_of(self, part_lengths(self, is_uneven))
+        lengths = part_lengths(self, is_uneven)
+        self.numbers = numbers_of(self, lengths)
         self.message = self._message()
 
     @property
@@ -65,7 +70,7 @@ class Turn:
         """The root's place in the group."""
         return self.draw.root % self.world
 
-    def _message(self) -> Message:
+    def _message(self) -> CallArguments:
         """The tensors of the call, with the numbers in them, and its partners."""
         ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
         sent_lengths = [len(part) for part in numbers.sent]
@@ -85,7 +90,7 @@ class Turn:
         # Fractions are summed; moved numbers ("bits") have no reduction.
         _, reduction = self.draw.kind
         reduction_name = reduction.replace("fraction", "sum").upper()
-        return Message(
+        return CallArguments(
             group=self.members.handle,
             is_async=self.is_async,
             sent=sent,
@@ -117,10 +122,10 @@ class Turn:
 
     def _in_layout(self, sent: Any) -> Any:
         """The same memory as two columns, if the call is to be given a transposed tensor."""
+        if self.draw.layout != "transposed":
+            return sent
         can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
-        if self.draw.layout == "transposed" and can_be_halved:
-            return sent.view(2, -1).t()
-        return sent
+        return sent.view(2, -1).t() if can_be_halved else sent
 
     def wrong(self) -> str:
         """What is not as it must be; empty where all is."""
@@ -130,16 +135,19 @@ class Turn:
             problem = wrong(message.received, expected, numbers.limit)
             if problem:
                 return problem
+        # Some calls write their answer over their input.
         is_separate = message.received is not message.sent
-        if is_separate and wrong(message.sent, torch.cat(numbers.sent)):
+        sent = torch.cat(numbers.sent)
+        if is_separate and wrong(message.sent, sent):
             return "its input changed"
         for margin in self.margins:
-            if not torch.equal(margin, torch.full_like(margin, JUNK)):
+            untouched = torch.full_like(margin, JUNK)
+            if not torch.equal(margin, untouched):
                 return "it wrote outside its tensor"
         return ""
 
 
-class Numbers(NamedTuple):
+class CallNumbers(NamedTuple):
     """The numbers of one call on one rank, on the CPU."""
 
     sent: List[Any]
@@ -168,11 +176,13 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
     return lengths
 
 
-def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
+def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
     """What this rank sends and must receive, worked out from the numbers of all members."""
-    me, kind, collective = turn.members.me, turn.draw.kind, turn.collective
-    longest = max(sum(part_lengths) for part_lengths in lengths)
+    me, collective = turn.members.me, turn.collective
+    kind = turn.draw.kind
+    longest = max(sum(lengths_of_parts) for lengths_of_parts in lengths)
     seed = turn.chance.getrandbits(60)
+    # The same seed on every rank: each knows the numbers of all.
     table = rows(kind, turn.world, longest, seed)
     parts_of_members = []
     for row, lengths_of_parts in zip(table, lengths):
@@ -180,7 +190,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
         parts_of_members.append(numbers.split(lengths_of_parts))
     total_parts: Sequence[Any] = ()
     limit = None
-    if collective.source is Source.TOTAL:
+    if collective.source is AnswerSource.TOTAL:
         _, reduction = kind
         total = reduced(table, reduction)
         total_parts = total.numbers.split(lengths[me])
@@ -190,20 +200,22 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
     for piece in collective.pieces_after(me, turn.root, turn.world):
         parts = total_parts if piece.owner is None else parts_of_members[piece.owner]
         expected.append(parts[piece.part])
-    return Numbers(list(parts_of_members[me]), expected, limit)
+    return CallNumbers(list(parts_of_members[me]), expected, limit)
 
 
-def performed(group: Group, op: str, draw: Draw) -> str:
+def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
     """Make a call in its mode; what is wrong with it."""
     # The first call of all sets up connections: it is made alone.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
+    # Each has numbers and tensors of its own.
     turns = [Turn(group, op, draw, number) for number in range(in_flight)]
     first = turns[0]
     # In a ring of one, a rank would send to itself, which torch refuses.
-    if first.collective.source is Source.PREVIOUS and first.world == 1:
+    if first.collective.source is AnswerSource.PREVIOUS and first.world == 1:
         return ""
     late_member = (draw.root + draw.number) % first.world
-    if "late" in draw.mode and first.members.me == late_member:
+    is_late = "late" in draw.mode and first.members.me == late_member
+    if is_late:
         time.sleep(LATE_SECONDS)
     handles: List[Any] = []
     for turn in turns:
@@ -212,7 +224,8 @@ def performed(group: Group, op: str, draw: Draw) -> str:
             wait_for(handles)
             handles = []
     wait_for(handles)
-    if op == "all_reduce" and draw.kind[1] in ROUNDED:
+    _, reduction = draw.kind
+    if op == "all_reduce" and reduction in ROUNDED:
         # Each rank may round in its own order, but all must hold the same bits.
         bits = signature(first.message.received)
         hold(first.members, draw.name, bits)
@@ -225,12 +238,13 @@ def performed(group: Group, op: str, draw: Draw) -> str:
 
 def wait_for(handles: Sequence[Any]) -> None:
     """Wait for each, the last first; what is done at once gives no handle."""
+    # The last first, so that nothing depends on the order of waiting.
     for handle in reversed(handles):
         if hasattr(handle, "wait"):
             handle.wait()
 
 
-def planned(op: str, group: Group) -> List[RankCall]:
+def planned(op: str, group: ProcessGroup) -> List[RankCall]:
     """The calls of a check, or those of them that `--only` names."""
     rounds = ROUNDS.get(asked().level, 1)
     names = set()
@@ -259,12 +273,14 @@ all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
 send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
-def barriers(group: Group) -> List[RankCall]:
+def barriers(group: ProcessGroup) -> List[RankCall]:
     """Barriers of every group, with and without a handle, in which each member comes late once."""
     calls = []
-    for turn, (name, members) in enumerate([*State.groups.items()] * 2):
+    for turn, (name, members) in enumerate([*GroupState.groups.items()] * 2):
+        # Each of the two comes first once.
         modes = ("async", "sync") if turn % 2 else ("sync", "async")
-        late_rank = members.ranks[(turn + turn // 4) % len(members.ranks)]
+        late_member = (turn + turn // 4) % len(members.ranks)
+        late_rank = members.ranks[late_member]
         for mode in modes:
             place = f"{name} {mode} {turn}"
             wait = partial(barrier_waits, group, members, place, late_rank)
@@ -272,7 +288,7 @@ def barriers(group: Group) -> List[RankCall]:
     return calls
 
 
-def barrier_waits(group: Group, members: Members, place: str, late_rank: int) -> str:
+def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
     """One member comes late and says through the store that it has; the others must see that."""
     key = f"barrier/{place}/{late_rank}"
     if group.rank == late_rank:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-from .calls import COLLECTIVES, Collective, Source
+from .calls import COLLECTIVES, AnswerSource, Collective
 
 EXACT_TO: Dict[str, int] = {
     "float32": 2**24,
@@ -59,7 +59,7 @@ ROOTS = 64
 GROUPS = ("world", "again", "world", "halves", "stripes")
 
 
-class Draw(NamedTuple):
+class DrawnCall(NamedTuple):
     """One call of a collective."""
 
     way: str
@@ -77,12 +77,12 @@ class Draw(NamedTuple):
         """How `--only` names it."""
         dtype, reduction = self.kind
         # The order and the number of these words are what a user repeats a call with.
-        numbers_and_words = (self.size, self.group, self.root, self.mode, self.layout, self.number)
-        words = [str(word) for word in numbers_and_words]
-        return "-".join([self.way, dtype, reduction, *words])
+        size, root, number = str(self.size), str(self.root), str(self.number)
+        words = [self.way, dtype, reduction, size, self.group, root, self.mode, self.layout, number]
+        return "-".join(words)
 
 
-def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
+def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall]:
     """The calls in their order, the same on every rank.
 
     >>> len(drawn("broadcast", 2))
@@ -103,7 +103,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     layouts_in_turn = shuffled_rounds(chance, LAYOUTS, count)
     calls = []
     for number, (kind, sizes) in enumerate(pairs):
-        call = Draw(
+        call = DrawnCall(
             way=ways_in_turn[number],
             kind=kind,
             size=chance.choice(sizes),
@@ -119,7 +119,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     return [*calls[:1], *heavy_calls[:1], *calls[1:], *heavy_calls[1:]]
 
 
-def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[Draw]:
+def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[DrawnCall]:
     """For each way to call, a message that travels in several pieces, and one of the largest."""
     kind = kinds_of(collective, world)[0]
     bytes_of_element = 4
@@ -128,13 +128,13 @@ def heavy_calls_of(chance: random.Random, collective: Collective, world: int) ->
     for way in collective.calls:
         for sizes, mode in ((BIG, "async"), (largest_sizes, "sync")):
             size, root = chance.choice(sizes), chance.randrange(ROOTS)
-            calls.append(Draw(way, kind, size, "world", root, mode))
+            calls.append(DrawnCall(way, kind, size, "world", root, mode))
     return calls
 
 
 def kinds_of(collective: Collective, world: int) -> List[Kind]:
     """The formats and reductions of which a collective is asked; a sum must be exact."""
-    if collective.source is not Source.TOTAL:
+    if collective.source is not AnswerSource.TOTAL:
         # Numbers are moved as bits: four times as often as each of them is reduced.
         return [(dtype, "bits") for dtype in EVERY * 4]
     kinds = []

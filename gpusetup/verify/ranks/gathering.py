@@ -107,6 +107,7 @@ class Hub:
 
     def come_to(self, place: str) -> List[str]:
         """Wait until every rank has come there; then all go on. Who has not, in a sentence."""
+        # A rank in a long check is waited for.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
         late = []
         for number, rank in sorted(self.ranks.items()):
@@ -133,11 +134,14 @@ class Hub:
                 for rank in self.ranks.values():
                     if not has_come(rank) and not rank.gone:
                         pending.append(rank)
+                if not pending:
+                    return
                 limit = seconds
                 # Of a rank that never said a word the start is waited for.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
-                if not pending or not self.news.wait(timeout=limit):
+                has_news = self.news.wait(timeout=limit)
+                if not has_news:
                     return
 
     def _tell_all(self, message: Message) -> None:
@@ -168,8 +172,9 @@ class Spoke:
     def hear(self) -> Message:
         """The next message of rank 0; empty if it has gone."""
         with contextlib.suppress(OSError, ValueError):
-            line = self.answers.readline()
-            return dict(json.loads(line or "{}"))
+            # An empty line: the other side has closed the link.
+            line = self.answers.readline() or "{}"
+            return dict(json.loads(line))
         return {}
 
     def doing(self, name: str) -> None:
@@ -283,13 +288,18 @@ def who(number: int, rank: RankNews) -> str:
     >>> who(3, RankNews())
     'rank 3 was never heard of'
     """
-    host = f" on {rank.host}" if rank.host else ""
-    last = f"was last heard of in {rank.doing}" if rank.doing else "was never heard of"
-    return f"rank {number}{host} {last}"
+    name = f"rank {number}"
+    # Its host is in its first message.
+    if rank.host:
+        name += f" on {rank.host}"
+    if rank.doing:
+        return f"{name} was last heard of in {rank.doing}"
+    return f"{name} was never heard of"
 
 
 def as_message(report: Report) -> Message:
     """A rank's report for rank 0."""
+    # As plain values, which JSON has.
     rows = []
     for result in report.results:
         outcome = result.outcome._asdict()

@@ -43,7 +43,7 @@ HINTS: Tuple[Tuple[str, str], ...] = (
 """Words of a backend's error -> the next step."""
 
 
-class Group(NamedTuple):
+class ProcessGroup(NamedTuple):
     """The process group of this process."""
 
     store: Any
@@ -63,10 +63,10 @@ class Members(NamedTuple):
     """This rank's place in the group."""
 
 
-class State:
+class GroupState:
     """What this process knows of its group."""
 
-    group: Optional[Group] = None
+    group: Optional[ProcessGroup] = None
     groups: Dict[str, Members] = {}
     ended = ""
     """The check after which the ranks are no longer in step; empty while they are."""
@@ -90,11 +90,11 @@ def hint_of(problem: str) -> str:
 
 def begin(place: str) -> None:
     """This rank enters a call: where it hangs, its parent says in which."""
-    State.place = place
+    GroupState.place = place
     working_on(place)
 
 
-def enter(group: Group) -> None:
+def enter(group: ProcessGroup) -> None:
     """From now on this process is in that group; every rank makes all sub-groups."""
     all_ranks = list(range(group.world))
     half = group.world // 2
@@ -103,8 +103,8 @@ def enter(group: Group) -> None:
         "halves": (all_ranks[:half], all_ranks[half:]),
         "stripes": (all_ranks[::2], all_ranks[1::2]),
     }
-    State.group, State.ended = group, ""
-    State.groups = {"world": Members(None, tuple(all_ranks), group.rank)}
+    GroupState.group, GroupState.ended = group, ""
+    GroupState.groups = {"world": Members(None, tuple(all_ranks), group.rank)}
     # Without a limit a collective that hangs waits for half an hour.
     limit = timedelta(seconds=COLLECTIVE_SECONDS)
     for name, rank_lists in ranks_by_name.items():
@@ -113,22 +113,22 @@ def enter(group: Group) -> None:
             handle = dist.new_group(ranks, timeout=limit)
             if group.rank in ranks:
                 my_place = ranks.index(group.rank)
-                State.groups[name] = Members(handle, tuple(ranks), my_place)
+                GroupState.groups[name] = Members(handle, tuple(ranks), my_place)
 
 
-def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
+def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
     """Do a check with the other ranks, while all are in step. It fails on all if it fails on one.
 
     The ranks meet before the check and after it, and each tells the others what it found.
     """
-    group = State.group
+    group = GroupState.group
     if group is None:
         return Outcome(SKIPPED, "this rank's process ended in an earlier check")
-    if State.ended:
-        return Outcome(SKIPPED, f"the ranks are out of step since {State.ended}")
+    if GroupState.ended:
+        return Outcome(SKIPPED, f"the ranks are out of step since {GroupState.ended}")
     late_ranks = missing(group, f"{name}/come", COLLECTIVE_SECONDS)
     if late_ranks:
-        State.ended = name
+        GroupState.ended = name
         late = named(late_ranks)
         return Outcome(FAILED, f"{late} did not reach {name} within {COLLECTIVE_SECONDS:g} s")
     has_left = False
@@ -138,10 +138,11 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
     except Exception as problem:
         has_left = True
         error = first_line(problem)
-        detail = f"rank {group.rank}: {State.place} ended by {error}"
+        detail = f"rank {group.rank}: {GroupState.place} ended by {error}"
         outcome = Outcome(FAILED, detail, hint=hint_of(error))
     failure = outcome.detail if outcome.status == FAILED else ""
-    group.store.set(f"{name}/said/{group.rank}", json.dumps([failure, has_left]))
+    message = json.dumps([failure, has_left])
+    group.store.set(f"{name}/said/{group.rank}", message)
     # The others may hang in a collective that this rank has left: it does not wait for them long.
     patience = 5.0 if has_left else COLLECTIVE_SECONDS + 5.0
     late_ranks = missing(group, f"{name}/went", patience)
@@ -152,17 +153,19 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
         if rank in late_ranks:
             continue
         message = group.store.get(f"{name}/said/{rank}").decode()
+        # A rank that left a collective is out of step with the others.
         failure, rank_has_left = json.loads(message)
         if failure:
             failures.append(failure)
         if rank_has_left or late_ranks:
-            State.ended = name
+            GroupState.ended = name
+    # All ranks report the failure of one.
     if failures:
         return outcome._replace(status=FAILED, detail="; ".join(failures))
     return outcome
 
 
-def missing(group: Group, place: str, seconds: float) -> List[int]:
+def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
     """The ranks that have not come to a place after so long; this one has.
 
     Asked by adding nothing: the store of every torch can, `check` came later.
@@ -177,17 +180,18 @@ def missing(group: Group, place: str, seconds: float) -> List[int]:
     return late_ranks
 
 
-def shared(group: Group, name: str, value: str) -> List[str]:
+def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
     """What each rank says under a name; this one says the value."""
     group.store.set(f"{name}/{group.rank}", value)
     values = []
     for rank in range(group.world):
+        # Waits until that rank has said it.
         message = group.store.get(f"{name}/{rank}")
         values.append(message.decode())
     return values
 
 
-def goes_on(group: Group, place: str, end: float) -> bool:
+def goes_on(group: ProcessGroup, place: str, end: float) -> bool:
     """Whether rank 0 still has time; all ranks get the same answer."""
     if group.rank == 0:
         has_time = time.monotonic() < end
@@ -216,15 +220,16 @@ class RankCall(NamedTuple):
 
 def hold(members: Members, name: str, bits: Any) -> None:
     """Say what all members must hold alike; compared at the end of the check."""
-    State.held[f"{members.ranks} {name}"] = bits
+    place = f"{members.ranks} {name}"
+    GroupState.held[place] = bits
 
 
 def check(
-    name: str, calls_of: Callable[[Group], Sequence[RankCall]], seconds: float = 1e9
+    name: str, calls_of: Callable[[ProcessGroup], Sequence[RankCall]], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
     """The function of a check: it makes the calls of a group, as long as there is time."""
 
-    def make_calls(group: Group) -> Outcome:
+    def make_calls(group: ProcessGroup) -> Outcome:
         return each_part(group, name, calls_of(group), seconds)
 
     def run(_: str) -> Outcome:
@@ -233,13 +238,15 @@ def check(
     return run
 
 
-def each_part(group: Group, name: str, calls: Sequence[RankCall], seconds: float = 1e9) -> Outcome:
+def each_part(
+    group: ProcessGroup, name: str, calls: Sequence[RankCall], seconds: float = 1e9
+) -> Outcome:
     """Make the calls of a check in their order, with the others; each tells what is wrong."""
     end = time.monotonic() + seconds
     made = 0
     problems: List[str] = []
     not_offered: List[str] = []
-    State.held = {}
+    GroupState.held = {}
     for number, (call_name, run) in enumerate(calls):
         # Now and then the ranks agree on whether there is time for more.
         if number % BLOCK == 0 and not goes_on(group, f"{name}/{number}", end):
@@ -252,7 +259,7 @@ def each_part(group: Group, name: str, calls: Sequence[RankCall], seconds: float
                 warnings.simplefilter("ignore")
                 problem = run()
             if problem:
-                problems.append(f"{State.place}: {problem}")
+                problems.append(f"{GroupState.place}: {problem}")
         except REFUSING as refusal:
             error = first_line(refusal)
             if not is_refusal(error):
@@ -282,15 +289,17 @@ def is_refusal(error: str) -> bool:
     return any(words in error for words in REFUSALS)
 
 
-def unlike_bits(group: Group, name: str) -> List[str]:
+def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
     """Where this rank does not hold the bits that the first rank of a group holds."""
-    group.store.set(f"{name}/held/{group.rank}", json.dumps(State.held))
+    message = json.dumps(GroupState.held)
+    group.store.set(f"{name}/held/{group.rank}", message)
     problems = []
-    first_ranks = {members.ranks[0] for members in State.groups.values()}
+    first_ranks = {members.ranks[0] for members in GroupState.groups.values()}
     for first_rank in first_ranks:
         message = group.store.get(f"{name}/held/{first_rank}").decode()
         for place, bits in json.loads(message).items():
             # This rank does not belong to every group of that one.
-            if place in State.held and State.held[place] != bits:
+            my_bits = GroupState.held.get(place, bits)
+            if my_bits != bits:
                 problems.append(f"{place}: not the bits that rank {first_rank} holds")
     return problems

@@ -37,8 +37,13 @@ class Rank(NamedTuple):
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
         """What `torch.distributed` reads, also where srun did not set it."""
-        values = (self.rank, self.world, self.local, self.address, self.port)
-        return tuple(zip(TORCHRUN, map(str, values)))
+        return (
+            ("RANK", str(self.rank)),
+            ("WORLD_SIZE", str(self.world)),
+            ("LOCAL_RANK", str(self.local)),
+            ("MASTER_ADDR", self.address),
+            ("MASTER_PORT", str(self.port)),
+        )
 
 
 class Launch(NamedTuple):
@@ -67,6 +72,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     # A variable that is set to nothing counts as not set.
     variables = {name: value for name, value in environ.items() if value}
+    # torchrun first: it may have been started by srun.
     if all(name in variables for name in TORCHRUN):
         launch = by_torchrun(variables)
     elif all(name in variables for name in SRUN):
@@ -75,6 +81,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
         return None
     rank_name, world_name, local_name = launch.names
     rank, world = number_in(variables, rank_name), number_in(variables, world_name)
+    # A rank beyond the others belongs to another launch.
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
     local = number_in(variables, local_name, 0)

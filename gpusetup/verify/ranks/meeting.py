@@ -16,7 +16,7 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, asked
 from .group import (
     COLLECTIVE_SECONDS,
     NETWORK,
-    Group,
+    ProcessGroup,
     enter,
     hint_of,
     missing,
@@ -72,7 +72,7 @@ def form_group(device: str) -> Outcome:
     store.set_timeout(meeting_timeout)
     load()
     backend = "nccl" if device.startswith("cuda") else "gloo"
-    group = Group(store, rank, world, device, backend)
+    group = ProcessGroup(store, rank, world, device, backend)
     late_ranks = missing(group, "here", MEET_SECONDS)
     if late_ranks:
         late = f"{named(late_ranks)} did not connect within {MEET_SECONDS:g} s"
@@ -90,7 +90,7 @@ def form_group(device: str) -> Outcome:
     return together("meet", exchange_first_words)
 
 
-def exchange_first_words(group: Group) -> Outcome:
+def exchange_first_words(group: ProcessGroup) -> Outcome:
     """All were asked the same, no other rank has this GPU, and a first message arrives."""
     options = (asked().seed, asked().level, asked().only)
     options_of_ranks = shared(group, "asked", repr(options))
@@ -117,5 +117,6 @@ def gpu_identity(device: str) -> str:
     uuid = gpu_uuid(torch, device)
     if uuid:
         return uuid
+    host = os.uname().nodename
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return f"{os.uname().nodename} {visible} {device}"
+    return f"{host} {visible} {device}"

@@ -44,7 +44,9 @@ def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any
     # A bool has one bit; every other format has all values of a byte.
     byte_values = 1 + min(greatest * greatest, 255)
     drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
-    return drawn.to(torch.uint8).view(dtype)[..., 0]
+    numbers = drawn.to(torch.uint8).view(dtype)
+    # The axis of the bytes now has one number.
+    return numbers[..., 0]
 
 
 def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) -> Any:
@@ -55,6 +57,7 @@ def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) ->
     if reduction == "sum":
         least, greatest = 1, greatest // world
     numbers = torch.randint(least, greatest + 1, shape, generator=generator)
+    # Half of the numbers are negative.
     if dtype_name not in UNSIGNED:
         signs = 2 * torch.randint(0, 2, shape, generator=generator) - 1
         numbers *= signs
@@ -95,6 +98,7 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
 def raw(values: Any) -> Any:
     """The bytes of a tensor, a row for each element."""
     column = values.detach().contiguous().reshape(-1, 1)
+    # Its real and its imaginary part, side by side.
     if column.is_complex():
         column = torch.view_as_real(column)[:, 0]
     return column.view(torch.uint8)
@@ -103,10 +107,9 @@ def raw(values: Any) -> Any:
 def signature(values: Any) -> int:
     """A number that tells the bits of a tensor from others."""
     all_bytes = raw(values).reshape(-1).to(torch.int64)
-    places = torch.arange(len(all_bytes), device=all_bytes.device)
-    # Each byte counts by its place, so that numbers which change places change the sum. 8191 is a
-    # prime, so that this holds for moves by whole rows too.
-    weights = places % 8191 + 1
+    numbered = torch.arange(len(all_bytes), device=all_bytes.device)
+    # Each byte counts by its place, so that numbers which change places change the sum.
+    weights = numbered % 8191 + 1
     return int((all_bytes * weights).sum())
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..values import asked
-from .group import Group, Members, RankCall, State, check, hold
+from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
@@ -22,7 +22,7 @@ ROWS, WIDTH, OUT = 8, 24, 8
 """Of the inputs that one rank computes, and of the outputs."""
 
 
-class Form(NamedTuple):
+class SharedTraining(NamedTuple):
     """A way to share a training among ranks."""
 
     share: Callable[..., Any]
@@ -44,30 +44,34 @@ class Form(NamedTuple):
         return self.share is ddp
 
 
-def net(form: Form, world: int, seed: int) -> Any:
+def net(form: SharedTraining, world: int, seed: int) -> Any:
     """Two layers with a function between them; the same for a seed."""
     torch.manual_seed(seed)
-    hidden = form.hidden * world if form.whole else form.hidden
+    hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
     # A norm would need the whole width, of which a rank has one part.
     if form.whole:
+        hidden *= world
         between = [nn.GELU()]
-    model = nn.Sequential(nn.Linear(WIDTH, hidden), *between, nn.Linear(hidden, OUT))
+    first_layer = nn.Linear(WIDTH, hidden)
+    last_layer = nn.Linear(hidden, OUT)
+    model = nn.Sequential(first_layer, *between, last_layer)
     return model.to(getattr(torch, form.kind))
 
 
 # --- ways to share --------------------------------------------------------------------------------
 
 
-def ddp(model: Any, group: Group, members: Members, **options: Any) -> Any:
+def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> Any:
     """Each rank has the whole model; their gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
+    # On a CPU it takes none.
     device_ids = [group.device] if group.device.startswith("cuda") else None
     return DistributedDataParallel(model, device_ids, process_group=members.handle, **options)
 
 
-def mesh_of(group: Group) -> Any:
+def mesh_of(group: ProcessGroup) -> Any:
     """All ranks in a row, as the newer ways to share a model ask for them."""
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -75,10 +79,11 @@ def mesh_of(group: Group) -> Any:
     return init_device_mesh(kind, (group.world,))
 
 
-def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> Any:
+def fsdp(model: Any, group: ProcessGroup, members: Members, narrow: bool = False) -> Any:
     """Each rank has a part of every parameter (FSDP2); `narrow` computes in bfloat16."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+    # Without a policy FSDP keeps the format of the parameters.
     mesh, policy = mesh_of(group), MixedPrecisionPolicy()
     if narrow:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -87,7 +92,7 @@ def fsdp(model: Any, group: Group, members: Members, narrow: bool = False) -> An
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: Any, group: Group, members: Members) -> Any:
+def tensor_parallel(model: Any, group: ProcessGroup, members: Members) -> Any:
     """The first layer split by columns, the last one by rows."""
     from torch.distributed.tensor import parallel
 
@@ -96,27 +101,27 @@ def tensor_parallel(model: Any, group: Group, members: Members) -> Any:
 
 
 SMALL = {"bucket_cap_mb": 0.001}
-FORMS: Dict[str, Dict[str, Form]] = {
+FORMS: Dict[str, Dict[str, SharedTraining]] = {
     "ddp_step": {
-        "plain": Form(ddp),
-        "many buckets": Form(ddp, {"gradient_as_bucket_view": True, **SMALL}),
-        "a large model": Form(ddp, hidden=130_001, kind="float32", limit=1e-4),
-        "accumulated": Form(ddp, SMALL, turns=2),
-        "in a sub-group": Form(ddp, SMALL, group="stripes"),
+        "plain": SharedTraining(ddp),
+        "many buckets": SharedTraining(ddp, {"gradient_as_bucket_view": True, **SMALL}),
+        "a large model": SharedTraining(ddp, hidden=130_001, kind="float32", limit=1e-4),
+        "accumulated": SharedTraining(ddp, SMALL, turns=2),
+        "in a sub-group": SharedTraining(ddp, SMALL, group="stripes"),
     },
     "fsdp_step": {
-        "steps": Form(fsdp),
-        "accumulated": Form(fsdp, turns=2),
-        "in bfloat16": Form(fsdp, {"narrow": True}, kind="float32", limit=0.05),
+        "steps": SharedTraining(fsdp),
+        "accumulated": SharedTraining(fsdp, turns=2),
+        "in bfloat16": SharedTraining(fsdp, {"narrow": True}, kind="float32", limit=0.05),
     },
     "tp_step": {
-        "columns and rows": Form(tensor_parallel, hidden=16, whole=True),
+        "columns and rows": SharedTraining(tensor_parallel, hidden=16, whole=True),
     },
 }
 """Check -> the ways that it tries."""
 
 
-def forms_of(name: str, group: Group) -> List[RankCall]:
+def forms_of(name: str, group: ProcessGroup) -> List[RankCall]:
     """The trainings of a check."""
     calls = []
     for form_name, form in FORMS[name].items():
@@ -139,16 +144,18 @@ class Examples(NamedTuple):
     targets: Any
 
 
-def trained(group: Group, form: Form, name: str) -> str:
+def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     """Train on the ranks and on one process; where the two part, or nothing."""
-    members = State.groups[form.group]
+    members = GroupState.groups[form.group]
     ranks = members.ranks
     # Each rank of DDP starts with parameters of its own: those of the first one count.
     seed = group.rank if form.is_ddp else ranks[0]
     model = net(form, group.world, seed).to(group.device)
     alone = net(form, group.world, ranks[0]).to(group.device)
     shared_model = form.share(model, group, members, **form.options)
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (shared_model, alone)]
+    both_models = (shared_model, alone)
+    # Each has its own, with the same rate.
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.3) for m in both_models]
     # Of the parameters at the start, and of the exchanged gradients of each step.
     signatures = [signature_of_all(model.state_dict())]
     for turn in range(3 * form.turns):
@@ -160,6 +167,7 @@ def trained(group: Group, form: Form, name: str) -> str:
         waits_with_exchange = form.is_ddp and not exchanges
         with shared_model.no_sync() if waits_with_exchange else contextlib.nullcontext():
             loss_of(shared_model, my_examples).backward()
+        # One process computes the mean over all ranks.
         for examples_of_rank in examples:
             share_of_loss = loss_of(alone, examples_of_rank) / len(ranks)
             share_of_loss.backward()
@@ -169,7 +177,7 @@ def trained(group: Group, form: Form, name: str) -> str:
         if problem:
             return f"the gradient of {problem} in step {turn + 1}"
         signatures.append(signature_of_all(gradients(model)))
-        for trained_model, optimizer in zip((shared_model, alone), optimizers):
+        for trained_model, optimizer in zip(both_models, optimizers):
             nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
@@ -179,20 +187,21 @@ def trained(group: Group, form: Form, name: str) -> str:
     return apart(model.state_dict(), alone.state_dict(), form.limit)
 
 
-def examples_of(group: Group, form: Form, salt: int) -> Examples:
+def examples_of(group: ProcessGroup, form: SharedTraining, salt: int) -> Examples:
     """Inputs and targets of one rank."""
-    generator = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
+    seed = (asked().seed + salt) % 2**63
+    generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
-    numbers = numbers.to(group.device, getattr(torch, form.kind))
+    dtype = getattr(torch, form.kind)
+    numbers = numbers.to(group.device, dtype)
     inputs, targets = numbers.split((WIDTH, OUT), 1)
     return Examples(inputs, targets)
 
 
 def joined(examples: List[Examples]) -> Examples:
     """The inputs and targets of all ranks, one after the other."""
-    inputs = torch.cat([part.inputs for part in examples])
-    targets = torch.cat([part.targets for part in examples])
-    return Examples(inputs, targets)
+    inputs, targets = zip(*examples)
+    return Examples(torch.cat(inputs), torch.cat(targets))
 
 
 def loss_of(model: Any, examples: Examples) -> Any:
@@ -209,12 +218,16 @@ def whole(value: Any) -> Any:
 
 def gradients(model: Any) -> Dict[str, Any]:
     """The gradient of each parameter, by name."""
-    return {name: value.grad for name, value in model.named_parameters()}
+    parameters = dict(model.named_parameters())
+    return {name: parameter.grad for name, parameter in parameters.items()}
 
 
 def signature_of_all(values: Dict[str, Any]) -> int:
     """A number that tells the bits of several tensors from others."""
-    return sum(signature(whole(value)) for value in values.values())
+    total = 0
+    for value in values.values():
+        total += signature(whole(value))
+    return total
 
 
 def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
