@@ -12,9 +12,10 @@ from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
-SUMMARY = """Answers an AI assistant over the Model Context Protocol on stdin and stdout, with the
-tools diagnose, read_report, resolve, plan and explain. The assistant's program starts this command.
-Answers have no private data and a limited length. It changes nothing."""
+SUMMARY = """Lets an AI assistant use gpusetup over the Model Context Protocol on stdin and stdout,
+with the tools diagnose, read_report, resolve, plan and explain. You don't start this command
+yourself; the program that runs the assistant does. Answers contain no private data and have a
+limited length. No tool changes anything."""
 
 EXAMPLES = (
     "gpusetup mcp",

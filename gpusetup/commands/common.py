@@ -50,10 +50,14 @@ PYTHON: Option = option(
     "the environment to use: its Python, or its folder", "--python", metavar="PATH"
 )
 GPU: Option = options(
-    "for a host with this GPU (a name, or sm_86); repeatable", "--gpu", metavar="NAME"
+    "choose or judge for a host with this GPU, by name or as sm_86; repeatable",
+    "--gpu",
+    metavar="NAME",
 )
 DRIVER: Option = option(
-    "for a host with this NVIDIA driver: 580.95.05", "--driver", metavar="VERSION"
+    "choose or judge for a host with this NVIDIA driver version, e.g. 580.95.05",
+    "--driver",
+    metavar="VERSION",
 )
 TORCH: Option = option("the torch that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC")
 BACKEND: Option = option(
@@ -68,28 +72,32 @@ INDEX: Option = option(
 )
 REQUIREMENTS: Option = options("a requirements.txt", "-r", "--requirements", metavar="FILE")
 TIMEOUT: Option = option(
-    "seconds that the driver may take to answer (default: 30)",
+    "how long to wait for the driver (default: 30)",
     "--timeout",
     metavar="SECONDS",
     parse=seconds(0.1, 3600),
 )
 LIMIT: Option = option("", "--limit", metavar="SECONDS", parse=seconds(5, 7 * 86400))
-DEVICE: Option = option("as for `gpusetup verify`", "--device", default="auto", metavar="NAME")
+DEVICE: Option = option(
+    "the device to use, as in `gpusetup verify`", "--device", default="auto", metavar="NAME"
+)
 PROFILE: Option = option(
-    "the output of `fleet check --json` on a sound node", "--profile", metavar="FILE"
+    "compare with this file, the output of `fleet check --json` on a healthy node",
+    "--profile",
+    metavar="FILE",
 )
 PROMETHEUS: Option = option(
-    "also write metrics for node_exporter's textfile collector: a name that ends in .prom",
+    "also write metrics for node_exporter's textfile collector; the file name must end in .prom",
     "--prometheus",
     metavar="FILE",
 )
 HISTORY: Option = option(
-    "keep there since when this node has each finding (NODE.history.json)",
+    "record in this folder since when this node has each finding (NODE.history.json)",
     "--history",
     metavar="DIR",
 )
 KEEP_PRIVATE: Option = switch(
-    "do not hide names of users, hosts and folders, or UUIDs", "--keep-private"
+    "do not hide the names of users, hosts and folders, or UUIDs", "--keep-private"
 )
 
 

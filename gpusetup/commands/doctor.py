@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.machine import Snapshot
 
-SUMMARY = (
-    "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
-    "and does not import torch: `gpusetup verify` tests it. Exit 0: healthy; 1: something is "
-    "wrong, or cannot be judged."
-)
+SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
+only reads, and does not import torch; to test torch, use `gpusetup verify`. Exit code 0: nothing is
+wrong; 1: something is wrong, or doctor cannot tell."""
 EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
@@ -46,8 +44,8 @@ class DoctorQuestion(CommandQuestion):
     machine: Machine | None = shared(FROM, one_of="read")
     python: str | None = shared(PYTHON, one_of="read")
     report: str | bytes | None = option(
-        "a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
-        "mixture of them; `-` is stdin",
+        "read a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, "
+        "or any mix of them; `-` reads from stdin",
         metavar="FILE",
         one_of="read",
         as_it_is=(bytes,),
@@ -57,9 +55,9 @@ class DoctorQuestion(CommandQuestion):
     gpu: tuple[str, ...] = shared(GPU)
     driver: str | None = shared(DRIVER)
     explain: str | None = option("explain a finding", metavar="ID")
-    strict: bool = switch("exit 1 for warnings, too")
+    strict: bool = switch("also exit with 1 if there are only warnings")
     format: str = option(
-        "markdown is for sharing, without private data",
+        "markdown prints a text for sharing, without private data",
         default="text",
         choices=("text", "markdown"),
     )

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from gpusetup.fleet.history import NodeHistory
     from gpusetup.fleet.node_check import NodeCheckAnswer
 
-SUMMARY = (
-    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without "
-    "torch and without CUDA, so it does not disturb a running job. With a profile (the record of "
-    "a sound node) it also compares this node with the profile. Prints one line with the reason. "
-    "Exit 0: ok; 1: not."
-)
+SUMMARY = """Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds. It uses
+neither torch nor CUDA, so it does not disturb a running job. With a profile (the record of a
+healthy node) it also reports how this node differs from the profile. It prints one line with the
+reason. Exit code 0: the node can take jobs; 1: it cannot."""
 EXAMPLES = (
     "gpusetup fleet check",
     "gpusetup fleet check --json > h100x8.json",
@@ -37,7 +35,7 @@ class FleetCheckQuestion(CommandQuestion):
 
     profile: str | None = shared(PROFILE)
     timeout: float | None = shared(
-        TIMEOUT, help="seconds that the driver may take to answer (default and maximum: 3.5)"
+        TIMEOUT, help="how long to wait for the driver (default and maximum: 3.5)"
     )
     history: str | None = shared(HISTORY)
     prometheus: str | None = shared(PROMETHEUS)

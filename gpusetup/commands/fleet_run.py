@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 USUAL_FOLDER = "gpusetup-fleet"
 
 
-SUMMARY = (
-    "Runs `fleet check`, snapshot and verify on every idle node of Slurm, Ray or Kubernetes, or on "
-    "the hosts of a file, keeps the records in a folder, and shows them as `fleet show` does. Exit "
-    "1 if a node failed or did not answer."
-)
+SUMMARY = """Runs `fleet check`, `snapshot` and `verify` on every idle node of Slurm, Ray or
+Kubernetes, or on the hosts listed in a file. It saves the records in a folder, and shows them as
+`fleet show` does. Exit code 1: a node failed or did not respond."""
 EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
@@ -46,29 +44,39 @@ class FleetRunQuestion(CommandQuestion):
 
     nodes: str | None = shared(NODES)
     slurm: bool = switch(
-        "an exclusive job on each idle node", group=BY_ENGINE, one_of="engine", is_needed=True
+        "submit an exclusive Slurm job to each idle node",
+        group=BY_ENGINE,
+        one_of="engine",
+        is_needed=True,
     )
     hosts: str | None = option(
-        "ssh to each host of a file", metavar="FILE", group=BY_ENGINE, one_of="engine"
+        "connect over ssh to each host listed in FILE",
+        metavar="FILE",
+        group=BY_ENGINE,
+        one_of="engine",
     )
     ray: str | None = option(
-        "an actor on each node of a Ray cluster; `auto`: the running one",
+        "start an actor on each node of this Ray cluster; `auto` uses the running cluster",
         metavar="ADDRESS",
         group=BY_ENGINE,
         one_of="engine",
     )
     kubernetes: str | None = option(
-        "a Job on each idle node, of an image with gpusetup and your torch",
+        "start a Job on each idle node, with this image (it must contain gpusetup and your torch)",
         metavar="IMAGE",
         group=BY_ENGINE,
         one_of="engine",
     )
-    partition: str | None = option("Slurm: only this partition", metavar="NAME", group=BY_ENGINE)
+    partition: str | None = option(
+        "with Slurm: use only this partition", metavar="NAME", group=BY_ENGINE
+    )
     runtime_class: str | None = option(
-        "Kubernetes: nvidia, if needed", metavar="NAME", group=BY_ENGINE
+        "with Kubernetes: the runtime class, if needed, e.g. nvidia",
+        metavar="NAME",
+        group=BY_ENGINE,
     )
     level: str = option(
-        "verify's level",
+        "the level of `gpusetup verify`",
         default="quick",
         choices=("quick", "standard", "stress"),
         group=EACH_NODE,
@@ -76,17 +84,21 @@ class FleetRunQuestion(CommandQuestion):
     device: str = shared(DEVICE, group=EACH_NODE)
     python: str | None = shared(PYTHON, group=EACH_NODE)
     node_python: str | None = option(
-        "the Python on the nodes that has gpusetup (default: the same path as here; Ray: the "
-        "workers' own)",
+        "path of the Python on the nodes in which gpusetup is installed (default: the same path "
+        "as here; Ray: the workers' own)",
         metavar="PATH",
         group=EACH_NODE,
     )
     limit: float | None = shared(
-        LIMIT, help="time for each node (default by level: 300, 1200, 600)", group=EACH_NODE
+        LIMIT,
+        help="time limit for each node (default: 300, 1200 or 600, depending on the level)",
+        group=EACH_NODE,
     )
     print: bool = switch("only show what would be submitted", group=HOW)
     into: str | None = option(
-        f"a new folder for the records (default: {USUAL_FOLDER}-DATE)", metavar="DIR", group=HOW
+        f"write the records into this new folder (default: {USUAL_FOLDER}-DATE)",
+        metavar="DIR",
+        group=HOW,
     )
     after: tuple[str, ...] = command_after_dashes()
 

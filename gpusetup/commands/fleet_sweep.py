@@ -26,10 +26,9 @@ LAUNCHERS = (
 )
 
 
-SUMMARY = (
-    "Start it with a launcher, as every rank: the ranks exchange data in pairs, and it names the "
-    "rank, node or path that is slow, broken or silent. Exit 1 if one is."
-)
+SUMMARY = """Finds slow links between GPUs. Start it with a launcher, once for each rank. The ranks
+exchange data in pairs, and the output names each rank, node or path that is slow, broken or does
+not respond. Exit code 1: there is one."""
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
     "torchrun --nproc-per-node=8 --no-python gpusetup fleet sweep",
@@ -41,7 +40,9 @@ class FleetSweepQuestion(CommandQuestion):
 
     device: str = shared(DEVICE)
     python: str | None = shared(PYTHON)
-    limit: float | None = shared(LIMIT, help=f"for each round ({LIMIT_SECONDS:g})")
+    limit: float | None = shared(
+        LIMIT, help=f"time limit for each round (default: {LIMIT_SECONDS:g})"
+    )
 
 
 QUESTION = FleetSweepQuestion

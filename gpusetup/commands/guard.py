@@ -27,9 +27,9 @@ from gpusetup.render.screen import (
 )
 from gpusetup.system.system import System
 
-SUMMARY = """Keeps pip and uv from replacing torch and the packages that need it, by a constraints
-file: an installation that would replace one of them fails. Without `--write` it only shows the
-file; `--undo` removes it."""
+SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. For this it
+uses a constraints file: an installation that would replace one of them fails. Without `--write` it
+only shows the file; `--undo` removes the file."""
 
 EXAMPLES = (
     "gpusetup guard",

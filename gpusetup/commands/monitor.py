@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
-memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), its evidence and the next
-step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory
-and DataLoader workers are watched too, and if it prints its epochs you get the seconds of one.
-Without a GPU, the command and the machine are watched. With `--json` the command's output goes to
-stderr."""
+memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), the evidence for it and
+the next step. If you add a command after `--`, monitor runs it in this terminal, exits with its
+exit code, and also watches its CPU, memory and DataLoader workers. If the command prints its
+epochs, you also get the seconds per epoch. Without a GPU, monitor watches the command and the
+machine. With `--json`, the command's output goes to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
@@ -79,13 +79,14 @@ class MonitorQuestion(CommandQuestion):
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")
     interval: float = option(
-        "time between samples (1)",
+        "time between samples (default: 1)",
         default=1.0,
         parse=BETWEEN_SAMPLES,
         metavar="SECONDS",
     )
     gpu: tuple[str, ...] = options(
-        "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)", metavar="INDEX|UUID"
+        "watch only this GPU; repeatable (default: the GPUs in CUDA_VISIBLE_DEVICES)",
+        metavar="INDEX|UUID",
     )
     pid: int | None = option(
         "also watch this process and its children, until the process ends",
@@ -98,13 +99,13 @@ class MonitorQuestion(CommandQuestion):
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )
     replay: str | None = option(
-        "judge a recording (of `--json` or `--csv`) or what nvidia-smi printed (its table, "
-        "-q, dmon, a log of --query-gpu); the command after `--` says what ran in it",
+        "judge a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, -q, "
+        "dmon, a log of --query-gpu); a command after `--` is not run, but says what ran",
         metavar="FILE",
         one_of="how",
     )
     demo: bool = switch(
-        "show what a training's run looks like, on any machine: a composed recording is replayed",
+        "replay an example recording, to see what the output for a training looks like",
         one_of="how",
     )
     after: tuple[str, ...] = command_after_dashes()

@@ -23,15 +23,15 @@ from gpusetup.verify import streams
 COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
     "resolve": "says which PyTorch build fits this machine, and why the others do not",
-    "install": "installs the build that fits and tests it; restores the previous one if it fails",
+    "install": "installs the build that fits and tests it; restores the previous one if that fails",
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
-    "verify": "tests by computing that torch works on the GPUs",
+    "verify": "tests that torch works on the GPUs, by computing with it",
     "plan": "says whether a training fits on these GPUs, and with which settings",
-    "tune": "fits a training config to this machine; measures the best batch size",
-    "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
+    "tune": "adapts a training config to this machine; can measure the best batch size",
+    "monitor": "watches the GPUs or a training, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
     "snapshot": "prints a record of this machine without private data, or compares two records",
-    "mcp": "answers AI assistants over the Model Context Protocol",
+    "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
 }
 """Command -> what it does, in one line."""
@@ -194,7 +194,7 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
         add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
-        add("--output", metavar="FILE", help="write the answer to this file")
+        add("--output", metavar="FILE", help="write the output to this file")
 
 
 def _words_in_usage(parser: Parser) -> str:

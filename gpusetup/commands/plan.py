@@ -43,10 +43,8 @@ from gpusetup.render.plan import plan_text
 from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
-SUMMARY = (
-    "Says whether a training fits on GPUs (this machine's, if you name none), with which settings, "
-    "and how much memory is left."
-)
+SUMMARY = """Tells you whether a training fits on GPUs, with which settings, and how much memory is
+left. If you name no GPU, it uses those of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
@@ -74,50 +72,62 @@ class PlanQuestion(CommandQuestion):
     """What is trained or served, how, and on which GPUs."""
 
     model: str | None = option(
-        "qwen3-8b, an id at the hub, or a config.json or its folder", metavar="NAME", group=MODEL
+        "a model: a short name (qwen3-8b), a hub id, a config.json or its folder",
+        metavar="NAME",
+        group=MODEL,
     )
     params: str | None = option(
         "instead of --model: the number of parameters", metavar="124M", group=MODEL
     )
-    from_config: str | None = option("a training config", metavar="FILE", group=MODEL)
+    from_config: str | None = option(
+        "read the job from this training config", metavar="FILE", group=MODEL
+    )
     code: str | None = option(
-        "a function in your code that returns model and batch", metavar="FILE:NAME", group=MODEL
+        "a function in your code that returns a model and a batch", metavar="FILE:NAME", group=MODEL
     )
     fetch_config: bool = switch(
         "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
     )
     freeze: str | None = option(
-        "the model is frozen, not trained; or: embeddings, 10 (first layers), 90%%",
+        "do not train the model, or only this PART of it: embeddings, 10 (the first ten "
+        "layers), 90%%",
         const="all",
         metavar="PART",
         group=MODEL,
     )
     encoded_before: bool = switch(
-        "a denoiser's texts and images are encoded before the training, so that its text encoders "
-        "and VAE are not on the GPU",
+        "for a denoiser: assume that you encode texts and images before the training, so that its "
+        "text encoders and VAE are not on the GPU",
         group=MODEL,
     )
     embedding: tuple[EmbeddingTable, ...] = options(
-        "an embedding table next to the model: users=6040x64; repeat it for items",
+        "add an embedding table to the model, e.g. users=6040x64; repeatable",
         metavar="ROWSxWIDTH",
         parse=table_named,
         group=MODEL,
     )
 
-    context: int | None = option("tokens a sequence: 32768", metavar="N", parse=int, group=JOB)
+    context: int | None = option(
+        "tokens per sequence, e.g. 32768", metavar="N", parse=int, group=JOB
+    )
     batch: int | None = option(
-        "sequences in one micro-batch, on all GPUs together", metavar="N", parse=int, group=JOB
+        "number of sequences in one micro-batch, for all GPUs together",
+        metavar="N",
+        parse=int,
+        group=JOB,
     )
     accumulate: int | None = option(
         "micro-batches per optimizer step", metavar="N", parse=int, group=JOB
     )
     trainer: str | None = option(
-        "use its defaults, and print its own keys or flags: trinity, trl, hf, axolotl, verl, ...",
+        "use the defaults of this trainer, and print its keys or flags: trinity, trl, hf, "
+        "axolotl, verl, ...",
         metavar="NAME",
         group=JOB,
     )
     method: str | None = option(
-        "sft (default), or how preferences and rewards are learned: dpo, kto, grpo, ppo, ...",
+        "training method: sft (default), or one for preferences or rewards: dpo, kto, grpo, "
+        "ppo, ...",
         metavar="NAME",
         parse=method_named,
         group=JOB,
@@ -138,13 +148,14 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     attention: str | None = option(
-        "flash, sdpa, or eager, which stores all scores",
+        "flash, sdpa or eager (which keeps all attention scores in memory)",
         metavar="TYPE",
         choices=get_args(Attention),
         group=JOB,
     )
     loss: str | None = option(
-        "how logits are held: fused (Liger, Unsloth), chunked, hf, eager, ...",
+        "how the loss is computed: fused (keeps no logits; Liger, Unsloth), chunked, hf, "
+        "eager, ...",
         metavar="NAME",
         group=JOB,
     )
@@ -158,7 +169,7 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     checkpointing: str | None = option(
-        "full, selective or none",
+        "recompute activations in the backward pass: full, selective or none",
         const="full",
         choices=CHECKPOINTINGS,
         metavar="full",
@@ -199,15 +210,18 @@ class PlanQuestion(CommandQuestion):
     )
     max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
     gpus_needed: bool = switch(
-        "find the fewest GPUs that are enough, without offload", group=ANSWER, one_of=ONE_UNKNOWN
+        "find the smallest number of GPUs that is enough without offload",
+        group=ANSWER,
+        one_of=ONE_UNKNOWN,
     )
     cells: str | None = option(
-        "answer every row of a CSV file, as JSON", metavar="CSV", group=ANSWER
+        "plan every row of a CSV file, and print JSON", metavar="CSV", group=ANSWER
     )
-    predict: bool = switch("only predict; do not use measured results", group=ANSWER)
+    predict: bool = switch("always predict, even if this job has been measured", group=ANSWER)
 
     serve: str | None = option(
-        "vllm (default), sglang, llama.cpp; an older one: vllm==0.6.3",
+        "plan an inference server: vllm (default), sglang, llama.cpp; for an older version: "
+        "vllm==0.6.3",
         const="vllm",
         metavar="ENGINE",
         group=SERVING,

@@ -45,10 +45,8 @@ from gpusetup.uv.live_index import LiveIndex, ask_index
 from gpusetup.uv.package_index import PersonIndex
 from gpusetup.uv.settings import person_settings
 
-SUMMARY = (
-    "Says which PyTorch build fits this machine or a described one, and why the others do not. "
-    "What you do not give is read from this machine."
-)
+SUMMARY = """Tells you which PyTorch build fits this machine, or a machine that you describe, and
+why the other builds do not. If you leave an option out, its value is read from this machine."""
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Facts, Measured, Proposal
 
-SUMMARY = (
-    "Proposes changes of a training config for this machine: a diff, with a reason and a source "
-    "for every line. The model, loss, data and effective batch size stay the same, but mixed "
-    "precision changes the rounding. With --batch-size it measures which batch fits."
-)
+SUMMARY = """Proposes changes to a training config for this machine: it prints a diff, and a reason
+and a source for every changed line. It does not change the model, loss, data and effective batch
+size; mixed precision changes the rounding. With --batch-size it measures which batch size fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
@@ -59,7 +57,7 @@ class TuneQuestion(CommandQuestion):
     machine: Machine | None = shared(FROM)
     python: str | None = shared(PYTHON)
     preset: str | None = option(
-        "print a config to start from, or write it with -o; `list` shows the presets",
+        "print a ready-made config, or write it with -o; `list` shows all presets",
         metavar="NAME",
         parse=spelled,
         choices=(LIST, *(row.name for row in PRESETS)),
@@ -73,25 +71,27 @@ class TuneQuestion(CommandQuestion):
         one_of="written",
     )
     in_place: bool = switch(
-        "change CONFIG itself; the previous one is kept", group=THE_CONFIG, one_of="written"
+        "change CONFIG itself, and keep the previous file", group=THE_CONFIG, one_of="written"
     )
-    benchmark: bool = switch("measure the gain of AMP, batch, workers and compile", group=MEASURING)
+    benchmark: bool = switch(
+        "measure how much AMP, batch, workers and compile gain", group=MEASURING
+    )
     batch_size: bool = switch("find the batch size that fits", group=MEASURING)
     code: str | None = option(
-        "a function that takes a batch size and returns model and batch, or a dict with 'model', "
-        "'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)",
+        "a function that takes a batch size and returns a model and a batch, or a dict with "
+        "'model', 'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)",
         metavar="MODULE:FUNCTION",
         group=MEASURING,
     )
     max: int | None = option("the largest size to try", metavar="N", parse=int, group=MEASURING)
     grow_batch: bool = switch(
-        "write a larger batch that ran, although it changes the experiment", group=MEASURING
+        "if a larger effective batch ran, write it (this changes the experiment)", group=MEASURING
     )
     gpu_mem: int | None = option(
         "use no more memory than this", metavar="8GiB", parse=_size, group=MEASURING
     )
     objective: str = option(
-        "look for the largest batch size, or for the fastest",
+        "find the largest batch size that fits, or the fastest",
         default="fit",
         choices=("fit", "speed"),
         group=MEASURING,
