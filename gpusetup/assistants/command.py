@@ -1,4 +1,4 @@
-"""`gpusetup mcp`: the same answers for assistants."""
+"""`gpusetup mcp`: lets AI assistants use gpusetup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ NEEDS = "mcp>=2.3"
 
 
 class McpQuestion(CommandQuestion):
-    """Which environment an assistant asks about, or the text that stands for the server."""
+    """The options of `gpusetup mcp`: the environment to read, or the request to print the
+    instructions."""
 
     python: str | None = shared(PYTHON)
     agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")

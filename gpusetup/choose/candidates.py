@@ -1,4 +1,5 @@
-"""The builds that may go together with packages, and a set by the table of companions alone."""
+"""The torch builds that may go together with packages, and a set chosen from the table of
+companions alone."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ OLDEST = "2.5"
 
 
 class PackageQuestion(Frozen):
-    """Which packages are to go together with which torch, on which host."""
+    """Which packages should go together with which torch, on which host."""
 
     wish: Wish
     host: Host
@@ -41,7 +42,7 @@ class PackageQuestion(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is to go together with torch, in the order of its names."""
+        """The requirements that should go together with torch, sorted by name."""
         return self.wish.words
 
     @property
@@ -52,7 +53,7 @@ class PackageQuestion(Frozen):
 
     @property
     def companions(self) -> CompanionQuestion:
-        """The question as the table of companions is asked it."""
+        """The same question in the form that the table of companions needs."""
         return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
@@ -64,8 +65,8 @@ class PackageQuestion(Frozen):
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds beside which each package has a release, the newest torch first; of one torch the
-    best for the host first, and `prefer` before all others of its torch."""
+    """The builds for which each package has a release, the newest torch first. Among builds of the
+    same torch, `prefer` comes first, then the best for the host."""
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
@@ -86,7 +87,8 @@ def candidates(
 def builds_to_try(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The candidates; Unsatisfiable if a package has nothing here, or no build fits."""
+    """The candidates; raises Unsatisfiable if a package has no release for this host, or if no
+    build fits."""
     builds = candidates(question, prefer)
     if not builds:
         raise nothing_goes_together(question)
@@ -94,7 +96,7 @@ def builds_to_try(
 
 
 def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether a torch or a release of a package is asked for, which may need an old torch."""
+    """Whether somebody requested a torch, or a release of a package, that may need an old torch."""
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -102,13 +104,13 @@ def takes_old_torch(question: PackageQuestion) -> bool:
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits, whatever the packages need."""
+    """The newest build that fits, without regard to the packages."""
     builds = candidates(question.of_torch_alone)
     return builds[0] if builds else None
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
-    """Why no build has a release of each package, and the ways out."""
+    """The reason why no build has a release of each package, and what to do instead."""
     host = question.host
     newest = newest_alone(question)
     if newest is None:
@@ -134,7 +136,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
 
 
 def way_without_release(project: Project, build: TorchBuild, host: HostFacts) -> str:
-    """What to do where a package has no release for a build on a host."""
+    """What to do if a package has no release for a build on a host."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
     # What cannot compute on these GPUs is not worth an hour of building.
@@ -146,7 +148,7 @@ def way_without_release(project: Project, build: TorchBuild, host: HostFacts) ->
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """A driver for a later CUDA, if the packages have a release for that."""
+    """A driver for a later CUDA version, if the packages have a release for that version."""
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
@@ -163,7 +165,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that go together with a build, and why nothing newer."""
+    """Packages that go together with a build, and the reason why they are not newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -172,7 +174,8 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The newest torch that the table takes with every package; no index is asked."""
+    """The newest torch that works with every package according to the table, without asking an
+    index."""
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -195,7 +198,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """A package within what was asked for and what the table takes beside a build."""
+    """The version of a package that meets the request and that the table allows with a build."""
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -214,7 +217,7 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The releases that the table takes beside a build, as far as it excludes any."""
+    """The releases that the table allows with a build, if it excludes any."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
@@ -226,12 +229,12 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
 
 
 def how_to_build(name: str) -> str:
-    """The command that builds a package beside the torch that is installed."""
+    """The command that builds a package against the installed torch."""
     return f"uv pip install --no-build-isolation {name}"
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version of a member of torch's family as torch's index has it.
+    """The version of torch or a companion with the label that torch's index uses.
 
     >>> from gpusetup.catalog.file import load_catalog
     >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")

@@ -1,4 +1,5 @@
-"""Which torch a host gets: the one question behind doctor, resolve, install, fleet and the API.
+"""Decides which torch a host gets. doctor, resolve, install, fleet and the API all call this
+module.
 
 The ladder, each step only where the one before has no answer:
 
@@ -32,7 +33,7 @@ from gpusetup.model.frozen import replace
 
 
 def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None) -> Choice:
-    """The build for a host, what becomes of the installed torch, and the packages beside it.
+    """Choose the build for a host, what happens to the installed torch, and the packages with it.
 
     `index` is asked for the packages of the wish; without one they are left to the installer, or
     (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
@@ -49,7 +50,7 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None)
 
 
 def choose_with_packages(wish: Wish, host: Host, catalog: Catalog, index: Index | None) -> Choice:
-    """The torch, with the packages if an index or the table is asked for them."""
+    """Choose torch together with packages, from an index or from the table of companions."""
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
@@ -82,7 +83,7 @@ def choose_with_packages(wish: Wish, host: Host, catalog: Catalog, index: Index 
 
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """torch, whatever comes beside it."""
+    """Choose torch without regard to other packages."""
     if wish.is_open:
         return choose_shown(wish, host, catalog)
     if not wish.is_about_torch:
@@ -93,7 +94,8 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """What the machine or its text shows is wanted; the last wish if none can be met."""
+    """Choose what the machine or its text asks for; if none of these requests can be met, use the
+    last one."""
     choice = Choice()
     for shown_wish in wishes_shown(host.machine, catalog):
         choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
@@ -106,7 +108,8 @@ def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
-    """The choice with the torch that goes with the packages, each at the version that goes with it.
+    """The choice with the torch that goes with the packages, and each package in the matching
+    version.
 
     torch that stays, and goes with them as it is, leaves the packages to the installer.
     """
@@ -134,7 +137,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 
 
 def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
-    """Whether the packages go with the torch that is chosen without them."""
+    """Whether the packages work with the torch that would be chosen without them."""
     build = choice.build
     if build is None:
         return False
@@ -144,7 +147,8 @@ def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
 def reason_with_packages(
     choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
 ) -> str | None:
-    """Why this torch goes with the packages: that of torch alone, or what holds it back."""
+    """The reason for this torch: the same as without packages, or the package that prevents a newer
+    one."""
     if is_same_build(choice, chosen):
         return choice.reason
     if choice.build is not None and not choice.moves:
@@ -158,7 +162,7 @@ def reason_with_packages(
 
 
 def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
-    """The build with the torchvision and torchaudio of a set."""
+    """The build with the torchvision and torchaudio from a set."""
     if build is None:
         return None
     versions = {package.name: package.version for package in chosen.packages}

@@ -1,4 +1,5 @@
-"""What an installer is asked for: torch's family, packages, what follows, what must stay."""
+"""What to request from an installer: torch's family, packages, packages that follow, and what must
+not change."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Coming(Frozen):
-    """What comes into an environment, and what must stay as it is."""
+    """What will be installed into an environment, and what must stay as it is."""
 
     family: tuple[str, ...] = ()
     """Of torch's family, torch first."""
@@ -32,15 +33,15 @@ class Coming(Frozen):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether everything that is wanted is there."""
+        """Whether everything that was requested is already installed."""
         # Followers and what is pinned come or stay along with these.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What comes: the wanted words with what moves with torch; without torch, and pinned to it,
-    where it stays.
+    """What to install: the requested packages and those that change with torch. If torch stays,
+    packages without torch, pinned to it.
 
     Unsatisfiable if a wanted companion has no release for the torch that stays.
     """
@@ -50,7 +51,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What comes along with another torch."""
+    """What to install together with a new torch."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that comes is a build"
     members = {*installed_family(machine), *wanted_family(choice, host)}
@@ -64,7 +65,7 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What comes beside a torch that stays, and what is pinned to stay with it."""
+    """What to install if torch stays, and what to pin so that it stays too."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -94,7 +95,8 @@ def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The installed companions that do not belong to a torch that stays, and come again."""
+    """The installed companions that do not match a torch that stays, and must be installed
+    again."""
     build, wish = choice.build, choice.wish
     assert build is not None, "a torch that stays is a build"
     misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
@@ -105,7 +107,7 @@ def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[
 
 
 def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The numpy that must come because the installed one does not go with the torch that comes."""
+    """The numpy to install, if the installed one does not work with the new torch."""
     numpy = installed_packages(host.machine).get("numpy")
     build = choice.build
     if numpy is None or build is None:
@@ -116,8 +118,8 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch, and the companions that are named or belong to the set; if nothing is named, those
-    that are installed."""
+    """torch, and the companions that were named or belong to the set; if none was named, the
+    installed ones."""
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
@@ -129,7 +131,7 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The wanted packages, at the versions of the set if one was chosen."""
+    """The requested packages, with the versions from the set if one was chosen."""
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:

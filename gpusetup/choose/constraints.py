@@ -1,4 +1,4 @@
-"""What must hold for a build to fit, and the best of those that do.
+"""The conditions under which a build fits, and the choice of the best build that does.
 
 A constraint is named for what it asks, and gives the reason if it does not hold: what the build
 needs and what was found. All of them hold jointly, for every visible GPU.
@@ -99,7 +99,7 @@ def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
-    """Whether the driver's own CUDA serves a build's, as far as it is known."""
+    """Whether the driver's own CUDA version supports the build's, as far as that is known."""
     driver_cuda = question.host.driver_cuda
     if driver_cuda is None:
         return True
@@ -112,7 +112,7 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
 
 
 def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """A Jetson: wheels of servers run on its last releases only."""
+    """Whether a build runs on this Jetson; wheels for servers only run on its latest releases."""
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
@@ -129,8 +129,8 @@ def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """A driver that came before a GPU, or after its last branch, does not start it, whatever the
-    build."""
+    """Whether the driver supports every GPU; one that is too old or too new for a GPU cannot start
+    it with any build."""
     host = question.host
     if build.cuda is None:
         return None
@@ -209,7 +209,8 @@ def fits(build: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Every reason why a build does not fit; what was not asked for is no further judged."""
+    """All reasons why a build does not fit; a build that was not requested is not examined
+    further."""
     for constraint in ASKED:
         reason = constraint(build, question)
         if reason:
@@ -222,7 +223,7 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
-    """The rows of this platform and of the installer's channels, newest torch first."""
+    """The rows for this platform and the installer's channels, newest torch first."""
     host = question.host
     platform = (host.family, host.architecture)
     return _in_scope(
@@ -237,7 +238,7 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
 def _in_scope(
     catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
 ) -> tuple[TorchBuild, ...]:
-    """Cached, because a few platforms are asked about again and again."""
+    """Cached, because the same few platforms are needed again and again."""
     family, _ = platform
     rows = []
     for build in catalog.builds:
@@ -263,7 +264,7 @@ def fitting_builds(question: BuildQuestion) -> list[TorchBuild]:
 
 
 def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
-    """The best of the builds that fit, of a torch that is newer than `above`."""
+    """The best build that fits, with a torch version newer than `above`."""
     limit = newest_first(above)
     newer = []
     for build in in_scope(question):
@@ -275,7 +276,8 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
-    """The best build of a torch, else of the nearest newer one, else of the newest that fits."""
+    """The best build of a torch version, or else of the nearest newer one, or else of the newest
+    that fits."""
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -296,7 +298,8 @@ FIRST_WITH_AMPERE = 11
 
 
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
+    """A sort key: the newest torch, the channel, then the CUDA version nearest below the driver's
+    own, then those above.
 
     An unknown driver is taken to serve the last CUDA major but one: what needs a newer one comes
     after all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
@@ -318,20 +321,21 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
 
 def cuda_release(build: TorchBuild) -> tuple[int, ...]:
-    """The CUDA of a build as numbers; zeros for a CPU build."""
+    """The build's CUDA version as numbers; zeros for a CPU build."""
     if build.cuda is None:
         return (0, 0)
     return release(build.cuda)
 
 
 def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
-    """A sort key: the newest torch, and of one torch the preferred channel."""
+    """A sort key: the newest torch first, and among builds of the same torch the preferred
+    channel."""
     channel = CHANNELS.index(build.channel)
     return (*newest_first(build.torch), channel)
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
-    """A sort key for a host whose driver nobody told: the lowest CUDA of the newest torch."""
+    """A sort key for a host with an unknown driver: the lowest CUDA version of the newest torch."""
     cuda = cuda_release(build)
     # A CPU build has no CUDA that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
@@ -345,7 +349,7 @@ def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[
 
 
 def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build needs a driver of a later branch than an unknown one is taken to be of."""
+    """Whether a build needs a newer driver branch than we assume for an unknown driver."""
     floor = build.driver_floor
     assumed = question.host.assumed_driver
     if not floor or not assumed:

@@ -1,4 +1,5 @@
-"""A choice as the public documents have it: the commands of every installer, and offers."""
+"""A choice as a public document, with the commands for every installer and the newer build that is
+offered."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def answer_of(
 
 
 def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
-    """What of a set comes from torch's own index besides torch's family."""
+    """The packages in a set, other than torch and its companions, that come from torch's own
+    index."""
     requirements = []
     for package in choice.packages:
         is_member = package.name in FAMILY
@@ -66,7 +68,7 @@ def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
-    """An answer with what it says of a build."""
+    """Add the facts about a build to an answer."""
     return replace(
         answer,
         torch=build.torch,
@@ -80,7 +82,7 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
 def commands_of(
     choice: Choice, options: InstallerOptions
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Each installer's commands; none of one that has no build that fits."""
+    """The commands for each installer, without those that have no build that fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
         installer_options = options
@@ -97,7 +99,8 @@ def commands_of(
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest that `install --upgrade` would take; None if that would leave torch's maker."""
+    """The newest build that `install --upgrade` would install; None if it is for another maker's
+    GPUs."""
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
@@ -125,7 +128,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The folder of a new environment next to the target, which may be `.venv` itself."""
+    """The folder for a new environment next to the current one, which may itself be `.venv`."""
     python = machine.python
     executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
@@ -137,7 +140,8 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """What `install --venv DIR` is told, to make there what is prescribed for this environment.
+    """The options for `install --venv DIR` that create an environment with the recommended
+    packages.
 
     A new one would get the newest by itself, and none of the companions that are here.
     """
