@@ -1,4 +1,4 @@
-"""The public documents of `monitor`: one sample a line, and the summary at the end.
+"""The public documents of `monitor`: one sample per line, and a summary at the end.
 
 What no source told is null. Percentages run from 0 to 100; CPU percentages count cores, so that
 400 is four of them.
@@ -32,7 +32,7 @@ Count = int | None
 
 
 class ProcessUse(Frozen):
-    """A process on a GPU. In a container pids are the host's, and names may be hidden."""
+    """A process on a GPU. In a container, pids are those of the host, and names may be hidden."""
 
     pid: int
     name: str | None = None
@@ -85,7 +85,7 @@ class GpuSample(Frozen):
 
 
 class TreeSample(Frozen):
-    """The command's processes together, since the sample before.
+    """The command's processes together, since the previous sample.
 
     The first sample has none: it is the baseline.
     """
@@ -112,7 +112,7 @@ class TreeSample(Frozen):
 
 
 class HostSample(Frozen):
-    """The machine as a whole, since the sample before; the first sample has no rates."""
+    """The whole machine since the previous sample; the first sample has no rates."""
 
     cpu_percent: Figure = None
     """100 is one core."""
@@ -145,7 +145,7 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """The figures of one GPU, from its first work on; all of them if it never worked."""
+    """The figures of one GPU since its first work, or of the whole run if it never worked."""
 
     index: int
     name: str | None = None
@@ -166,7 +166,7 @@ class GpuSummary(Frozen):
 
 
 class TreeSummary(Frozen):
-    """What the command used."""
+    """How much the command used."""
 
     samples: int
     cpu_percent: Spread | None = None
@@ -183,7 +183,7 @@ class TreeSummary(Frozen):
 
 
 class HostSummary(Frozen):
-    """What the machine did, with everything that runs on it."""
+    """How much everything on the machine used."""
 
     samples: int
     cpu_percent: Spread | None = None
@@ -196,7 +196,7 @@ class HostSummary(Frozen):
 
 
 class EpochTimes(Frozen):
-    """How long the epochs took that the command printed."""
+    """How long the epochs took, according to the command's output."""
 
     epochs: float
     """How many were measured; 0.5 is half of one."""

@@ -1,4 +1,5 @@
-"""Runs that stopped to make progress: a hang in a collective, or everything at rest. Pure."""
+"""Recognises runs that stopped making progress: a hang in a collective, or everything idle. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from gpusetup.monitor.work import Work, or_zero
 
 
 def hang_in_collective(run: Run) -> Judgement | None:
-    """Ranks that spin to the end after they worked, in a run that did not end well."""
+    """Ranks spin until the end after they had worked, in a run that did not end well."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     spinning = spinning_gpus(working, run)
     most_spin = len(spinning) * 2 >= len(working)
@@ -36,7 +37,7 @@ def hang_in_collective(run: Run) -> Judgement | None:
 
 
 def spinning_gpus(working: list[Gpu], run: Run) -> list[Gpu]:
-    """The GPUs that spin to the end, for long enough to be sure."""
+    """The GPUs that spin until the end, for long enough to be sure."""
     spinning_soon = []
     spinning_long = []
     for gpu in working:
@@ -51,13 +52,14 @@ def spinning_gpus(working: list[Gpu], run: Run) -> list[Gpu]:
 
 
 def no_progress_since(second: float, run: Run) -> str:
-    """How the evidence of a hang begins."""
+    """The beginning of the evidence for a hang."""
     last_second = run.seconds
     return f"the job has not moved since second {second:.0f} of {last_second:.0f}:"
 
 
 def spins_to_the_end(gpu: Gpu, seconds: float) -> bool:
-    """Whether it looked busy for so long at the end, moved nothing and drew less than before."""
+    """Whether a GPU looked busy at the end for long, but moved no data and drew less power than
+    before."""
     tail = gpu.tail
     if tail is None or tail.seconds < seconds:
         return False
@@ -72,7 +74,7 @@ def spins_to_the_end(gpu: Gpu, seconds: float) -> bool:
 
 
 def nothing_moves(work: Work) -> bool:
-    """Whether links, network and disk carry less than work needs."""
+    """Whether links, network and disk transfer less than real work needs."""
     # A rank that saves or loads while the others wait is no hang.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),
@@ -85,7 +87,7 @@ def nothing_moves(work: Work) -> bool:
 
 
 def standstill(run: Run) -> Judgement | None:
-    """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
+    """Every GPU and all processes were idle until somebody ended the run, or for long enough."""
     # A server and a notebook rest until somebody asks them.
     waits_for_people = run.kind in ("server", "notebook")
     if run.exit == 0 or not run.at_work or waits_for_people:
@@ -102,7 +104,7 @@ def standstill(run: Run) -> Judgement | None:
 
 
 def rests_to_the_end(gpu: Gpu, run: Run) -> bool:
-    """Whether GPU and processes did nothing for long enough at the end."""
+    """Whether the GPU and the processes did nothing at the end for long enough."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
     # Without the command's processes nobody knows whether they rest.

@@ -1,4 +1,5 @@
-"""The source for GPUs of AMD, Intel or Apple, where no NVIDIA GPU can be watched. Edge."""
+"""The source for GPUs from AMD, Intel or Apple, if there is no NVIDIA GPU to watch. Reads the
+machine."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ BY_FAMILY = {
 
 
 def open_other_maker(interval: float, system: System | None = None) -> Source:
-    """The first source that answers. Raises SourceEnded with the reasons of all."""
+    """The first source that works. Raises SourceEnded with the reasons of all sources."""
     system = system or System()
     reasons = []
     for open_source in BY_FAMILY[system.family]:

@@ -1,4 +1,5 @@
-"""A run as it is judged: which of its GPUs work, and which of them on one job. Pure."""
+"""A run as the verdicts need it: which GPUs work, and which of them belong to one job. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 
 class Run:
-    """The figures of a run, its command and how that ended."""
+    """The figures of a run, its command and how the command ended."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Run:
 
     @cached_property
     def since_held(self) -> Work | None:
-        """The command and the machine since a GPU was held first; None if it never was so.
+        """The command and the machine since a GPU was first held; None if none ever was.
 
         Before that the program started: Python's imports take seconds of a full core.
         """
@@ -77,7 +78,8 @@ class Run:
 
     @property
     def since_start(self) -> Work | None:
-        """The command and the machine in the samples that tell of the command; None if too few."""
+        """The command and the machine in the samples that include the command; None if there are
+        too few."""
         rows = [row for row in self._rows if row.tree is not None]
         # One sample of a command that ended at once says nothing about it.
         if len(rows) < marks.LEAST_TREES:
@@ -86,7 +88,7 @@ class Run:
 
     @cached_property
     def held_from(self) -> float:
-        """The second since which a process is on a GPU, or its memory has a CUDA context."""
+        """The second from which a process is on a GPU, or its memory contains a CUDA context."""
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
@@ -99,13 +101,13 @@ class Run:
 
     @cached_property
     def at_work(self) -> tuple[Gpu, ...]:
-        """The GPUs that worked, with those that were lost at it."""
+        """The GPUs that worked, including those that were lost while working."""
         gpus = [gpu for gpu in self.gpus if worked(gpu)]
         return tuple(gpus)
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """What the GPUs at work did."""
+        """What the working GPUs did."""
         works = []
         for gpu in self.at_work:
             work = considered(gpu)
@@ -120,8 +122,8 @@ class Run:
         return kind_of(self.command, names)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
-        """The GPUs at work on the same job: all of a command; else cards of one name whose
-        processes have the same names."""
+        """The working GPUs of one job: all GPUs of a command, or else cards of the same model with
+        processes of the same names."""
         # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
@@ -133,7 +135,7 @@ class Run:
 
     @cached_property
     def unused_gpus(self) -> tuple[Gpu, ...]:
-        """Those on which nothing ran, and no process is."""
+        """The GPUs on which nothing ran and no process is."""
         unused = []
         for gpu in self.gpus:
             # A display card is in use too, for its own purpose.
@@ -144,13 +146,13 @@ class Run:
         return tuple(unused)
 
     def belongs(self, gpu: Gpu) -> bool:
-        """Whether a GPU is part of what runs."""
+        """Whether a GPU takes part in the run."""
         has_worked = worked(gpu)
         # A rank that waits holds its memory.
         return has_worked or self.held(gpu)
 
     def held(self, gpu: Gpu) -> bool:
-        """A process that computes sits on it: told, or else by its memory."""
+        """Whether a process that computes is on the GPU, as reported or judged by its memory."""
         has_process = gpu.has_process
         if has_process is not None:
             return has_process
@@ -161,7 +163,7 @@ class Run:
 
 
 def worked(gpu: Gpu) -> bool:
-    """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
+    """Whether a GPU worked; stray kernels over a whole run, or a display, do not count."""
     if considered(gpu) is None or drawn(gpu):
         return False
     mean_is_low = or_zero(gpu.utilization) < marks.IDLE
@@ -172,7 +174,7 @@ def worked(gpu: Gpu) -> bool:
 
 
 def drawn(gpu: Gpu) -> bool:
-    """Only programs that draw are on it, and they do not work it hard."""
+    """Whether only programs that draw are on the GPU, and use it little."""
     utilization = or_zero(gpu.utilization)
     # A game or a renderer may be listed as drawing, and works the card.
     works_hard = utilization >= marks.LOW
@@ -180,7 +182,7 @@ def drawn(gpu: Gpu) -> bool:
 
 
 def considered(gpu: Gpu) -> Work | None:
-    """Its work without the pauses, unless the pauses are the problem."""
+    """The work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
@@ -197,7 +199,7 @@ MOST_WORKERS = 16
 
 
 def useful_workers(run: Run) -> int:
-    """How many loader workers help each GPU: the usable cores, shared by the GPUs at work.
+    """How many loader workers help each GPU: the usable cores divided by the working GPUs.
 
     4 if the number of cores is unknown.
     """

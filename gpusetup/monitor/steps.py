@@ -1,4 +1,4 @@
-"""The next steps: a table, and which of them fits a run. Pure.
+"""The table of next steps, and the choice of the one that fits a run. Pure functions.
 
 A step fits where its signs are seen; most of them say that it is not so already. Of the steps of a
 verdict the first that fits the run is given.
@@ -158,7 +158,7 @@ STEPS: dict[str, Step] = {
 
 
 def next_step(ids: Sequence[str], subject: Subject | None, run: Run) -> NextStep | None:
-    """The first of the steps that fits, in the words of this run; None if none does."""
+    """The first step that fits, worded for this run; None if none fits."""
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]

@@ -1,4 +1,5 @@
-"""What holds a GPU's clocks down: throttle reasons, and heat where no reason is told. Pure."""
+"""What slows down a GPU's clocks: throttle reasons, or heat if there is no reason. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ THROTTLES = (
 
 
 def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
-    """The first throttle that is on, with the cause that fits this card; None if none is."""
+    """The first active throttle, with the cause for this card; None if there is none."""
     slow = clocks_are_low(work)
     for throttle in THROTTLES:
         share = work.reasons.get(throttle.reason, 0.0)
@@ -67,14 +68,14 @@ def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
 
 
 def clocks_are_low(work: Work) -> bool:
-    """Whether the SM clock is held far below its maximum while something runs."""
+    """Whether the SM clock is far below its maximum while something runs."""
     # The highest clock is a boost that heavy work does not hold.
     clock_share = work.clock_share
     return below(clock_share, LOW_CLOCKS)
 
 
 def of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
-    """The throttle with the cause that fits this card: which power limit it is.
+    """The throttle with the cause for this card, which depends on the kind of power limit.
 
     None if the card draws what it is rated for, and if no source tells what that is: a limit alone
     proves nothing.
@@ -93,7 +94,7 @@ def of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
 
 
 def is_capped_from_outside(work: Work, gpu: Gpu) -> bool:
-    """Whether something other than the GPU's own power limit holds its clocks down.
+    """Whether something other than the GPU's own power limit slows down its clocks.
 
     A laptop's charger or a server's chassis can cap the power below the limit that NVML reports. It
     shows as low clocks although the GPU draws less than its limit allows; if no limit is reported,
@@ -116,7 +117,7 @@ LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b")
 
 
 def is_laptop(name: str | None) -> bool:
-    """Whether a GPU is a laptop's, by the words that NVIDIA's names of them have.
+    """Whether a GPU is a laptop's, judged by the words in its name.
 
     >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
     (True, False)

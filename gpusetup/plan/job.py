@@ -1,4 +1,5 @@
-"""One training: what is trained, on what, how, and the recipe that makes it fit. Plain values."""
+"""One training job: what is trained, on which GPUs, how, and the recipe that makes it fit. Plain
+values."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ FROZEN_FP8 = 1.0
 
 
 class ModelBeside(Frozen):
-    """A model that is held beside the one that is planned: a reference, a reward, a critic."""
+    """A model in memory in addition to the one that is planned: a reference, reward model or
+    critic."""
 
     role: str
     parameters: int
@@ -54,7 +56,7 @@ class ModelBeside(Frozen):
 
 
 class TrainingJob(Frozen):
-    """One training. Lengths are tokens; `gpus` are the trainer's."""
+    """One training job. Lengths are in tokens; `gpus` counts only those that train."""
 
     shape: Shape
     gpus: int = 1
@@ -136,19 +138,20 @@ class TrainingJob(Frozen):
 
     @property
     def fills_token_budget(self) -> bool:
-        """Whether a batch is a budget of tokens, not a number of sequences."""
+        """Whether the batch is a token budget instead of a number of sequences."""
         return self.batch == TOKEN_BUDGET
 
     @property
     def sequences(self) -> int:
-        """Sequences of a step on all GPUs together; 0 where a budget of tokens is filled."""
+        """The sequences in a step on all GPUs together; 0 with a token budget."""
         if isinstance(self.batch, int):
             return self.batch
         return 0
 
     @property
     def data_parallel(self) -> int:
-        """GPUs left for data and sequence parallelism; those of one context share the states."""
+        """How many GPUs remain for data and sequence parallelism; those of one context share the
+        states."""
         gpus_of_model = self.tensor_parallel * self.pipeline_parallel
         return self.gpus // gpus_of_model
 
@@ -166,7 +169,7 @@ class TrainingJob(Frozen):
 
     @property
     def gathers(self) -> bool:
-        """Whether units of parameters are gathered and freed."""
+        """Whether the strategy gathers and frees units of parameters."""
         # One GPU alone has all units already.
         if self.gpus == 1:
             return False
@@ -174,14 +177,14 @@ class TrainingJob(Frozen):
 
     @property
     def generates(self) -> bool:
-        """Whether answers are generated on these GPUs within the training."""
+        """Whether these GPUs also generate answers during the training."""
         has_engine = self.engine_bytes > 0
         generates_itself = self.generated_at_once > 0
         return has_engine or generates_itself
 
     @property
     def length(self) -> int:
-        """Tokens of one sample: of a text, or the patches of an image."""
+        """The tokens of one sample: of a text, or the patches of an image."""
         # A model of speech reads windows of one length (whisper's are 30 seconds), however long
         # the text is that it writes.
         if self.shape.tokens is not None and self.shape.kind in SPEECH:
@@ -195,7 +198,7 @@ class TrainingJob(Frozen):
 
     @property
     def stored_bytes(self) -> float | None:
-        """Bytes of a quantised weight; None if the weights are not stored quantised."""
+        """The bytes of a quantised weight; None if the weights are not quantised."""
         has_adapters = self.lora is not None
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
         if self.quantize == "fp8" and has_adapters:
@@ -204,13 +207,13 @@ class TrainingJob(Frozen):
 
     @property
     def compute_bytes(self) -> int:
-        """Bytes of an element in the dtype that is computed in."""
+        """The bytes of an element in the type of the computation."""
         compute_dtype = self.amp or self.dtype
         return BYTES[compute_dtype]
 
     @property
     def trained_bytes(self) -> int:
-        """Bytes of one trained parameter."""
+        """The bytes of one trained parameter."""
         # PEFT keeps adapters in 32 bits.
         if self.lora is not None:
             return 4
@@ -218,7 +221,7 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether the weights are 16-bit and the optimizer has a 32-bit copy of them.
+        """Whether the weights are in 16 bits and the optimizer has a 32-bit copy of them.
 
         ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
         """
@@ -231,14 +234,15 @@ class TrainingJob(Frozen):
 
     @property
     def megatron_ddp(self) -> bool:
-        """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
+        """Whether the job uses Megatron-LM's own DDP and layers, which keep one buffer of
+        gradients."""
         if self.gradient_dtype is None:
             return False
         return self.strategy in ("single", "ddp", "zero1")
 
     @property
     def deepspeed_steps(self) -> bool:
-        """Whether DeepSpeed's engine steps 32-bit masters of 16-bit weights."""
+        """Whether DeepSpeed's engine updates 32-bit copies of 16-bit weights."""
         # Megatron-LM has such masters too, in an optimizer of its own.
         if self.gradient_dtype is not None:
             return False
@@ -266,7 +270,7 @@ class TrainingJob(Frozen):
 
     @property
     def trains_layers(self) -> bool:
-        """Whether any weight of the model's own layers is trained."""
+        """Whether any weight of the model's layers is trained."""
         has_adapters = self.lora is not None
         is_all_frozen = self.frozen >= 1
         return not (has_adapters or is_all_frozen)
@@ -284,7 +288,7 @@ BESIDE_FIELDS = (
 
 
 class Recipe(Frozen):
-    """What is switched on so that it fits."""
+    """The settings that are switched on so that the job fits."""
 
     offload: bool = False
     sp: int = 1
@@ -308,7 +312,7 @@ class Recipe(Frozen):
 
 
 def samples(job: TrainingJob, recipe: Recipe) -> int:
-    """Sequences of one micro-batch: the batch over the data-parallel groups."""
+    """The sequences in one micro-batch: the batch divided by the data-parallel groups."""
     gpus_of_sequence = recipe.sp * job.context_parallel
     groups = job.data_parallel // gpus_of_sequence
     # More GPUs for a sequence than there are: they form one group.
@@ -317,7 +321,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
 
 
 def tokens(job: TrainingJob, recipe: Recipe) -> int:
-    """Tokens that one GPU computes at once.
+    """The tokens that one GPU processes at once.
 
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
@@ -334,12 +338,12 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
 
 
 def least_tokens(job: TrainingJob, sp: int) -> int:
-    """The least budget of a GPU that takes the longest sequence; verl refuses a smaller one."""
+    """The smallest token budget of a GPU for the longest sequence; verl rejects a smaller one."""
     return math.ceil(job.length / sp)
 
 
 def takes_longest(job: TrainingJob, sp: int) -> bool:
-    """Whether the longest sequence fits into the budget of the GPUs that share it."""
+    """Whether the longest sequence fits into the token budget of the GPUs that share it."""
     # Without a budget of its own, a job has one that takes two of them.
     if job.tokens is None:
         return True
@@ -352,7 +356,8 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 
 
 def yarn(job: TrainingJob) -> dict[str, Any] | None:
-    """The YaRN block for contexts beyond the native one; None if it is not needed or known."""
+    """The YaRN settings for contexts beyond the native one; None if they are not needed or
+    unknown."""
     native = job.shape.native_context
     if native is None or job.context <= native:
         return None
