@@ -1,4 +1,4 @@
-"""What commands share: options of one meaning, and reading the machine that they name."""
+"""Options that several commands share, and the code that reads the machine that they name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _backend(text: str) -> str:
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
-    """What reads a time in seconds."""
+    """A parser for times in seconds."""
 
     def read(text: str) -> float:
         try:
@@ -102,7 +102,7 @@ KEEP_PRIVATE: Option = switch(
 
 
 def shared(option: Option, **changes: Any) -> Any:
-    """One of the options above, with what is different here: its group, or its help."""
+    """One of the options above with a different group or help."""
     return option._replace(**changes)
 
 
@@ -110,7 +110,7 @@ def shared(option: Option, **changes: Any) -> Any:
 
 
 class MachineToRead(NamedTuple):
-    """Which machine a command asks about, and how it is read."""
+    """The machine that a command is about, and how to read it."""
 
     named: Machine | None = None
     """An example, a file, or a snapshot; None: this machine."""
@@ -128,14 +128,14 @@ class MachineToRead(NamedTuple):
 
 
 def timeout_of(timeout: float | None) -> float:
-    """The limit that was asked for, in seconds, else the usual one."""
+    """The requested time limit in seconds, or the default."""
     from gpusetup.probe.deadline import LIMIT_SECONDS
 
     return timeout or LIMIT_SECONDS
 
 
 def gather(wanted: MachineToRead, out: Console) -> Snapshot:
-    """The machine that the question names: an example, a file, or this one."""
+    """Read the machine that the options name: an example, a file, or this one."""
     if wanted.named and wanted.python:
         raise UsageError(
             "`--from` and `--python` exclude each other",
@@ -164,7 +164,7 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
-    """Before an answer about an environment that is between two states, or not the active one."""
+    """Warn if the environment is between two states, or is not the active one."""
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:
@@ -178,7 +178,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def words_with_files(
     packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
 ) -> tuple[str, ...]:
-    """The packages that were named, and those of the requirements' files."""
+    """The packages on the command line and in the requirements files."""
     from gpusetup.commands.words import words_of_files
 
     return (*packages, *words_of_files(requirements, out.talk, installs=installs))

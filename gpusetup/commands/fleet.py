@@ -1,4 +1,4 @@
-"""`gpusetup fleet`: one node or many, and which of them is not like the others."""
+"""`gpusetup fleet`: checks one node or many, and finds the one that differs from the others."""
 
 SUMMARY = (
     "Checks one node (`check`), a folder of records (`show`), all nodes of a cluster (`run`), or "

@@ -1,4 +1,5 @@
-"""`gpusetup fleet check`: may this node take jobs, within seconds and while one runs."""
+"""`gpusetup fleet check`: whether this node can take jobs, within seconds and without disturbing a
+running job."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ EXAMPLES = (
 
 
 class FleetCheckQuestion(CommandQuestion):
-    """With what this node is compared, and where its state is kept."""
+    """What the node is compared with, and where its state is recorded."""
 
     profile: str | None = shared(PROFILE)
     timeout: float | None = shared(
@@ -72,7 +73,7 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
 
 
 def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
-    """The file of a node's history, and what it holds; a file that is broken begins again."""
+    """The file with a node's history, and its content; a damaged file starts again."""
     from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
     from gpusetup.named_file import read_text
 
@@ -87,7 +88,7 @@ def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, Node
 
 
 def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str) -> str:
-    """The history with this check, as the text of its file."""
+    """The text of the history file after this check."""
     from gpusetup.fleet.history import updated
     from gpusetup.fleet.node_check import all_findings
     from gpusetup.model.codec import to_json
@@ -105,7 +106,8 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out
 
 
 def _write(file: Path, text: str, out: Console) -> None:
-    """Replace a file at once, readable for everybody, because node_exporter is another user.
+    """Replace a file in one step, readable for everybody, because node_exporter runs as another
+    user.
 
     The node's health is the answer, so a full disk here is a warning and changes no exit code.
     """

@@ -1,4 +1,4 @@
-"""`gpusetup fleet run`: the same proof on each node, by the engine that is there."""
+"""`gpusetup fleet run`: runs the same tests on each node, with Slurm, Ray, Kubernetes or ssh."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOW = Group("how")
 
 
 class FleetRunQuestion(CommandQuestion):
-    """Which nodes are asked, by which engine, and what each of them does."""
+    """The nodes, the engine that reaches them, and what each node does."""
 
     nodes: str | None = shared(NODES)
     slurm: bool = switch(
@@ -107,7 +107,7 @@ QUESTION = FleetRunQuestion
 
 
 def run(question: FleetRunQuestion, out: Console) -> Reply:
-    """Ask every node, keep their records, and judge them."""
+    """Run the work on every node, save the records, and evaluate them."""
     _check_engine_options(question)
     request = _request(question)
     into = _folder(question)
@@ -128,7 +128,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
-    """UsageError for an option of one engine beside another."""
+    """Raise UsageError if an option belongs to another engine."""
     of_one_engine = (
         (question.partition, "--partition", question.slurm, "--slurm"),
         (question.after, "--", question.slurm, "--slurm"),
@@ -155,7 +155,7 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
 
 
 def _usual_python(question: FleetRunQuestion) -> str:
-    """The Python on the nodes if nobody names one; empty: the engine's own."""
+    """The default Python on the nodes; empty if the engine has its own."""
     if question.ray:
         return ""
     if question.kubernetes:
@@ -187,7 +187,7 @@ def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
 
 
 def _folder(question: FleetRunQuestion) -> Path:
-    """A new folder: records of another run would be taken for this one's."""
+    """A new folder, because records of another run would be mistaken for those of this one."""
     from datetime import datetime
 
     now = f"{datetime.now():%Y%m%d-%H%M%S}"

@@ -1,4 +1,4 @@
-"""`gpusetup fleet show`: a folder of records, and which node is not like the others."""
+"""`gpusetup fleet show`: evaluates a folder of records and finds the node that differs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NODES: Option = option(
 
 
 class FleetShowQuestion(CommandQuestion):
-    """Which folder is judged, and which nodes it should have records of."""
+    """The folder to evaluate, and the nodes that should have records in it."""
 
     folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
     nodes: str | None = shared(NODES)
@@ -46,7 +46,7 @@ QUESTION = FleetShowQuestion
 
 
 class Records(NamedTuple):
-    """A folder of records, and what is known of the nodes beside it."""
+    """A folder of records, and what else is known about the nodes."""
 
     folder: str
     nodes: tuple[str, ...] = ()
@@ -63,7 +63,8 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
 
 
 def judged(folder: Records, *, strict: bool = False) -> Reply:
-    """The nodes of a folder, the worst first; `strict`: a node that differs is no success."""
+    """The nodes of a folder, those with the worst problems first; with `strict`, a node that
+    differs also leads to exit code 1."""
     from gpusetup.render.fleet import fleet_screen
 
     records = read_folder(Path(folder.folder), CLOCK.reached)

@@ -1,4 +1,5 @@
-"""`gpusetup fleet slurm`: the programs that Slurm calls on a node, and how they are set up."""
+"""`gpusetup fleet slurm`: writes the programs that Slurm calls on a node, and how to set them
+up."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """A share of a partition (`20%`) or a number of nodes, as it is typed."""
+    """Parse a share of a partition (`20%`) or a number of nodes."""
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):
@@ -37,7 +38,7 @@ def drain_limit(text: str) -> str:
 
 
 class FleetSlurmQuestion(CommandQuestion):
-    """Where the programs for Slurm are written, and what they do on a node."""
+    """Where to write the programs for Slurm, and what they do on a node."""
 
     folder: str = argument(
         "the folder to write to; it must have the same path on each node",
@@ -93,7 +94,8 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
 
 
 def _about_python(named: str | None, folder: Path) -> str:
-    """Which Python each node needs, and how to name another; `named` is None for this one."""
+    """A sentence about the Python that each node needs, and how to choose another; `named` is None
+    for this one."""
     if named:
         return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (

@@ -1,4 +1,4 @@
-"""`gpusetup fleet sweep`: which rank, node or path is slow, broken or silent."""
+"""`gpusetup fleet sweep`: finds the rank, node or path that is slow, broken or does not respond."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXAMPLES = (
 
 
 class FleetSweepQuestion(CommandQuestion):
-    """What a rank exchanges data with, and how long a round may take."""
+    """The device with which a rank exchanges data, and how long a round may take."""
 
     device: str = shared(DEVICE)
     python: str | None = shared(PYTHON)
@@ -49,7 +49,7 @@ QUESTION = FleetSweepQuestion
 
 
 def run(question: FleetSweepQuestion, out: Console) -> Reply:
-    """Take part as the rank that the launcher named; rank 0 shows the answer."""
+    """Take part as the rank that the launcher assigned; rank 0 shows the result."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
 

@@ -1,4 +1,5 @@
-"""`gpusetup install`: resolve, show the commands, fetch, switch, verify, keep or put back."""
+"""`gpusetup install`: choose a build, show the commands, download, switch, test, keep or
+restore."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ OTHER_HOST = Group("an image for another host")
 
 
 class InstallQuestion(CommandQuestion):
-    """What is installed, where, and how much of it is done."""
+    """What to install, where, and how many of the steps to run."""
 
     packages: tuple[str, ...] = arguments(
         "also install torchvision or torchaudio (in the version that matches torch), or any "
@@ -115,7 +116,7 @@ def run(question: InstallQuestion, out: Console) -> Reply:
 
 
 def check_usage(question: InstallQuestion) -> None:
-    """Contradictions, before anything is read."""
+    """Report contradictory options before anything is read."""
     if question.index:
         from gpusetup.commands.words import index_root_of
 

@@ -1,4 +1,5 @@
-"""`gpusetup monitor`: watches GPUs, alone or beside a command, and judges at the end."""
+"""`gpusetup monitor`: watches GPUs, alone or together with a command, and gives a verdict at the
+end."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ DEMO_SECONDS = 0.1
 
 
 def length(text: str) -> float:
-    """Seconds; a word here is most likely a command without its `--`."""
+    """Parse a number of seconds; any other word is most likely a command without its `--`."""
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
@@ -69,7 +70,7 @@ BETWEEN_SAMPLES = seconds(FASTEST_SECONDS, 86400)
 
 
 class MonitorQuestion(CommandQuestion):
-    """What is watched, how long, and beside which command; or which recording is judged."""
+    """What to watch, for how long, and with which command, or which recording to judge."""
 
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command)",
@@ -134,7 +135,8 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
-    """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
+    """Start the child process that samples NVML with our own interpreter; with `count` 0 it runs
+    until it is ended."""
     package = Path(__file__).resolve().parent.parent
     hold_back = package / "child_scripts" / "hold_back.py"
     read_nvml = package / "child_scripts" / "read_nvml.py"
@@ -145,7 +147,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 
 
 class Watching(NamedTuple):
-    """What one run of the command watches, and where it goes."""
+    """What one run of the command watches, and where its samples go."""
 
     source: Source
     question: MonitorQuestion
@@ -154,7 +156,8 @@ class Watching(NamedTuple):
 
 
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
-    """Watch what can be watched: the child of NVML starts while the rest of us is imported."""
+    """Watch whatever can be watched; the NVML child starts while the remaining modules are
+    imported."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
@@ -181,7 +184,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> Source:
-    """NVML, else nvidia-smi, another maker's source, or the machine alone.
+    """NVML, or else nvidia-smi, another maker's source, or the machine alone.
 
     `not_watched` says why it is not more.
 
@@ -219,7 +222,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 
 def _say_what_is_watched(source: Source, question: MonitorQuestion, out: Console) -> None:
-    """In the first line, if it is not everything; and why."""
+    """Print what is watched, and why not more, as the first line."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
@@ -238,7 +241,7 @@ def _say_what_is_watched(source: Source, question: MonitorQuestion, out: Console
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
-    """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
+    """Watch until the time is over or somebody presses Ctrl-C (or sends SIGTERM)."""
     import signal
 
     from gpusetup.monitor.session import watch
@@ -254,7 +257,7 @@ def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
 
 
 def _command(watching: Watching) -> Reply:
-    """A command runs whatever can be watched, and its exit code is ours."""
+    """Run a command, whatever can be watched, and return its exit code."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command, watch
 
@@ -273,7 +276,7 @@ def _command(watching: Watching) -> Reply:
 
 
 def _limits(watching: Watching) -> Limits:
-    """How long is watched, and how long a sample may take."""
+    """How long to watch, and how long a sample may take."""
     from gpusetup.monitor.session import Limits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
@@ -331,7 +334,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _choose(source: Source, question: MonitorQuestion, out: Console) -> None:
-    """Tell the source which GPUs; say so where that is not all of them."""
+    """Select the GPUs in the source, and say so if these are not all."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()

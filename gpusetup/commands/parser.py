@@ -1,4 +1,4 @@
-"""The parser of the command line: every command with its options, and what it says of a wrong word.
+"""The command-line parser: every command with its options, and helpful errors for wrong words.
 
 Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
 options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
@@ -45,7 +45,7 @@ EXAMPLES = "examples:\n"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are `UsageError`s like any other."""
+    """An argparse parser that reports errors as `UsageError`."""
 
     takes_command = False
     """Whether what follows a first `--` is somebody's command; it becomes `after`."""
@@ -79,11 +79,12 @@ class Parser(argparse.ArgumentParser):
         self.complain(f"gpusetup has no command {word!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        """The help or the version: argparse's own passes over a stream that takes nothing."""
+        """Print the help or version. argparse's own method ignores a stream that cannot be
+        written."""
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
-        """Refuse what this command does not take, with its own options of that meaning."""
+        """Reject unknown options, and suggest options of this command with a similar meaning."""
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
@@ -100,13 +101,13 @@ class Parser(argparse.ArgumentParser):
         self.complain(f"`{self.prog}` has no option `{name}`", meant(name, known_options))
 
     def complain(self, message: str, nearest: Collection[str]) -> NoReturn:
-        """End with this message, and with the words that may have been meant."""
+        """Raise an error with this message and the words that may have been meant."""
         all_options = f"`{self.prog} --help` shows all"
         raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
-    """The parsers of the commands, or of the actions, that one has."""
+    """The parsers of a parser's commands or actions."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return action.choices
@@ -114,7 +115,8 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
 
 
 def parser_of(command: str) -> Parser:
-    """The parser of a command, `doctor`, of one action, `fleet show`, or of all: nothing named."""
+    """The parser of a command (`doctor`) or action (`fleet show`); without a name, of all
+    commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = children_of(parser)[word]
@@ -122,13 +124,13 @@ def parser_of(command: str) -> Parser:
 
 
 def command(name: str) -> ModuleType:
-    """The module of a command, or of one of its actions."""
+    """The module of a command or action."""
     home = f"gpusetup.commands.{name.replace(' ', '_')}"
     return importlib.import_module(ELSEWHERE.get(name, home))
 
 
 class Help(argparse.HelpFormatter):
-    """Help whose prose fits the terminal; examples stay as they are, to be copied."""
+    """Help whose text wraps to the terminal's width; examples are never wrapped."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
@@ -137,7 +139,8 @@ class Help(argparse.HelpFormatter):
 
 
 def build_parser(*with_options: str) -> Parser:
-    """The parser of all commands, of which these know their options: their modules are imported."""
+    """The parser of all commands; only the named ones have their options, because their modules are
+    imported."""
     parser = Parser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
@@ -156,8 +159,8 @@ def build_parser(*with_options: str) -> Parser:
 
 
 def of_the_screen() -> argparse.ArgumentParser:
-    """What concerns every screen, whatever was asked; it may stand after the command, too. No
-    option with a value is among them: a value of another one would be taken for it."""
+    """Options for every screen, which may also follow the command. None of them has a value,
+    because the value of another option could be mistaken for it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
@@ -166,7 +169,7 @@ def of_the_screen() -> argparse.ArgumentParser:
 
 
 def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> None:
-    """One command or action, and the actions below it."""
+    """Add one command or action, and the actions below it."""
     module = command(name)
     child = kinds.add_parser(
         name.rpartition(" ")[2],
@@ -198,7 +201,7 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
 
 
 def _words_in_usage(parser: Parser) -> str:
-    """The words without a name, as argparse writes them: ` [PACKAGE ...]`."""
+    """The positional arguments as argparse writes them: ` [PACKAGE ...]`."""
     formatter: Any = Help(parser.prog)
     words = ""
     for action in parser._actions:
@@ -208,7 +211,7 @@ def _words_in_usage(parser: Parser) -> str:
 
 
 class _Schema(argparse.Action):
-    """`--schema` prints the JSON schema of the answers and ends the command."""
+    """`--schema` prints the JSON schema of the documents and ends the command."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         import json
@@ -227,8 +230,8 @@ def _examples(lines: Sequence[str]) -> str:
 
 
 def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
-    """The parser, and the words as the options of their command, checked; `command` is None where
-    none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
+    """The parser, and the checked words of the command; `command` is None if there was none. `help
+    COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
     # What concerns the screen may stand anywhere before a `--`.
@@ -304,7 +307,7 @@ CALLED: Mapping[str, str] = {
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
-    """What of ours a word means, three at most.
+    """At most three of our words that a wrong word may have meant.
 
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
@@ -322,7 +325,7 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
 
 
 def offered(words: Collection[str]) -> str:
-    """A question that names them.
+    """A question that suggests these words.
 
     >>> offered(["--gpu", "--driver"]), offered([])
     ('did you mean `--gpu` or `--driver`?', '')

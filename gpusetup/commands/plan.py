@@ -1,4 +1,4 @@
-"""`gpusetup plan`: does a training workload fit on these GPUs, and with which recipe."""
+"""`gpusetup plan`: whether a training fits on these GPUs, and with which settings."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class PlanQuestion(CommandQuestion):
 
     @property
     def solve(self) -> str | None:
-        """The field of a job whose largest (of GPUs: least) value is looked for."""
+        """The field of a job whose largest value (for GPUs: smallest) should be found."""
         if self.max_context:
             return "context"
         if self.max_batch:
@@ -272,7 +272,7 @@ class PlanQuestion(CommandQuestion):
         return fields
 
     def serving(self) -> dict[str, Any]:
-        """What a server is asked."""
+        """The options about an inference server."""
         return {
             "serve": self.serve,
             "model": self.model,
@@ -312,7 +312,7 @@ def run(options: PlanQuestion, out: Console) -> Reply:
 
 
 def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
-    """Read `--gpu "8x H100"` as eight of them; UsageError if `--gpus` says another number."""
+    """Read `--gpu "8x H100"` as eight GPUs; UsageError if `--gpus` gives another number."""
     count, name = count_in_name(options.gpu or "")
     if count is None:
         return options
@@ -323,7 +323,7 @@ def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
-    """Answer each row; a row that cannot be answered fails alone, unless that is all of them."""
+    """Plan each row; a row that fails does not affect the others, unless all fail."""
     gpus = load_catalog().gpus
     cells = tuple(plans(file, gpus, predict=predict))
     errors = [cell.error for cell in cells if cell.error]
@@ -336,7 +336,7 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
-    """The question, checked before the machine is read, and what its answer is made with."""
+    """The checked question, and what is needed to answer it; checked before the machine is read."""
     question = question_of(options)
     from_config = None
     if options.from_config:
@@ -365,14 +365,15 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 
 
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
-    """How an unknown model's shape is got from its hub; None if nobody allowed the network."""
+    """The function that downloads an unknown model's config; None if the person did not allow the
+    network."""
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
 
 
 def question_of(options: PlanQuestion) -> TrainingQuestion:
-    """The question of the command line."""
+    """The question in the command line's options."""
     return TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
@@ -386,7 +387,8 @@ SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question of a config, with the options over it; UsageError if neither names a model."""
+    """The question in a config, with the options overriding it; UsageError if neither names a
+    model."""
     if file.endswith(SHELL_ENDINGS):
         raise UsageError(
             f"{file} is a shell script, which plan does not read",
@@ -424,7 +426,8 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
-    """Whether `--quantize` asks for adapters, whose rank the config has though it uses none."""
+    """Whether `--quantize` implies adapters with the rank in the config, which does not use it
+    itself."""
     if from_config.rank is None or job_fields.get("lora") is not None:
         return False
     # A model in fp8 is trained as it is; in every other format only adapters can be trained.
@@ -433,7 +436,7 @@ def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromCon
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:
-    """The GPU that was named, or the machine's."""
+    """The named GPU, or the machine's GPUs."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
@@ -458,7 +461,7 @@ TAKES = {
 
 
 def check_modes(options: PlanQuestion) -> None:
-    """UsageError if two options ask for different things."""
+    """Raise UsageError if two options ask for different things."""
     typed = options.given_flags()
     only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
     if not options.serve and only_for_servers:

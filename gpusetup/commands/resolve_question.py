@@ -1,4 +1,4 @@
-"""What `gpusetup resolve` is asked."""
+"""The options of `gpusetup resolve`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST = Group("request")
 
 
 class ResolveQuestion(CommandQuestion):
-    """Which build fits which machine, with which packages."""
+    """The machine, the request and the packages for which a build is chosen."""
 
     packages: tuple[str, ...] = arguments(
         "packages that use torch, such as `vllm` or 'jax[cuda13]'; gpusetup chooses a torch "

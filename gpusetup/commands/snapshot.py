@@ -1,4 +1,4 @@
-"""`gpusetup snapshot`: the record of this machine, redacted for sharing."""
+"""`gpusetup snapshot`: a record of this machine without private data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLES = (
 
 
 class SnapshotQuestion(CommandQuestion):
-    """Which machine is recorded, or which two records are compared."""
+    """The machine to record, or the two records to compare."""
 
     diff: tuple[str, ...] = arguments("compare two records", metavar="diff A B")
     machine: Machine | None = shared(FROM)

@@ -1,4 +1,5 @@
-"""`gpusetup tune`: a training config for this machine, and the batch size that really runs."""
+"""`gpusetup tune`: adapts a training config to this machine, and finds the batch size that really
+runs."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ MEASURING = Group("measuring")
 
 
 class TuneQuestion(CommandQuestion):
-    """Which config is tuned, where it is written, and what is measured for it."""
+    """The config, where to write it, and what to measure for it."""
 
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
@@ -111,7 +112,7 @@ QUESTION = TuneQuestion
 
 
 def _check(question: TuneQuestion) -> None:
-    """`UsageError` for questions that contradict themselves."""
+    """Raise `UsageError` for options that contradict each other."""
     config, measuring = question.config, question.measures
     code, writes = question.code, question.in_place or question.target
     rules = (
@@ -136,7 +137,7 @@ def _check(question: TuneQuestion) -> None:
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:
-    """Measure what is to be measured, then propose for the config, if there is one."""
+    """Run the requested measurements, then propose changes of the config, if there is one."""
     if question.preset:
         from gpusetup.commands.tune_preset import run_preset
 
@@ -176,7 +177,8 @@ def _read(path: str) -> Config:
 
 
 def _machine(question: TuneQuestion, out: Console) -> Snapshot:
-    """The machine that the options name; this one also by nvidia-smi, if NVML does not load."""
+    """The machine that the options name; if NVML does not load, this machine is read with
+    nvidia-smi."""
     machine = gather(MachineToRead(question.machine, question.python), out)
     if question.machine:
         return machine
@@ -189,7 +191,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 def _written(
     question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
 ) -> TuneAnswer:
-    """The answer with what changes in the config, written if that was asked for."""
+    """The answer with the changes of the config, which are written if requested."""
     from gpusetup.configs.config import edited
     from gpusetup.tune.answer import difference
     from gpusetup.tune.config_file import write_tuned

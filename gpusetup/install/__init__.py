@@ -1,1 +1,2 @@
-"""From a resolution to an environment: the plan, the fetch, the switch, the receipt."""
+"""Installs the chosen build into an environment: the plan, the download, the switch, the
+receipt."""

@@ -1,4 +1,4 @@
-"""From what is asked of `install` to what it will do: the wish, the choice, and what stops it."""
+"""Turns the options of `install` into a task: the request, the choice, and the reasons to stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gpusetup.model.machine import Snapshot
 
 
 class Order(Frozen):
-    """What is asked of an installation, and for which host."""
+    """What to install, and for which host."""
 
     request: InstallRequest
     wish: Wish
@@ -42,7 +42,7 @@ class Order(Frozen):
 
 
 def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
-    """The wish of a request; UsageError where two words name two versions of torch."""
+    """The request in the options; UsageError if they name two versions of torch."""
     wish = parse_words(request.packages, marker_environment(machine))
     wish = with_torch_named(wish, request.torch)
     wish = with_torch_of_companions(wish, load_catalog())
@@ -53,7 +53,7 @@ def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = Fals
 def order_of(
     request: InstallRequest, wish: Wish, machine: Snapshot, *, fresh: bool = False
 ) -> Order:
-    """An order for a machine; `fresh`: the environment is yet to be made."""
+    """An order for a machine; `fresh` means that the environment does not exist yet."""
     catalog = load_catalog()
     check_wish(wish, catalog)
     if fresh:
@@ -66,15 +66,15 @@ def order_of(
 
 
 class Stops:
-    """What stops an order: it is looked at once, before an index is asked."""
+    """The reasons to stop an order, checked once before an index is asked."""
 
     def __init__(self, order: Order, talk: Callable[[str], None]) -> None:
         self.order, self.talk = order, talk
         self.has_looked = False
 
     def look(self, choice: Choice) -> None:
-        """Unsatisfiable where trouble is elsewhere, where nothing fits, and where torch would go to
-        another maker's GPUs unasked."""
+        """Raise Unsatisfiable if the problem is not torch, if no build fits, or if torch would
+        change to another maker's GPUs without a request."""
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
         # Wheels that are only downloaded are for another machine than this one.
         if not self.has_looked and not request.download:
@@ -95,12 +95,12 @@ class Stops:
         refuse_unfit(choice, machine)
 
     def elsewhere(self, choice: Choice) -> str:
-        """The command for an environment of one's own, where this one may not be changed."""
+        """The command for a new environment, if this one must not be changed."""
         return own_environment(self.order.request, choice, self.order.wish, self.order.host.machine)
 
 
 def choose_task(order: Order, stops: Stops, index: Index | None = None) -> Task:
-    """What is chosen for an order. `index` is asked for its packages; it looks at the stops first.
+    """What to install for an order. Checks the reasons to stop, then asks `index` for the packages.
 
     Unsatisfiable where nothing fits or something stops it.
     """

@@ -1,4 +1,4 @@
-"""Which wheels an installation fetches: uv names every file with its address and its hash."""
+"""Which wheels to download: uv lists every file with its address and hash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_DIGITS = 19
 def wheels_for(
     job: Job, target: Target, wanted: Requirements
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The files that come, and what is to be said of them.
+    """The files to download, and notes about them.
 
     Into an existing environment comes what changes; of the family all members if every one is
     installed at this very version already. Unsatisfiable if there is no solution.
@@ -55,7 +55,7 @@ def wheels_for(
 
 
 def _question(job: Job, target: Target, wanted: Requirements) -> Question:
-    """What uv is asked about this environment."""
+    """The request to uv about this environment."""
     return Question(
         requirements=wanted,
         python=target.layout.python,
@@ -68,7 +68,7 @@ def _question(job: Job, target: Target, wanted: Requirements) -> Question:
 def _locked(
     job: Job, target: Target, wanted: Requirements, *, with_dependencies: bool = True
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The files of uv's lock, torch's family first."""
+    """The files in uv's lock, those of torch and its companions first."""
     family = wanted.names
     question = _question(job, target, wanted)
     locked = lock_of(question, job.settings, with_dependencies=with_dependencies)
@@ -83,7 +83,7 @@ def _locked(
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
-    """Return if the index of the family really has no such wheel, so that another one may have it.
+    """Return if the index really has no such wheel, so that another index can be tried.
 
     Then a page is missing, or lists other versions, or files for other machines. All else that uv
     may mean by its "no" ends the command: a login, a circle, a web page, a broken wheel, what comes
@@ -123,14 +123,14 @@ file is gone."""
 
 
 def with_size(wheel: Wheel, allowed: AllowedHosts) -> Wheel:
-    """With its size, where the index does not say it and the server does."""
+    """A wheel with its size, from the server if the index does not state it."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
     return replace(wheel, size_bytes=_size_of(wheel.url, allowed))
 
 
 def _size_of(address: str, allowed: AllowedHosts) -> int | None:
-    """The length that a server states; None for whatever else it answers."""
+    """The length that a server states; None for any other response."""
     import requests
     from urllib3.exceptions import HTTPError
 

@@ -1,4 +1,4 @@
-"""conda, mamba or micromamba changes an environment in which it has installed torch.
+"""Lets conda, mamba or micromamba change an environment in which it has installed torch.
 
 Each change is a transaction of its own, and a revision that conda itself goes back to.
 """
@@ -35,12 +35,12 @@ CLEANING_SECONDS = 30.0
 
 
 def by_conda(machine: Snapshot) -> bool:
-    """Whether conda has installed torch: conda changes it, else uv."""
+    """Whether conda must change this environment, because it installed torch there."""
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def conda_program() -> str | None:
-    """The conda, mamba or micromamba of this machine; an active one's own variable first."""
+    """The program conda, mamba or micromamba, first from the variable of an active environment."""
     names: list[str] = []
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         path = os.environ.get(variable)
@@ -54,7 +54,7 @@ def conda_program() -> str | None:
 
 
 def conda_says(argv: Sequence[str]) -> str:
-    """What conda itself says that it would change."""
+    """The changes that conda itself announces."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
     text = output.stdout.strip() or output.problem or output.stderr.strip()
     return without_logins(text)
@@ -63,7 +63,7 @@ def conda_says(argv: Sequence[str]) -> str:
 def install_by_conda(
     job: Job, layout: Layout, argv: tuple[str, ...], device: str | None
 ) -> dict[str, Any] | None:
-    """Run conda's command under the environment's lock; what verify then says of a device.
+    """Run conda's command with the environment locked, then return verify's result.
 
     None if no device is given, because no proof was asked for.
     """

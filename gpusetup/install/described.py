@@ -1,4 +1,4 @@
-"""The steps as one would type them for a machine that is only described (`--from`).
+"""The steps for a machine that is only described (`--from`), as a person would type them there.
 
 Nothing is asked of anybody here."""
 
@@ -22,7 +22,7 @@ from gpusetup.model.machine import Snapshot
 def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
-    """What would be typed on the machine that is described, and why."""
+    """The commands for the described machine, and the reason for them."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")
@@ -57,7 +57,8 @@ def describe(
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:
-    """What would be imported: of two of one name the first, and torch as its own files say."""
+    """The versions that would be imported; if a name occurs twice, the first, and torch by its own
+    files."""
     packages, torch = installed_packages(machine), machine.torch
     versions = {name: packages[name].version for name in FAMILY if name in packages}
     if torch.installed and torch.version:

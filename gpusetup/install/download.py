@@ -1,4 +1,4 @@
-"""`--download DIR` and `--offline DIR`: wheels are carried to a machine without a network."""
+"""`--download DIR` and `--offline DIR`: carry wheels to a machine without a network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMEOUTS = (5.0, 30.0)
 
 
 def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
-    """Everything comes from a folder; where no torch is named, it is the newest that is there."""
+    """Use a folder for all packages; if no torch is named, use the newest in the folder."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
@@ -40,7 +40,7 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
 
 
 def folder_of_settings(job: Job) -> str | None:
-    """The folder of wheels that the person's settings name in place of every index.
+    """The folder of wheels that the person's settings use instead of every index.
 
     That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
     """
@@ -55,14 +55,14 @@ def folder_of_settings(job: Job) -> str | None:
 
 
 def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The plan of fetching all that a new environment needs into a folder."""
+    """The plan to download everything that a new environment needs into a folder."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_task(job, replace(target, venv=folder), task)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
 
 def fetch_into_folder(job: Job, plan: Plan) -> str:
-    """Fetch the wheels; a sentence about what is there then."""
+    """Download the wheels, and return a sentence about the folder's content."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
     logins = {index.host: index.login for index in job.settings.indexes if index.login}
@@ -82,7 +82,7 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
 
 
 class Fetching(NamedTuple):
-    """Where wheels go, and how they are fetched."""
+    """Where wheels are saved, and how they are downloaded."""
 
     folder: Path
     allowed: AllowedHosts
@@ -91,8 +91,8 @@ class Fetching(NamedTuple):
 
 
 def _fetched(job: Job, wheel: Wheel, fetching: Fetching) -> str:
-    """The sha256 of a wheel, which is whole and checked before it gets its name; what is there
-    already is checked."""
+    """Download a wheel, check it before it gets its final name, and return its sha256; an existing
+    wheel is only checked."""
     import requests
 
     folder = fetching.folder
@@ -121,7 +121,7 @@ def _fetched(job: Job, wheel: Wheel, fetching: Fetching) -> str:
 
 
 def _blocked(wheel: Wheel, reason: str) -> Blocked:
-    """The error for a wheel that did not come."""
+    """The error for a wheel that could not be downloaded."""
     return Unreached(
         f"{without_logins(wheel.url)}: {reason}",
         hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
@@ -133,7 +133,7 @@ def _blocked(wheel: Wheel, reason: str) -> Blocked:
 
 
 def newest_torch(folder: str, tag: str) -> str:
-    """The newest torch that a folder has for a Python (`cp311`), without its local label."""
+    """The newest torch in a folder for a Python (`cp311`), without its local label."""
     torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
     if not torches:
         raise Blocked(

@@ -1,4 +1,4 @@
-"""Whether gpusetup runs inside the build of an image."""
+"""Whether gpusetup is running in the build of an image."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def in_image_build() -> bool:
-    """Whether this is a step of an image build, as far as the builder shows itself.
+    """Whether this is a step of an image build, as far as the builder can be recognised.
 
     BuildKit, buildah and kaniko do; the old docker builder does not.
     """

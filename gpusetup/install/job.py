@@ -1,4 +1,4 @@
-"""What the phases of an installation share, and how each of its commands is run."""
+"""What the phases of an installation share, and how they run commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 
 
 class Job(Record):
-    """What the phases of one installation share."""
+    """The values that the phases of one installation share."""
 
     show_progress: Progress
     talk: Callable[[str], None]
@@ -45,7 +45,7 @@ class Job(Record):
 
 
 class Outcome(Frozen):
-    """How it ended: kept or put back, and what verify said."""
+    """How an installation ended: new files kept or old ones restored, and verify's result."""
 
     kept: bool
     verdict: dict[str, Any] | None = None
@@ -60,8 +60,9 @@ def run_step(
     gently_seconds: float = 0.0,
     folder: str | None = None,
 ) -> Output:
-    """Run one step and keep what it was. `gently_seconds`: it cleans up after itself, so it is not
-    killed with us, and may take so long after a Ctrl-C. `folder`: where it runs."""
+    """Run a command and record it. With `gently_seconds`, the command cleans up after itself, so
+    it is not killed with gpusetup and gets this time after a Ctrl-C. `folder` is the working
+    folder."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,

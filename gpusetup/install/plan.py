@@ -1,4 +1,4 @@
-"""The plan of an installation: what is fetched, what is replaced, by which commands."""
+"""The plan of an installation: what to download, what to replace, and the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusetup.uv.lock import Wheel
 
 
 class Plan(Frozen):
-    """What will be done."""
+    """Everything that an installation will do."""
 
     target: str
     python: str

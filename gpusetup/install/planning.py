@@ -1,4 +1,4 @@
-"""Makes the plan of an installation: uv is asked for the files; nothing is changed."""
+"""Makes the plan of an installation by asking uv for the files, without changing anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gpusetup.uv.question import Requirements
 
 
 class LacksWheel(Blocked):
-    """No index has the torch that was chosen."""
+    """No index has the chosen torch."""
 
 
 MOST_OLDER = 12
@@ -40,7 +40,8 @@ MOST_OLDER = 12
 def plan_newest_of_mirror(
     job: Job, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
-    """The task with its plan; of a mirror that lacks the newest torch, with the newest it has.
+    """The task with its plan. If a mirror lacks the newest torch, the task uses the newest that the
+    mirror has.
 
     `older` makes the task for a torch that is older than another one.
     """
@@ -65,7 +66,8 @@ def plan_newest_of_mirror(
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task with its plan. If what would follow torch has no release for it, that stays."""
+    """The task with its plan. A package that would have to follow torch, but has no release for it,
+    is left as it is."""
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -114,7 +116,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
 
 
 def steps_of(job: Job, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
-    """The commands of uv: a new environment where there is none, then the wheels unpacked."""
+    """The commands for uv: create an environment if there is none, then unpack the wheels."""
     unpack = unpack_step(
         target.python,
         stage_of(target.venv or target.layout.prefix),
@@ -127,7 +129,7 @@ def steps_of(job: Job, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step,
 
 
 def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
-    """Unsatisfiable if a package brings a member of torch's family that was not asked for."""
+    """Raise Unsatisfiable if a package would bring a companion of torch that was not requested."""
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -138,7 +140,7 @@ def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> No
 
 
 class IndexFiles(Frozen):
-    """The files that come, and from which index."""
+    """The files to download, and the index they come from."""
 
     build: Fallback
     wheels: tuple[Wheel, ...]
@@ -148,7 +150,7 @@ class IndexFiles(Frozen):
 
 
 def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
-    """The first index that has torch and its companions, and what comes with them."""
+    """The first index that has torch and its companions, with everything they require."""
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
@@ -172,7 +174,7 @@ def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
 
 
 def requirements_of(job: Job, task: Task, source: Fallback) -> Requirements:
-    """What uv is asked for, with torch from the index of one backend."""
+    """The requirements for uv, with torch from the index of one backend."""
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
@@ -195,7 +197,7 @@ def requirements_of(job: Job, task: Task, source: Fallback) -> Requirements:
 
 
 def page_of(source: Fallback, root: str) -> str:
-    """The page of a build under a root; AMD's own index is no mirror of PyTorch's."""
+    """The page of a build below an index root; AMD's own index is not a mirror of PyTorch's."""
     # A mirror or a folder that was named has everything that comes.
     is_amds = source.index_url.startswith(INDEX_OF_AMD)
     if is_amds and root.rstrip("/") == INDEX_ROOT:
@@ -204,8 +206,8 @@ def page_of(source: Fallback, root: str) -> str:
 
 
 def exact_in(folder: str, name: str, version: str, backend: str) -> str:
-    """The requirement for a package of torch's family that only the wheel of a backend meets, or
-    the one without a label."""
+    """The requirement for torch or a companion that only the wheel of this backend meets, or the
+    one without a label."""
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
     has_plain = any(Path(folder).glob(f"{name}-{version}-*.whl"))
@@ -221,7 +223,7 @@ SPARE_BYTES = 50 << 20
 
 
 def free_bytes(folder: str) -> int:
-    """What is free on the disk of a folder that may not be there yet."""
+    """The free space on the disk of a folder that may not exist yet."""
     nearest = Path(folder)
     while not nearest.exists():
         nearest = nearest.parent
@@ -229,7 +231,7 @@ def free_bytes(folder: str) -> int:
 
 
 def require_space(folder: str, needed_bytes: int) -> None:
-    """`Blocked` with needed and free if the disk of a folder cannot hold so much."""
+    """Raise `Blocked`, with the needed and the free space, if the disk of a folder is too small."""
     free = free_bytes(folder)
     if needed_bytes > free:
         raise Blocked(

@@ -1,4 +1,4 @@
-"""What a uv project's `pyproject.toml` needs so that torch comes from its own index.
+"""The lines that a uv project's `pyproject.toml` needs so that torch comes from its own index.
 
 The index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac,
 an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
@@ -34,7 +34,8 @@ LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if fam
 def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
-    """The tables that send these packages to torch's index, where it has this build."""
+    """The tables that make uv install these packages from torch's index on platforms that have this
+    build."""
     marker = marker_of(build.torch, build.backend, catalog)
     yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"', "explicit = true", "")
     yield "[tool.uv.sources]"
@@ -43,7 +44,7 @@ def project_lines(
 
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
-    """Where torch's index has a build, as a marker of uv."""
+    """The platforms on which torch's index has a build, as a marker for uv."""
     markers = [
         marker
         for marker, platform in PLATFORMS.items()
@@ -63,7 +64,7 @@ OF_THE_GPU = ("gpu", "cuda", "nvidia")
 
 
 class Variant(Frozen):
-    """An extra or a group of a project, and the build that belongs to it."""
+    """An extra or group of a project, and the build that belongs to it."""
 
     name: str
     backend: str
@@ -75,7 +76,7 @@ class Variant(Frozen):
 
     @property
     def words(self) -> tuple[str, str]:
-        """How `uv sync` chooses it."""
+        """The options with which `uv sync` selects it."""
         return (f"--{self.kind}", self.name)
 
     @property
@@ -86,8 +87,8 @@ class Variant(Frozen):
 def variants_wanted(
     asked: Sequence[str], project: ProjectFile, build: TorchBuild | None, catalog: Catalog
 ) -> tuple[Variant, ...]:
-    """The extras that were asked for (`cpu`, `train=cu126`), else those of the project that name
-    torch and whose names tell their builds. UsageError for a name that tells none."""
+    """The requested extras (`cpu`, `train=cu126`), or else those extras of the project that contain
+    torch and whose names mean a build. UsageError if a requested name means none."""
     there = {extra.name: extra for extra in project.extras}
     if asked:
         return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
@@ -100,7 +101,7 @@ def variants_wanted(
 
 
 def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
-    """An extra with its build; None: the project file does not have it yet."""
+    """An extra with its build; None if the project file does not have the extra yet."""
     if extra is None:
         return Variant(name=name, backend=backend)
     return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
@@ -109,7 +110,7 @@ def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
 def _asked_variant(
     word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
 ) -> Variant:
-    """One `--extra`: its name, and the build that it names or that its name tells."""
+    """One `--extra`: its name, and the build that it states or that its name means."""
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
         raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
@@ -123,7 +124,7 @@ def _asked_variant(
 
 
 def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
-    """The build that an extra's name tells; None for a name that tells none.
+    """The build that an extra's name means; None if it means none.
 
     `gpu` is the CUDA build of this machine, or that of the default index where it has no GPU.
     """
@@ -140,7 +141,7 @@ def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | N
 
 
 def common_release(backends: Sequence[str], wish: Wish, catalog: Catalog) -> str | None:
-    """The newest torch that was asked for and has builds on all of these backends."""
+    """The newest requested torch that has builds for all of these backends."""
     for release in reversed(catalog.releases):
         has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
         if has_all and is_wanted(release.torch, wish):
@@ -159,8 +160,8 @@ def pins_of(
     torch: str | None,
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
-    """The versions of torch and its companions in an extra; the newest torch of its backend where
-    the extras have none in common. Unsatisfiable if there is none."""
+    """The versions of torch and its companions for an extra; if the extras have no torch in common,
+    the newest of the extra's backend. Unsatisfiable if there is none."""
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())
@@ -176,8 +177,8 @@ def pins_of(
 def extras_lines(
     pins: Mapping[Variant, Mapping[str, str]], root: str, catalog: Catalog
 ) -> Iterator[str]:
-    """The tables of a project whose extras have their own builds: the new extras, that they exclude
-    each other, an index for each backend, and a source for each extra."""
+    """The tables for a project whose extras have different builds: the new extras, that they
+    exclude each other, an index for each backend, and a source for each extra."""
     new = [variant for variant in pins if not variant.is_there]
     if new:
         yield "[project.optional-dependencies]"
@@ -212,7 +213,7 @@ def extras_lines(
 
 
 def key(name: str) -> str:
-    """A name as a key of TOML.
+    """A name as a TOML key.
 
     >>> key("cu130"), key("cuda-13.0")
     ('cu130', '"cuda-13.0"')

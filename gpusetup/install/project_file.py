@@ -1,4 +1,5 @@
-"""What a `pyproject.toml` says of torch: the extras and groups that name it, and uv's tables.
+"""What a `pyproject.toml` says about torch: the extras and groups that contain torch, and uv's
+tables.
 
 The file is a stranger's: it is read up to a size, and nothing of it goes further but names that are
 those of extras.
@@ -28,7 +29,7 @@ Kind = Literal["extra", "group"]
 
 
 class NamedExtra(Frozen):
-    """An extra or a group of a project that names torch."""
+    """An extra or group of a project that contains torch."""
 
     name: str
     kind: Kind = "extra"
@@ -37,7 +38,7 @@ class NamedExtra(Frozen):
 
 
 class ProjectFile(Frozen):
-    """What of a project file counts for torch."""
+    """The parts of a project file that concern torch."""
 
     extras: tuple[NamedExtra, ...] = ()
     tables: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class ProjectFile(Frozen):
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
-    """A project file as far as it can be read; an empty one if there is none."""
+    """Read as much of a project file as possible; an empty one if there is none."""
     if not named_file.is_there(path):
         return ProjectFile()
     try:
@@ -61,7 +62,7 @@ def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
 
 
 def project_of(document: Mapping[str, Any]) -> ProjectFile:
-    """The same of a file's tables.
+    """The same from the file's tables.
 
     >>> lists = {"cpu": ["torch"], "docs": ["mkdocs"]}
     >>> [one.name for one in project_of({"project": {"optional-dependencies": lists}}).extras]
@@ -79,7 +80,8 @@ def project_of(document: Mapping[str, Any]) -> ProjectFile:
 
 
 def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """uv's tables in which new lines must be joined; TOML has each of them once."""
+    """The existing tables of uv, into which new lines must be merged, because TOML allows each
+    table once."""
     uv = table(table(document, "tool"), "uv")
     of_its_own = [key for key in uv if key not in ("index", "sources")]
     found = {"[tool.uv]": bool(of_its_own), "[tool.uv.sources]": "sources" in uv}
@@ -87,13 +89,13 @@ def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A table of a document; an empty one where something else stands there."""
+    """A table in a document; an empty one if the key is not a table."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
-    """The extras or groups whose lists name torch."""
+    """The extras or groups whose lists contain torch."""
     for name, requirements in lists.items():
         family = family_in(requirements)
         if re.fullmatch(EXTRA_NAME, name) and family:
@@ -101,7 +103,7 @@ def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
 
 
 def family_in(requirements: object) -> tuple[str, ...]:
-    """What of torch's family a list of requirements names.
+    """Torch and its companions in a list of requirements.
 
     >>> family_in(["torch>=2", "numpy", {"include-group": "x"}, "torch vision"])
     ('torch',)

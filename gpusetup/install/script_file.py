@@ -1,4 +1,4 @@
-"""A script with its own metadata (PEP 723): what its block says, and the lines to add to it.
+"""A script with its own metadata (PEP 723): reads its block, and writes the lines to add.
 
 A block stands in comments between `# /// script` and `# ///`, and holds TOML.
 """
@@ -21,7 +21,7 @@ START, END = "# /// script", "# ///"
 
 
 class Script(Frozen):
-    """What of a script's metadata counts for torch."""
+    """The parts of a script's metadata that concern torch."""
 
     has_block: bool = False
     family: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Script(Frozen):
 
 
 def read_script(path: str) -> Script:
-    """What a script's block says; BadInput where it has two, or one that is no TOML."""
+    """Read a script's block; BadInput if there are two blocks, or if one is not valid TOML."""
     text = named_file.read_text(path, MOST_BYTES)
     blocks = list(blocks_of(text))
     imported = family_imported(text)
@@ -57,7 +57,7 @@ IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
 
 
 def family_imported(text: str) -> tuple[str, ...]:
-    """What of torch's family a script imports; the script is not run, and need not be valid.
+    """Torch and the companions that a script imports. The script is not run, and need not be valid.
 
     >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
     ('torch', 'torchvision')
@@ -70,7 +70,7 @@ def family_imported(text: str) -> tuple[str, ...]:
 
 
 def blocks_of(text: str) -> Iterator[str]:
-    r"""The TOML of each block: lines of comment up to the last `# ///` among them.
+    r"""The TOML of each block: comment lines up to the last `# ///` among them.
 
     >>> list(blocks_of("# /// script\n# dependencies = []\n# ///\nimport torch\n"))
     ['dependencies = []']
@@ -95,7 +95,7 @@ def blocks_of(text: str) -> Iterator[str]:
 def block_lines(
     script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
-    """The lines to add: uv's tables as comments, in a whole block where the script has none."""
+    """The lines to add: uv's tables as comments, in a complete block if the script has none."""
     commented = [f"# {line}".rstrip() for line in tables]
     if script.has_block:
         yield "#"

@@ -1,4 +1,4 @@
-"""What `gpusetup tune` answers under `--json`."""
+"""The JSON document of `gpusetup tune`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Plain = int | float | bool | str | None
 
 
 class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
-    """One setting of the config; `from` is null if it was empty, or is added."""
+    """One change of a setting; `from` is null if the setting was empty or is added."""
 
     key: str
     before: Plain
@@ -28,7 +28,7 @@ RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
 
 
 class Row(Trial):
-    """One line of the comparison table of `--benchmark`: a way to train, and its trials."""
+    """One row of the table of `--benchmark`: a way to train, and its trials."""
 
     name: RowName = "base"
     status: Literal["ok", "oom", "error", "skipped"] = "skipped"  # type: ignore[assignment]
@@ -83,7 +83,7 @@ class TuneAnswer(Frozen):
 
 
 def difference(name: str, before: str, after: str) -> str:
-    """The unified diff of the file's text; "" if nothing changes."""
+    """The unified diff of the file; "" if nothing changes."""
     before_lines = before.splitlines()
     after_lines = after.splitlines()
     new_name = f"{name} (tuned)"

@@ -1,4 +1,4 @@
-"""A config on a machine: what the rules look at, and what they answer with. Pure."""
+"""A config on a machine, with everything that the rules read and write. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpusetup.tune.answer import TuneChange
 
 
 class Facts(Frozen):
-    """The facts of a machine that the rules ask for."""
+    """The facts about a machine that the rules need."""
 
     gpu: str | None = None
     """The name of the GPU with the least memory."""
@@ -40,7 +40,7 @@ class Facts(Frozen):
 
     @property
     def card(self) -> Place | None:
-        """The smallest GPU, as `plan` asks for it."""
+        """The smallest GPU, in the form that `plan` needs."""
         if not self.memory_bytes:
             return None
         system: System = "windows"
@@ -65,7 +65,7 @@ class Measured(Frozen):
 
 
 class Proposed(Frozen):
-    """One change, and the edit of the text that makes it."""
+    """One change, and the edit that makes it."""
 
     change: TuneChange
     edit: Edit
@@ -84,14 +84,15 @@ KeyedSetting = tuple[Setting, Key]
 
 
 class DoesNotFit(str):
-    """Why the run as the config has it is too large for this card: nothing is proposed then."""
+    """Why the run is too large for this card with the config's settings; then nothing is
+    proposed."""
 
 
 Suggestion = Proposed | str
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
-    """The machine's facts, over the GPUs that a program would see."""
+    """The machine's facts, for the GPUs that are visible to a program."""
     gpus = visible_gpus(snapshot)
     # The smallest GPU sets the limit: each of them holds the model and its share of the batch.
     by_memory = sorted(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf)
@@ -118,7 +119,7 @@ def facts_of(snapshot: Snapshot) -> Facts:
 
 
 class Case(Frozen):
-    """A config, read, on a machine."""
+    """A config that was read, on a machine."""
 
     config: Config
     facts: Facts
@@ -130,7 +131,7 @@ class Case(Frozen):
     """Why another file holds the batch and the precision too, as a sentence."""
 
     def with_role(self, *roles: str) -> list[Setting]:
-        """The settings that mean one of these, in the file's order."""
+        """The settings with one of these meanings, in the file's order."""
         settings = []
         for setting, key in self.keyed:
             if key.role in roles:
@@ -138,35 +139,35 @@ class Case(Frozen):
         return settings
 
     def with_name(self, *names: str) -> Iterator[Setting]:
-        """The settings whose key is one of these, in the file's order."""
+        """The settings with one of these keys, in the file's order."""
         for setting in self.config.settings:
             if name_of(setting.path) in names:
                 yield setting
 
 
 def config_word(case: Case) -> str:
-    """The config's file as a command names it."""
+    """The config's file name as an argument for a command."""
     name = case.config.name
     # It may have spaces.
     return shlex.quote(name)
 
 
 def label(setting: Setting) -> str:
-    """A setting as a sentence names it: `training.lr (line 7)`."""
+    """A setting in words: `training.lr (line 7)`."""
     path = dotted(setting.path)
     line = setting.line
     return f"{path} (line {line})"
 
 
 class Why(Frozen):
-    """A reason for a value, and where it comes from."""
+    """A reason for a value, and its source."""
 
     reason: str
     source: str
 
 
 def change_value(case: Case, setting: Setting, value: str, why: Why) -> Iterator[Suggestion]:
-    """The change of one setting, or words if its place does not allow it."""
+    """The change of one setting, or a sentence if it cannot be changed."""
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
@@ -181,7 +182,8 @@ def change_value(case: Case, setting: Setting, value: str, why: Why) -> Iterator
 
 
 def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
-    """The edit with its reason; `setting` is what it changes, or what it adds a line below."""
+    """The edit with its reason; `setting` is the setting that changes or below which a line is
+    added."""
     is_added = edit.start == edit.end
     new_value: int | bool | str = value
     if value.isdigit():
@@ -201,7 +203,7 @@ def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
 
 
 def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
-    """A missing key, where the config is of a family that is known to read it."""
+    """Add a missing key, if the config is of a family that is known to read it."""
     if case.with_role(role):
         return []
     for row in key_table().added:
@@ -221,7 +223,7 @@ def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
 
 
 def _line_below(case: Case, setting: Setting, row: Added, value: str) -> Edit | None:
-    """The edit that adds a row's key below a setting; None if it may not stand there."""
+    """The edit that adds a row's key below a setting; None if it cannot be there."""
     # `--batch-size` has neighbours that are spelled in another way.
     is_spelled_alike = setting.path[-1] == row.beside
     # The same name may mean something else in this place.
@@ -232,7 +234,7 @@ def _line_below(case: Case, setting: Setting, row: Added, value: str) -> Edit | 
 
 
 def not_a_number(setting: Setting) -> str:
-    """That a setting is left, because it is no plain number."""
+    """A note that a setting is not changed because it is not a plain number."""
     text = setting.text or f"a {setting.kind}"
     is_shared = setting.kind == "alias" or setting.shared
     # Its text is only a reference.
@@ -257,7 +259,7 @@ RAY = "ray"
 
 
 def trainer_in(config: Config) -> Loop | None:
-    """The trainer that a config is written for; None for a loop of one's own."""
+    """The trainer of a config; None if the person wrote their own training loop."""
     names = names_in(config.settings)
     trainer = trainer_of(config)
     # `plan`'s trainers count updates, whatever else their configs have.
@@ -273,7 +275,7 @@ def trainer_in(config: Config) -> Loop | None:
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
-    """Every setting that a key's row means, as this config's trainer means it."""
+    """Every setting that a key's row describes, as this config's trainer understands it."""
     trainer = trainer_in(config)
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)

@@ -1,4 +1,5 @@
-"""A larger effective batch than the config has: another experiment, written only if asked. Pure.
+"""A larger effective batch than the config's, which changes the experiment and is only written on
+request. Pure functions.
 
 What goes with a batch changes with it: the learning rate, and everything that is counted in steps.
 """
@@ -22,7 +23,7 @@ GROW = "`--grow-batch` writes it"
 
 
 def larger_batch_in_words(split: Split, measured: int) -> str:
-    """That a larger batch ran, and what it would mean."""
+    """A note that a larger batch ran, and what it would mean."""
     return (
         f"{split.name}: {measured} ran here. A batch {measured / split.effective:.3g} times as"
         f" large is another experiment: for SGD scale the learning rate with it, for Adam by its"
@@ -31,7 +32,7 @@ def larger_batch_in_words(split: Split, measured: int) -> str:
 
 
 def grown_batch(case: Case, split: Split, measured: int) -> Iterator[Suggestion]:
-    """The batch that ran, without accumulation, and what has to change with it."""
+    """The edits for the batch that ran, without accumulation, and for what must change with it."""
     for reason in reasons_to_stay(case, split):
         yield f"{split.name} stays {split.size}, though {measured} ran here: {reason}"
         return
@@ -59,7 +60,7 @@ def grown_batch(case: Case, split: Split, measured: int) -> Iterator[Suggestion]
 
 
 def reasons_to_stay(case: Case, split: Split) -> Iterator[str]:
-    """Why the batch cannot be written alone, even if its growth is wanted."""
+    """Why the batch cannot be written on its own, even if a larger one was requested."""
     if case.fixed_by:
         yield case.fixed_by
     if split.derived:
@@ -71,7 +72,8 @@ def reasons_to_stay(case: Case, split: Split) -> Iterator[str]:
 
 
 def learning_rate_in_words(case: Case, factor: float) -> str:
-    """How the learning rate goes with the batch, with the config's own figures if it has one."""
+    """How to scale the learning rate with the batch, with the config's own figures if there are
+    any."""
     rates = [setting for setting in case.with_name(*RATE_NAMES) if rate_of(setting)]
     keep = "To keep the experiment as it was, leave out `--grow-batch`"
     if len(rates) != 1:

@@ -1,4 +1,5 @@
-"""The guides' marks for a card: batches, sizes of a network, lengths, tiers. Pure.
+"""The guides' recommended values for a card: batches, network sizes, lengths, tiers. Pure
+functions.
 
 A mark is a figure to start from and to measure. None is written into a config: a larger batch may
 not fit, and another network is another experiment.
@@ -34,7 +35,7 @@ shows 11.0 of 12 GiB and is below this share, so it counts as one of 8 GB.
 
 
 def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
-    """Whether a card is sold with at least so many gigabytes.
+    """Whether a card is sold with at least this many gigabytes.
 
     >>> has_memory(24564 << 20, 24), has_memory(15109 << 20, 16), has_memory(11264 << 20, 12)
     (True, True, False)
@@ -78,7 +79,7 @@ LONGEST_SMALL_SEQUENCE = 256
 
 
 def training_of(case: Case) -> Training:
-    """What the config trains, by its keys, as far as the guides have marks for it."""
+    """What the config trains, judged by its keys, as far as the guides have values for it."""
     is_of_language_trainer = trainer_of(case.config) is not None
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
@@ -96,7 +97,7 @@ def training_of(case: Case) -> Training:
 
 
 def _names_sequence_model(case: Case) -> bool:
-    """Whether a value names a recurrent model, or a transformer built by hand."""
+    """Whether a value names a recurrent model or a hand-written transformer."""
     for setting in case.config.settings:
         if name_of(setting.path) not in MODEL_KIND_KEYS:
             continue
@@ -108,7 +109,7 @@ def _names_sequence_model(case: Case) -> bool:
 
 
 def _names_other_model(case: Case) -> bool:
-    """Whether a trainer or a model is named for which the guides have no batch."""
+    """Whether the config names a trainer or model for which the guides have no batch."""
     if case.with_role("rollout-batch") or trainer_in(case.config) is not None:
         return True
     names = names_in(case.config.settings)
@@ -118,7 +119,7 @@ def _names_other_model(case: Case) -> bool:
 
 
 def _speaks_of_model(case: Case) -> bool:
-    """Whether any key speaks of a model: then the config shows what it trains."""
+    """Whether any key is about a model, so that the config shows what it trains."""
     for name in names_in(case.config.settings):
         words = words_of(name)
         if not MODEL_WORDS.isdisjoint(words):
@@ -133,7 +134,7 @@ layers (BERT's and GPT-2's smallest) is a language or speech model, for which it
 
 
 def _is_larger_than_the_guides(case: Case) -> bool:
-    """Whether the network is far wider or deeper than those of the acceleration guide."""
+    """Whether the network is far wider or deeper than those in the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
     # One of the two is enough.
@@ -151,7 +152,7 @@ def _largest(case: Case, role: str) -> int:
 
 
 def _trains_on_image_patches(case: Case) -> bool:
-    """Whether the config is one of the optimisation guide's image networks, or much like them."""
+    """Whether the config is one of the optimisation guide's image networks, or a similar one."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
     # A vision transformer's patches are far smaller.
@@ -160,7 +161,8 @@ def _trains_on_image_patches(case: Case) -> bool:
 
 
 def plain_values(case: Case, role: str) -> list[Setting]:
-    """The settings of a role with one value; a list of sizes is another kind of network's."""
+    """The settings of a kind with a single value; a list of sizes belongs to another kind of
+    network."""
     plain = []
     for setting in case.with_role(role):
         is_list_item = not isinstance(setting.path[-1], str)
@@ -170,7 +172,7 @@ def plain_values(case: Case, role: str) -> list[Setting]:
 
 
 def _reads_text(case: Case) -> bool:
-    """Whether a model is named that reads tokens, or sequences are longer than the guides' own."""
+    """Whether the model reads tokens, or sequences are longer than in the guides."""
     if any(case.with_name("model_name_or_path")):
         return True
     for setting in case.with_role("length"):
@@ -185,7 +187,7 @@ def _reads_text(case: Case) -> bool:
 
 
 class BatchMark(NamedTuple):
-    """A batch to start from."""
+    """A batch to start measuring from."""
 
     least: int
     most: int
@@ -197,7 +199,7 @@ class BatchMark(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """The batches that it names: `16`, `8 to 16`, `up to 128`."""
+        """The batch sizes in words: `16`, `8 to 16`, `up to 128`."""
         if self.least == self.most:
             return str(self.most)
         # Small cards have no lower end.
@@ -237,7 +239,7 @@ TIERS = (
 
 
 def batch_mark(case: Case) -> BatchMark | None:
-    """The guides' batch for what the config trains on this card; None if they have none."""
+    """The guides' batch for this training on this card; None if they have none."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
         return None
@@ -254,7 +256,7 @@ def batch_mark(case: Case) -> BatchMark | None:
 
 
 def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
-    """The acceleration guide's batch for a card with so much memory."""
+    """The acceleration guide's batch for a card with this much memory."""
     # The last row is for every card.
     fitting_rows = [row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb)]
     row = fitting_rows[0]
@@ -289,7 +291,7 @@ IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-10
 
 
 def image_preset(memory_bytes: int) -> Preset:
-    """The optimisation guide's preset for a card with so much memory."""
+    """The optimisation guide's preset for a card with this much memory."""
     for least_gb, name in IMAGE_CARDS:
         # The last row is for every card.
         if has_memory(memory_bytes, least_gb):
@@ -298,7 +300,7 @@ def image_preset(memory_bytes: int) -> Preset:
 
 
 def sequence_preset(memory_bytes: int) -> Preset:
-    """The acceleration guide's preset for a card with so much memory."""
+    """The acceleration guide's preset for a card with this much memory."""
     if has_memory(memory_bytes, 12):
         return preset_named("top")
     # "8 to 12 GB" and "8 GB or less" both have 8 GB: the smaller one is the sure one.
@@ -306,7 +308,7 @@ def sequence_preset(memory_bytes: int) -> Preset:
 
 
 def card_of(case: Case, preset: Preset) -> str:
-    """The card of a preset, and why its figures are for this one.
+    """The card of a preset, and why its values apply to this card.
 
     A card that the guide does not name belongs to the class of the named one with as much memory.
     """
@@ -326,7 +328,7 @@ def card_of(case: Case, preset: Preset) -> str:
 
 
 def _image_mark(case: Case, memory_bytes: int) -> BatchMark:
-    """The optimisation guide's batch for a card with so much memory."""
+    """The optimisation guide's batch for a card with this much memory."""
     preset = image_preset(memory_bytes)
     batch_text = preset.value("batch_size")
     most = int(batch_text or 0)

@@ -1,4 +1,4 @@
-"""Why a batch, or a precision, of a config must stay as it is. Pure.
+"""Reasons why the batch or precision of a config must not change. Pure functions.
 
 Another micro-batch is the same experiment only if nothing else depends on it: no step count, no
 BatchNorm, no loss over the pairs in one batch, no second file that holds a batch too.
@@ -34,7 +34,7 @@ OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES)
 
 
 def batch_fixed_by(config: Config) -> str | None:
-    """Why the batch and the precision of a config must stay; None if they may change.
+    """Why batch and precision of a config must not change; None if they may.
 
     A config of transformers and its DeepSpeed JSON must agree, or the trainer refuses to start.
 
@@ -56,7 +56,7 @@ def batch_fixed_by(config: Config) -> str | None:
 
 
 def sharded_elsewhere(case: Case) -> str | None:
-    """Which setting leaves to another file how the model is sharded; None if none does."""
+    """The setting that leaves the sharding of the model to another file; None if there is none."""
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
             continue
@@ -67,7 +67,7 @@ def sharded_elsewhere(case: Case) -> str | None:
 
 
 def _names_settings(setting: Setting) -> bool:
-    """Whether the value refers to settings that are not in this config (a map would be)."""
+    """Whether the value refers to settings in another file (a map would contain them)."""
     if setting.kind == "list":
         # A list of files; `fsdp: [full_shard]` is one of words.
         return name_of(setting.path) == BASE_FILES
@@ -98,7 +98,7 @@ OTHER_COUNTS = re.compile(
 
 
 def step_counts(case: Case) -> Iterator[Setting]:
-    """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
+    """The settings whose value counts steps (0, -1, ratios and epochs do not)."""
     for setting in case.config.settings:
         name = name_of(setting.path)
         if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
@@ -147,7 +147,7 @@ TIED_TO_MICRO_BATCH = {
 
 
 def names_batch_norm(setting: Setting) -> bool:
-    """Whether a setting switches BatchNorm on, or names a model that is built with it."""
+    """Whether a setting switches on BatchNorm, or names a model that contains it."""
     if setting.kind != "scalar":
         return False
     name = name_of(setting.path).lower()
@@ -170,7 +170,7 @@ def has_batch_norm(case: Case) -> bool:
 
 
 def refusals(case: Case) -> Iterator[str]:
-    """The reasons against another micro-batch, in the order of their weight."""
+    """The reasons against another micro-batch, the strongest first."""
     if case.fixed_by:
         yield case.fixed_by
     for setting in case.config.settings:
@@ -179,7 +179,7 @@ def refusals(case: Case) -> Iterator[str]:
 
 
 def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
-    """What one setting says against another micro-batch."""
+    """The reasons in one setting against another micro-batch."""
     name = name_of(setting.path)
     text = unquoted(setting.text)[:LONGEST_VALUE]
     switch = switch_value(setting)
@@ -222,7 +222,7 @@ def _is_axolotls(case: Case) -> bool:
 
 
 def _refusals_of_counts(case: Case) -> Iterator[str]:
-    """The settings that count micro-batches, or for all that is known may count them."""
+    """The settings that count, or may count, micro-batches."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
     micro_names = trainer.micro.split()
     update_names = trainer.updates.split()

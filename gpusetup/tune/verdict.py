@@ -1,4 +1,5 @@
-"""What `plan` says of a batch of this config on this card, or why it cannot judge it. Pure."""
+"""What `plan` says about a batch of this config on this card, or why it cannot judge it. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ PREFERENCE = frozenset((
 
 
 class CannotJudge(str):
-    """Why `plan` says nothing of a config, as the end of a sentence."""
+    """Why `plan` cannot judge a config, as the end of a sentence."""
 
 
 def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | CannotJudge:
-    """What plan says of a batch with so many steps of accumulation (None: as the config has it)."""
+    """plan's answer for a batch with this number of accumulation steps (None: the config's own)."""
     card = case.facts.card
     config = case.config if steps is None else case.tuned or case.config
     if card is None:
@@ -58,7 +59,7 @@ def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdic
 
 
 def cannot_fit(case: Case) -> str | None:
-    """Why not even one sample of the model fits, whatever the other changes save; None if it may.
+    """Why not even one sample of the model fits, whatever else changes; None if it may fit.
 
     This is said before anything else.
     """
@@ -81,7 +82,7 @@ MOST_WAYS = 3
 
 
 def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
-    """A sentence with the first three ways to make one sample fit."""
+    """A sentence with the three best ways to make one sample fit."""
     ways = ways_to_fit(config, card, steps)
     if not ways:
         return f"{BY_PLAN} says what saves most"

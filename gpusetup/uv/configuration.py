@@ -1,4 +1,4 @@
-"""Where uv's settings stand, read as data: variables, the user's uv.toml and the system's.
+"""Reads uv's settings as data: variables, the user's uv.toml and the system's.
 
 Files of the working folder, of its parents and of the environment are not read, because a checkout
 or another user may have put them there. They are only named, so that nobody wonders.
@@ -83,7 +83,7 @@ NOT_ABOUT_PACKAGES = re.compile(
 
 
 class Source(Frozen):
-    """One place with settings, in the words of uv.toml."""
+    """One place with settings, with the key names of uv.toml."""
 
     name: str
     """The variable, or the file."""
@@ -96,7 +96,7 @@ class Source(Frozen):
 
 
 def sources_of_settings() -> tuple[Source, ...]:
-    """Every place with settings that count, in uv's order: the first one wins."""
+    """All places with settings that apply, in uv's order: the first one wins."""
     sources = list(_of_variables())
     # Variables come before files, the user's file before the system's.
     for path in _files_that_count():
@@ -105,7 +105,7 @@ def sources_of_settings() -> tuple[Source, ...]:
 
 
 def working_folder() -> str:
-    """The folder in which the person runs gpusetup; the root if it was deleted since."""
+    """The folder in which the person runs gpusetup; the root if it was deleted meanwhile."""
     try:
         return os.getcwd()  # noqa: PTH109
     except FileNotFoundError:
@@ -113,14 +113,14 @@ def working_folder() -> str:
 
 
 def _of_variables() -> Iterator[Source]:
-    """The settings of each variable of uv that is set and that counts."""
+    """The settings in uv's variables that are set and that apply."""
     folder = working_folder()
     for variable, values in _values_of_variables():
         yield Source(name=variable, values=values, folder=folder)
 
 
 def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each variable with its setting, in the words of uv.toml."""
+    """The settings in variables, with the key names of uv.toml."""
     environ = os.environ
     for variable, key in TEXTS.items():
         text = environ.get(variable)
@@ -148,7 +148,7 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _files_that_count() -> Iterator[Path]:
-    """The uv.toml that UV_CONFIG_FILE names, else the user's own and the system's.
+    """The uv.toml in UV_CONFIG_FILE, or else the user's own and the system's.
 
     https://docs.astral.sh/uv/concepts/configuration-files/
     """
@@ -166,7 +166,7 @@ def _files_that_count() -> Iterator[Path]:
 
 
 def _configuration_folders() -> tuple[Path, ...]:
-    """The user's folder of configuration, then the system's."""
+    """The user's configuration folder, then the system's."""
     environ = os.environ
     if os.name == "nt":
         names = [environ.get("APPDATA", ""), environ.get("PROGRAMDATA", "")]
@@ -183,7 +183,7 @@ def _configuration_folders() -> tuple[Path, ...]:
 
 
 def _of_file(path: Path) -> Source:
-    """The settings of a uv.toml; what `[pip]` says wins, because installing is `uv pip`.
+    """The settings of a uv.toml; those in `[pip]` win, because installing means `uv pip`.
 
     `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
     """
@@ -211,7 +211,7 @@ def _setting(variable: str, value: str) -> str:
 
 
 def ignored_settings(sources: tuple[Source, ...]) -> Iterator[str]:
-    """A sentence for each place with settings that bear on packages and are not used here."""
+    """A sentence for each place with package settings that gpusetup does not use."""
     for source in sources:
         unused = source.values.keys() - HONOURED
         keys = sorted(key for key in unused if _is_about_packages(key))
@@ -228,7 +228,7 @@ def ignored_settings(sources: tuple[Source, ...]) -> Iterator[str]:
 
 
 def _is_about_packages(key: str) -> bool:
-    """Whether a setting of a file may change which files come."""
+    """Whether a setting may change which files are installed."""
     # A setting and its variable have the same name: `link-mode`, `UV_LINK_MODE`.
     variable = f"UV_{key.upper()}".replace("-", "_")
     match = NOT_ABOUT_PACKAGES.fullmatch(variable)
@@ -236,7 +236,7 @@ def _is_about_packages(key: str) -> bool:
 
 
 def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
-    """A sentence for the uv configuration near a folder, and for an environment's own pip.conf.
+    """A sentence for each uv configuration near a folder, and for an environment's own pip.conf.
 
     bare uv and pip read them. A checkout may bring both, so that they count only if the person
     names them.
@@ -263,7 +263,7 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
 
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """The configuration that bare uv would find from a folder on, and what it sets of packages."""
+    """The configuration that plain uv would find from a folder on, and its package settings."""
     for parent in (folder, *folder.parents):
         for path in (parent / "uv.toml", parent / "pyproject.toml"):
             if not path.is_file():

@@ -1,4 +1,5 @@
-"""Which hosts packages may come from: those of the indexes, and where these keep their files.
+"""The hosts from which packages may come: those of the indexes, and those where the indexes keep
+their files.
 
 An index may answer with a redirect, and its page may link to files elsewhere. Both count only for
 hosts that the person was shown: the index's own, one that its documentation names for its files,
@@ -37,7 +38,7 @@ FILE_HOSTS = (
 
 
 class Host(NamedTuple):
-    """A host and its port; another port is another server."""
+    """A host and its port; the same host with another port is a different server."""
 
     name: str
     port: int
@@ -54,7 +55,7 @@ class Host(NamedTuple):
 
 
 def host_of(url: str) -> Host | None:
-    """The host of an address; None for a folder, and for what is no address of the web.
+    """The host of an address; None for a folder and for anything that is not a web address.
 
     >>> host_of("https://me:secret@Packages.example/simple")
     Host(name='packages.example', port=443)
@@ -72,12 +73,12 @@ def host_of(url: str) -> Host | None:
 
 
 def host_named(text: str) -> Host | None:
-    """The host that a person or a request names, `files.example` or `files.example:8443`."""
+    """The host in a text such as `files.example` or `files.example:8443`."""
     return host_of(f"https://{text}")
 
 
 def plain_name(name: str) -> str:
-    """A host's name as it goes over the network: lower case, and in the letters of ASCII."""
+    """A host's name as it is sent over the network: in lower case and ASCII."""
     try:
         return name.rstrip(".").encode("idna").decode().lower()
     except UnicodeError:
@@ -85,10 +86,10 @@ def plain_name(name: str) -> str:
 
 
 class AllowedHosts:
-    """The hosts that uv and our own requests may connect to."""
+    """The hosts to which uv and our own requests may connect."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """`addresses`: those of the indexes and of the pages of wheels that are shown."""
+        """`addresses`: those of the indexes and wheel pages that the plan shows."""
         hosts: list[Host] = []
         for address in addresses:
             host = host_of(address)
@@ -103,7 +104,7 @@ class AllowedHosts:
         self.patterns = tuple(patterns)
 
     def allows(self, host: Host | None) -> bool:
-        """Whether a host was shown, or is documented for the files of one that was."""
+        """Whether a host was shown, or is a documented file host of one that was."""
         if host is None:
             return False
         if host in self.hosts:
@@ -113,13 +114,13 @@ class AllowedHosts:
         return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
 
     def require(self, url: str) -> None:
-        """`Unreached` for an address on a host that was not shown; folders have no host."""
+        """Raise `Unreached` for an address on a host that was not shown; folders have no host."""
         host = host_of(url)
         if host is not None and not self.allows(host):
             raise self.refusal([host])
 
     def refusal(self, hosts: Iterable[Host]) -> Unreached:
-        """The error for hosts that a redirect or a link leads to."""
+        """The error for hosts to which a redirect or link leads."""
         strange = " ".join(dict.fromkeys(map(str, hosts)))
         shown = ", ".join(map(str, self.hosts))
         named = os.environ.get(NAMED_BY_PERSON, "")
@@ -132,7 +133,7 @@ class AllowedHosts:
 
 
 def documented_file_hosts(host: Host) -> tuple[str, ...]:
-    """Where an index keeps its files by its operator's documentation; names, or patterns of them.
+    """The hosts where an index keeps its files according to its operator, as names or patterns.
 
     >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
     ('*.blob.core.windows.net',)
@@ -147,7 +148,7 @@ def documented_file_hosts(host: Host) -> tuple[str, ...]:
 
 
 def hosts_named_by_person() -> tuple[Host, ...]:
-    """The further hosts that GPUSETUP_FILE_HOSTS names."""
+    """The additional hosts in GPUSETUP_FILE_HOSTS."""
     hosts: list[Host] = []
     for text in os.environ.get(NAMED_BY_PERSON, "").split():
         host = host_named(text)

@@ -1,1 +1,1 @@
-"""How an environment is changed so that it is the old one or the new one, whatever happens."""
+"""Changes an environment so that it is always in the old or the new state, whatever happens."""

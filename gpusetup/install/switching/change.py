@@ -1,4 +1,4 @@
-"""Changes an environment so that it can be put back: each file that leaves is moved aside.
+"""Changes an environment in a way that can be undone: each old file is moved aside.
 
 Everything that will leave or come is written to a journal first, and every phase is noted there
 before it begins. Until the first rename nothing of the environment is touched; whatever fails
@@ -62,7 +62,7 @@ being made."""
 
 
 def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
-    """Lock, fetch and unpack, replace, prove, keep or put back; how it ended.
+    """Lock, download, unpack, replace, test, then keep or restore; returns how it ended.
 
     An environment that is to be made is made first, and taken away if anything fails.
     """
@@ -93,7 +93,7 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
 
 
 def _made_environment(job: Job, target: Target, plan: Plan) -> Layout:
-    """Make the environment of a plan; its layout."""
+    """Create the environment of a plan, and return its layout."""
     assert target.venv is not None, "only an environment with a folder is made"
     environment = job.settings.environment()
     # uv runs in the store: in the working folder it would look for a project.
@@ -104,7 +104,8 @@ def _made_environment(job: Job, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """`Blocked` if somebody has changed what leaves, or made the environment, while we planned."""
+    """Raise `Blocked` if somebody changed the old files, or created the environment, while we
+    planned."""
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -119,7 +120,7 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
 
 
 def recover(store: Path) -> Journal | None:
-    """End what a killed change began; its journal, None if nothing was left unfinished.
+    """Finish what a killed change began, and return its journal; None if nothing was unfinished.
 
     If it was about to be kept, the new state is completed, else the previous one is restored.
     """
@@ -137,7 +138,7 @@ def recover(store: Path) -> Journal | None:
 
 
 def begun(store: Path, journal: Journal) -> Change:
-    """A change whose journal is written, before anything is changed."""
+    """A change whose journal is written before anything changes."""
     # A name of its own for each change: a folder with the name of an older one may be kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
@@ -163,7 +164,7 @@ class Change:
 
     @property
     def aside(self) -> dict[str, str]:
-        """What is moved: its place in the environment, and where it is kept."""
+        """The files to move: their places in the environment, and where they are kept."""
         places: dict[str, str] = {}
         for number, path in enumerate(paths_in(self.store, self.journal.moves)):
             places[path] = str(self.former / f"{number:05d}")
@@ -171,16 +172,16 @@ class Change:
 
     @property
     def former(self) -> Path:
-        """The folder that keeps what was moved aside."""
+        """The folder with the files that were moved aside."""
         return self.store / self.journal.former
 
     @property
     def made(self) -> set[str]:
-        """The places of what was not there before."""
+        """The places of files that did not exist before."""
         return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
-        """Note in the journal that a phase begins."""
+        """Record in the journal that a phase begins."""
         self.journal = replace(self.journal, phase=phase, **more)
         write_journal(self.store, self.journal)
 
@@ -189,7 +190,7 @@ class Change:
     def exchange(
         self, job: Job, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move aside what leaves, and bring what comes to its place; both are on the disk then.
+        """Move the old files aside and the new ones into place; afterwards both are on disk.
 
         `coming`: each new file and where it goes; `after`: the distributions that they are.
         """
@@ -210,8 +211,8 @@ class Change:
         self.enter("verifying")
 
     def _list(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
-        """Note all files that are moved aside and made, if these come in place of the distributions
-        that `after` names, and of those that the journal takes out.
+        """Record all files that are moved aside or created if these replace the distributions named
+        in `after` and those that the journal removes.
 
         A file that would be overwritten although nothing that leaves owns it is moved aside too.
         `Blocked` if a file lies outside, or if a folder is in its place.
@@ -241,7 +242,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """The new state stays; what was moved aside is kept for one undo, or dropped.
+        """Keep the new state; the old files are kept for one undo, or deleted.
 
         The undo belongs to torch: an installation that leaves torch alone drops no older torch.
         """
@@ -261,7 +262,7 @@ class Change:
         self._forget()
 
     def finish(self) -> None:
-        """Keep the new state; a Ctrl-C waits until that is done."""
+        """Keep the new state; a Ctrl-C waits until this is done."""
         hint = "fix that, then `gpusetup install` finishes it"
         with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
             self.keep()
@@ -269,7 +270,7 @@ class Change:
     # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
-        """Bring the previous state back: remove what was made, rename what was moved aside.
+        """Restore the previous state: remove new files, and rename the old ones back.
 
         May be run again after it was stopped anywhere: a file that is in the store was moved and is
         brought back; one that is not was never moved, or is back already.
@@ -295,7 +296,7 @@ class Change:
         self._forget()
 
     def restore(self, job: Job) -> None:
-        """Put the previous state back; a Ctrl-C waits until it is done."""
+        """Restore the previous state; a Ctrl-C waits until this is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
@@ -304,7 +305,7 @@ class Change:
 
     @contextmanager
     def or_back(self, job: Job) -> Iterator[None]:
-        """Run a block; if it fails, the previous state comes back, and the hint says so."""
+        """Run a block; if it fails, restore the previous state and say so in the hint."""
         try:
             yield
         except BaseException as problem:
@@ -316,7 +317,8 @@ class Change:
             raise
 
     def _forget(self) -> None:
-        """End a change. The journal goes first: without it the rest is only left-overs."""
+        """End a change. The journal is deleted first; without it, everything else is only
+        left-overs."""
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
@@ -325,12 +327,12 @@ class Change:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether it is a folder itself, and no link to one."""
+    """Whether a path is a real folder, not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The bytecode that is there of some sources (`__pycache__/x.cpython-311.pyc` of `x.py`)."""
+    """The existing bytecode of some source files (`__pycache__/x.cpython-311.pyc` for `x.py`)."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -345,7 +347,7 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 
 
 def remove_empty(files: Iterable[str]) -> None:
-    """Remove the folders in which these files were, and those above, as far as they are empty."""
+    """Remove the folders that contained these files, and those above, if they are empty."""
     folders = {os.path.dirname(path) for path in files}
     # The inner folders first.
     for folder in sorted(folders, reverse=True):
@@ -367,7 +369,7 @@ def keeps_torch(store: Path) -> bool:
 
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Every file and link that is kept: its size, and the second of its last change."""
+    """Every kept file and link with its size and modification time in seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(former) as entries:
         for entry in entries:
@@ -377,7 +379,7 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Delete what no journal names; the store itself if nothing is left in it."""
+    """Delete everything that no journal lists, and the store itself if it is then empty."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

@@ -1,4 +1,5 @@
-"""Reads, writes and removes files so that a kill in between leaves the old file or the new one."""
+"""Reads, writes and removes files so that after a kill there is either the old file or the new
+one."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ BUSY_SECONDS = 0.1
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Write a file so that after a crash it is the old one or the new one, and on disk; with the
-    mode that it had."""
+    """Write a file, with its previous mode, so that after a crash the disk has the old or the new
+    file."""
     fresh = path.with_name(f".{path.name}.gpusetup.new")
     remove(fresh)
     try:
@@ -41,7 +42,7 @@ def write_safely(path: Path, text: str) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Have on the disk all that was written to the filesystem of a folder; Windows cannot."""
+    """Write everything of a folder's filesystem to disk; Windows does not support this."""
     import ctypes
 
     if os.name != "posix" or not folder.is_dir():
@@ -65,7 +66,7 @@ def flush(folder: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener that follows no symbolic link, and does not wait for the writer of a pipe."""
+    """An opener that follows no symbolic links and does not wait for the writer of a pipe."""
     # Windows has neither of the two.
     no_follow: int = getattr(os, "O_NOFOLLOW", 0)
     no_wait: int = getattr(os, "O_NONBLOCK", 0)
@@ -73,7 +74,7 @@ def no_link(path: str, flags: int) -> int:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder, also if somebody still writes into it.
+    """Delete a file, a link or a whole folder, even if somebody is still writing into it.
 
     What is not there is no error.
     """
@@ -106,7 +107,7 @@ def sha256_of(path: str | Path) -> str:
 
 
 def files_below(top: str) -> Iterator[str]:
-    """Every file and link at a path and below it; links are not followed."""
+    """Every file and link at a path and below it, without following links."""
     if not os.path.isdir(top) or os.path.islink(top):
         if os.path.lexists(top):
             yield top

@@ -1,4 +1,5 @@
-"""The journal of a change, and how it is read: anybody may have written what lies in a store.
+"""The journal of a change. It is read with distrust, because anybody may have written the files in
+an environment.
 
 A checkout may bring a `.venv/.gpusetup` of its own. What is read there is a plain file of a bounded
 size that belongs to us or to whom the environment belongs, and it leads nowhere but into the
@@ -52,8 +53,8 @@ Phase = Literal["making", "staging", "moving", "installing", "verifying", "keepi
 
 
 class Journal(Frozen):
-    """What a change does to an environment; enough to end it either way. Its paths are below the
-    prefix, so that it holds where the environment was moved (`text_of`)."""
+    """Everything that a change does to an environment, enough to finish or revert it. Its paths are
+    relative to the prefix, so that the environment can be moved (`text_of`)."""
 
     schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
@@ -81,7 +82,7 @@ class Journal(Frozen):
 
 
 def text_of(path: str, prefix: str) -> str:
-    """A path below the prefix as JSON can hold it: one letter for each of its bytes.
+    """A path below the prefix as JSON can store it: one letter for each byte.
 
     >>> text_of("/e/caf\\udce9", "/e")
     'caf\\xe9'
@@ -100,7 +101,7 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """`Blocked` if one of these does not lie in the environment itself, on the same mount."""
+    """Raise `Blocked` if a path is not inside the environment itself, on the same mount."""
     listed = list(paths)
     outside = first_outside(store, listed)
     if outside is not None:
@@ -115,7 +116,7 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
-    """The paths that a journal's texts stand for (`text_of`)."""
+    """The paths for a journal's texts (`text_of`)."""
     prefix = str(store.parent)
     paths: list[str] = []
     for text in texts:
@@ -125,15 +126,15 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Replace the journal in one step, on disk before this returns."""
+    """Replace the journal in one step; it is on disk before this returns."""
     from gpusetup.model.codec import to_json
 
     write_safely(store / name, to_json(journal, indent=1))
 
 
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
-    """The journal of an unfinished change; None where there is none. Every path of it lies in the
-    environment: `BadInput` where one does not."""
+    """The journal of an unfinished change; None if there is none. Raises `BadInput` if one of its
+    paths is outside the environment."""
     from gpusetup.model.codec import from_json
 
     path = store / name
@@ -161,7 +162,7 @@ WAYS_ON = {
 
 
 def _objection_to(journal: Journal, store: Path) -> str | None:
-    """Why a journal is not followed; None if it leads nowhere but into its environment."""
+    """Why a journal must not be followed; None if it only concerns its environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
@@ -192,18 +193,19 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 
 def _making_note(journal: Journal) -> Path:
-    """Our note of an environment that is being made; the name of `former` is a drawn number."""
+    """The path of our note about an environment that is being created; the name of `former` is
+    random."""
     return own_folder(MAKING) / journal.former
 
 
 def note_making(store: Path, journal: Journal) -> None:
-    """Note, outside of the environment, that this one is being made here."""
+    """Record, outside of the environment, that it is being created here."""
     environment = os.path.realpath(store.parent)
     write_safely(_making_note(journal), environment)
 
 
 def was_making(store: Path, journal: Journal) -> bool:
-    """Whether this gpusetup began to make this very environment."""
+    """Whether this gpusetup began to create this very environment."""
     # A command that only reads makes no folder for notes.
     if not own_path(MAKING).is_dir():
         return False
@@ -215,14 +217,14 @@ def was_making(store: Path, journal: Journal) -> bool:
 
 
 def forget_making(journal: Journal) -> None:
-    """Remove the note, once the environment is there or gone."""
+    """Remove the note, once the environment exists or has been removed."""
     with suppress(OSError, Blocked):
         _making_note(journal).unlink()
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
-    """The first of some paths that is not below the prefix, written plainly and with no symbolic
-    link on the way, or that is in the store."""
+    """The first path that is not plainly below the prefix, that goes through a symbolic link, or
+    that is in the store."""
     real_prefix = os.path.realpath(store.parent)
     is_inside: dict[str, bool] = {}
     for path in paths:
@@ -239,8 +241,8 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 
 
 def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
-    """Whether a folder is the prefix or below it, plainly written and not reached by a link, and
-    is not the store."""
+    """Whether a folder is the prefix or plainly below it, not reached through a link, and not the
+    store."""
     prefix = str(store.parent)
     if not f"{folder}{os.sep}".startswith(f"{prefix}{os.sep}"):
         return False
@@ -253,7 +255,7 @@ def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
 
 
 def ours(path: Path) -> os.stat_result | None:
-    """What there is at a path of a store; None for nothing.
+    """What exists at a path in a store; None for nothing.
 
     `Blocked` for a link, and for what is neither ours, nor root's, nor of whom the environment
     belongs to (in a container that is often another number than ours).
@@ -280,7 +282,7 @@ def ours(path: Path) -> os.stat_result | None:
 
 
 def read_state(path: Path) -> bytes | None:
-    """A file of the store; None if there is none, `Blocked` if it is something else."""
+    """Read a file in the store; None if there is none, `Blocked` if it is not a regular file."""
     if ours(path.parent) is None:
         return None
     status = ours(path)
@@ -294,8 +296,8 @@ def read_state(path: Path) -> bytes | None:
 
 
 def require_lock(path: Path) -> None:
-    """`Blocked` where a lock is something else than an empty file of ours: to open it would empty
-    what lies behind a hard link, or make what a symbolic link names."""
+    """Raise `Blocked` if a lock is not an empty file of ours, because opening it would empty the
+    target of a hard link or create the target of a symbolic link."""
     status = ours(path)
     if status is None:
         return

@@ -1,4 +1,5 @@
-"""One at a time: a lock for each environment, and one that its installer holds while it writes."""
+"""Two locks for each environment: one for gpusetup, and one that the installer holds while it
+writes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_par
 
 @contextmanager
 def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of an environment, whose store is made for it and goes where it stays empty.
+    """Hold the lock of an environment. The store is created for it, and removed if it stays empty.
 
     A second process waits, says so, and leaves with `Blocked`. Who gets the lock waits until an
     installer that lost its parent has ended.
@@ -77,8 +78,8 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
 
 
 def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
-    """The command under which a program holds the installer's lock and ends with us. `outlives`: it
-    is not killed with us, because it ends its own transaction (conda).
+    """The command that runs a program with the installer's lock and ends it with gpusetup. With
+    `outlives` it is not killed with us, because it finishes its own transaction (conda).
 
     Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
     still has open cannot be renamed.

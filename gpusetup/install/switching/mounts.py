@@ -1,4 +1,5 @@
-"""Which mounts lie inside an environment: a file cannot be renamed from one mount to another."""
+"""Finds mounts inside an environment, because a file cannot be renamed from one mount to
+another."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Mount(NamedTuple):
-    """A mount: where it is, and what filesystem it has."""
+    """A mount: its path and its kind of filesystem."""
 
     place: str
     kind: str
 
 
 def mounts() -> Iterator[Mount]:
-    """The mounts that this process sees; nothing where the system does not say."""
+    """The mounts that this process sees; none if the system does not report them."""
     try:
         lines = os.fsdecode(MOUNTS.read_bytes()).splitlines()
     except OSError:
@@ -34,7 +35,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
-    """The first mount inside an environment on which one of some paths of it lies.
+    """The first mount inside an environment that contains one of these paths.
 
     Also two bind mounts of the same disk are two mounts for a rename.
     """
@@ -60,7 +61,7 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
 
 
 def filesystem_of(folder: str) -> str:
-    """The kind of filesystem of a folder, `overlay` or `ext4`; empty if it is not known."""
+    """The kind of filesystem of a folder, such as `overlay` or `ext4`; empty if unknown."""
     real = f"{os.path.realpath(folder)}{os.sep}"
     around = [
         mount for mount in mounts() if real.startswith(f"{mount.place.rstrip(os.sep)}{os.sep}")

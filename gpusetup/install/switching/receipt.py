@@ -1,4 +1,5 @@
-"""What an installation leaves in the target: what was there, what is there, and from where."""
+"""The receipt that an installation leaves in the environment: what was there, what is there now,
+and where it came from."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from gpusetup.model.codec import to_plain
 
 
 def write_receipt(path: Path, plan: Plan, job: Job, verdict: Mapping[str, Any] | None) -> None:
-    """Write what was installed, without logins, users and home folders.
+    """Write what was installed, without logins, user names and home folders.
 
     The host of each file stays: whoever reads the receipt wants to know where a package came from.
     """
@@ -50,5 +51,5 @@ def write_receipt(path: Path, plan: Plan, job: Job, verdict: Mapping[str, Any] |
 
 
 def now() -> str:
-    """The time in UTC, as ISO 8601 writes it."""
+    """The current UTC time in ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
