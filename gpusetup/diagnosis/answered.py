@@ -1,4 +1,5 @@
-"""Whether a text shows already what a question asks for, in whatever form, and what is asked then.
+"""Checks whether a text already contains the output that a question asks for, and chooses the next
+question.
 
 A value may stand in a tool's table, in `collect_env`, in a list of packages, in the label of a
 version or in a sentence: the snapshot holds it in one field, whichever it was. Pure.
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Answered(Frozen):
-    """A reading, what shows that the text has its output, and the reading that tells more."""
+    """A reading, how to recognise that the text already has its output, and the reading that tells
+    more."""
 
     part: str
     """A piece of the command."""
@@ -88,7 +90,7 @@ ANSWERED: tuple[Answered, ...] = (
 
 
 def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:
-    """The reading, or the next one whose output a text does not show; None if all are shown.
+    """The reading, or the next one whose output the text does not contain; None if it contains all.
 
     Each reading is asked at most once: two that follow each other end the search.
     """

@@ -1,4 +1,4 @@
-"""What is said to a plain question about torch, CUDA, drivers and GPUs: a fact, then the next step.
+"""Answers to plain questions about torch, CUDA, drivers and GPUs: a fact, then the next step.
 
 Each answer is made of the catalog's facts and one rule of the field. A question that the text's own
 values decide (a driver too old for the CUDA that is asked about) is a finding, and no answer.
@@ -40,7 +40,7 @@ NEWEST_CUDA = (
 
 
 def plain_question(context: RuleContext) -> Event | None:
-    """The question of a text that names no failure; None if it has none."""
+    """The question in a text that mentions no failure; None if there is none."""
     if not is_report(context) or not events(context, "names-no-failure"):
         return None
     failing = events(context, "gpu-unused", "run-hangs")
@@ -183,7 +183,7 @@ def _of_python(context: RuleContext, question: Event) -> str:
 
 
 def is_of_release(version: str, release: str) -> bool:
-    """Whether a version is of a release, which may be named by its first numbers.
+    """Whether a version belongs to a release, which may be given by its first numbers.
 
     >>> is_of_release("2.10.1", "2.10"), is_of_release("2.10.1", "2.1")
     (True, False)

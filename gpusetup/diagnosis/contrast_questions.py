@@ -1,4 +1,5 @@
-"""What decides where a text shows more than one run, or printed the usual output already.
+"""Chooses the next question if a text shows more than one run, or already contains the usual
+output.
 
 Two runs that differ in one thing ask for that thing. What was printed is asked for in no stage:
 `diagnosis.answered` takes the next reading. Pure.
@@ -20,7 +21,7 @@ OF_ANOTHER_MAKER = {"amd", "intel"}
 
 
 def is_of_another_maker(context: RuleContext) -> bool:
-    """Whether the GPU is AMD's or Intel's."""
+    """Whether the GPU is from AMD or Intel."""
     if maker_of(context.torch.backend) in OF_ANOTHER_MAKER:
         return True
     return not OF_ANOTHER_MAKER.isdisjoint(vendors_of(context.snapshot))
@@ -38,7 +39,7 @@ READING_OF_WAY = {
 
 
 def reading_by_contrast(context: RuleContext) -> str | None:
-    """The reading for what differs between the run that works and the one that fails."""
+    """The reading that shows the difference between the run that works and the one that fails."""
     for event in events(context, "works-otherwise"):
         way = event.values.get("what", "")
         # What another maker's GPU runs on are packages of the system, and not of Python.
@@ -60,7 +61,7 @@ def names_a_contrast(context: RuleContext) -> bool:
 
 
 def fails_while_it_runs(context: RuleContext) -> bool:
-    """Whether a program on such a GPU crashed, hangs, or its driver was reset."""
+    """Whether a program on such a GPU crashes or hangs, or its driver was reset."""
     return bool(
         events(context, "program-crashed", "run-hangs", "silent-crash")
         or events(context, "graphics-crash", "machine-powers-off")
@@ -68,7 +69,7 @@ def fails_while_it_runs(context: RuleContext) -> bool:
 
 
 def reading_of_amd(context: RuleContext) -> str:
-    """ROCm's list of GPUs; of a crash what the kernel says of it."""
+    """ROCm's list of GPUs or, after a crash, the kernel's messages about it."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
@@ -79,7 +80,7 @@ def reading_of_amd(context: RuleContext) -> str:
 
 
 def reading_of_intel(context: RuleContext) -> str:
-    """Whether torch reaches the GPU; where it does, what the kernel says of the failure."""
+    """Whether torch reaches the GPU or, if it does, the kernel's messages about the failure."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK

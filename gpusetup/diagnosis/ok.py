@@ -1,4 +1,4 @@
-"""When `ok` may be said, and what it rests on: the one place that decides it.
+"""When doctor may report `ok`, and the proof for it. This is the only place that decides this.
 
 It needs a proof, and nothing that speaks against it. A machine that was read itself was asked all
 there is to ask. A text must show no complaint, no failure and no `False` of torch's: most texts
@@ -37,7 +37,7 @@ elsewhere in the text, for example on the host, does not prove that the program 
 
 
 def may_be_ok(context: RuleContext) -> bool:
-    """Whether a working stack is shown, and a text complains of nothing."""
+    """Whether a working stack is shown, and nothing in the text complains."""
     if is_report(context) and is_answered(context):
         return True
     complains = is_report(context) and complains_of_something(context)
@@ -53,12 +53,12 @@ def may_be_ok(context: RuleContext) -> bool:
 
 
 def complains_of_something(context: RuleContext) -> bool:
-    """Whether a line complains, or a person names a failure in whatever words."""
+    """Whether a line contains a complaint, or a person mentions a failure in any words."""
     return bool(readings(context, COMPLAINT) or events(context, "names-failure"))
 
 
 def is_answered(context: RuleContext) -> bool:
-    """Whether a text leaves nothing open.
+    """Whether a text leaves no question open.
 
     Its plain question has an answer, its run came to an end, or its GPU computes.
     """
@@ -78,7 +78,7 @@ def _ended_well(context: RuleContext) -> bool:
 
 
 def torch_said_false(machine: Snapshot) -> bool:
-    """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
+    """Whether torch printed `False` anywhere in a text."""
     # An XPU build and a Mac have no CUDA to be available.
     if machine.torch.backend == "xpu" or machine.os.family == "macos":
         return False
@@ -112,12 +112,12 @@ def _report_is_healthy(context: RuleContext) -> bool:
 
 
 def is_proven(context: RuleContext) -> bool:
-    """Whether nothing is left to ask: something computed, or a plain question is answered."""
+    """Whether there is nothing left to ask: something computed, or a plain question is answered."""
     return computed(context) or is_answered(context)
 
 
 def computed(context: RuleContext) -> bool:
-    """Whether a program is said to have computed on the GPU, or torch to see it."""
+    """Whether a program computed on the GPU, or torch sees it, according to the text."""
     if context.torch.cuda_available or events(context, "gpu-computes"):
         return True
     return _makers_backend_runs(context)
@@ -173,7 +173,7 @@ def _driver_answered(context: RuleContext) -> bool:
 
 
 def proof(context: RuleContext) -> str:
-    """What was seen, in one line, and nothing that was not."""
+    """One line about what was checked, and nothing else."""
     torch, visible = context.torch, visible_gpus(context.snapshot)
     if answer := _answer_without_a_gpu(context):
         return answer

@@ -1,4 +1,4 @@
-"""Which other causes a text leaves open, and the reading that would decide between them.
+"""Which other causes are possible, and the reading that would decide between them.
 
 Both stand in the cause's record (`alike`); what cannot be on this machine, in the records of the
 others (`impossible`).
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 def open_causes(
     context: RuleContext, main: Finding | None, unexplained: list[Finding], cause: str
 ) -> tuple[tuple[str, ...], str | None]:
-    """The causes that are left, and the reading that decides.
+    """The causes that are possible, and the reading that decides.
 
     The unexplained errors come first, then what the message leaves open. A symptom is no cause.
     """
@@ -136,7 +136,7 @@ def _asks_another_program(context: RuleContext, reading: str) -> bool:
 
 
 def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
-    """The likely cause of what a text shows, with the symptom's evidence; None if none is."""
+    """The likely cause of what a text shows, with the symptom's evidence; None if there is none."""
     shown_rows = [row for row in RECORDS[symptom.id].likelier if row.shown(context)]
     if not shown_rows:
         return None
@@ -197,8 +197,8 @@ IN_A_CONTAINER: dict[str, str] = {
 
 
 def reading_command(context: RuleContext, reading: str | None, *, undecided: bool) -> str | None:
-    """The command that decides, as this system and this program have it; `undecided`: the cause is
-    unknown, or was inferred from a symptom."""
+    """The command that decides, for this system and program; `undecided` means that the cause is
+    unknown or inferred from a symptom."""
     if reading is None and undecided and is_report(context):
         reading = reading_of_unknown(context)
     if reading is None:
@@ -257,8 +257,9 @@ CUDA_ERROR_NO_DEVICE = 100
 
 
 def with_reading_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
-    """The finding without looks of its own if the answer names a reading: only one command is run
-    first. If that shows whether there is a GPU, it comes before what is installed for one."""
+    """The finding without its own look-ups if the answer already names a reading, because only one
+    command should be run first. If that reading shows whether there is a GPU, it comes before
+    anything is installed for one."""
     fix = finding.fix
     if fix is None or reading is None:
         return finding

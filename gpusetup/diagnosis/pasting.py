@@ -1,4 +1,5 @@
-"""The last change of a fix before it is shown: what can be pasted here, and how long it holds.
+"""The last change of a fix before it is shown: what can be pasted on this system, and how long it
+lasts.
 
 A block is shown whole or not at all: without the one command whose value is no plausible one, the
 others would do something else.

@@ -1,4 +1,4 @@
-"""A fix for the platform that it is for: Windows, macOS, WSL, a notebook, a cluster's job.
+"""Adapts a fix to its platform: Windows, macOS, WSL, a notebook, a cluster's job.
 
 No command and no sentence of an answer names what the system does not have.
 
@@ -48,7 +48,7 @@ RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 
 
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what can be done under the system that it is about."""
+    """The finding with what is possible on its system."""
     os, fix = context.os, finding.fix
     if os.wsl:
         if fix and names_any(KERNEL_MODULES, (fix.text, *command_lines(fix))):
@@ -83,7 +83,7 @@ def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
 
 def lines_without(fix: Fix, foreign: str) -> Fix:
-    """The fix without each block in which a line names what is foreign."""
+    """The fix without each block that contains a line with foreign parts."""
 
     def unless_foreign(block: Alternative) -> Alternative | None:
         if names_any(foreign, (block.title, *block.commands)):
@@ -94,7 +94,7 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 
 
 def names_any(pattern: str, texts: Iterable[str]) -> bool:
-    """Whether one of the texts has what the pattern describes."""
+    """Whether one of the texts matches the pattern."""
     return any(re.search(pattern, text) for text in texts)
 
 
@@ -111,7 +111,7 @@ BY_OTHERS = "Ask the cluster's administrators to do this: "
 
 
 def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what can be done in the notebook, or in the job, that a text is of."""
+    """The finding with what is possible in the notebook or job that the text comes from."""
     fix = finding.fix
     if fix is None or finding.severity is not Severity.ERROR or not is_report(context):
         return finding

@@ -1,4 +1,4 @@
-"""Which of several findings is the root: the order of their records.
+"""Which of several findings is the root cause, according to the order of their records.
 
 Findings stand in the order of their records: the layer, the rank in it. What is only a consequence
 of a cause says its layer (`SHOWS`) and its record (`explains`).
@@ -15,12 +15,12 @@ from gpusetup.model.frozen import replace
 
 
 def order_of(finding: Finding) -> tuple[int, int, str]:
-    """A finding's layer and rank; after every layer if it is never a root."""
+    """A finding's layer and rank; after all layers if it can never be a root cause."""
     return RECORDS[finding.id].order
 
 
 def consequences(cause: Cause) -> tuple[str, ...]:
-    """The findings that a cause explains: those of its layer, and those that its record names.
+    """The findings that a cause explains: those in its layer, and those that its record lists.
 
     >>> from gpusetup.causes import table
     >>> consequences(RECORDS["cuda-sees-no-device"])
@@ -41,7 +41,7 @@ def consequences(cause: Cause) -> tuple[str, ...]:
 
 
 def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Each finding with the first other one, in the order of precedence, that explains it.
+    """Each finding with the first other finding, in order of precedence, that explains it.
 
     An explained finding loses its commands, because they do not mend it.
     """
@@ -74,7 +74,7 @@ def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
-    """The errors beside the root that no other one explains, in their order."""
+    """The errors other than the root cause that no finding explains, in order."""
     open_errors = []
     for error in _errors_in_order(findings):
         if error is not root and not error.explained_by:
@@ -83,7 +83,7 @@ def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> lis
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
-    """The first unexplained error, else the first loss of speed: the stack works, and loses it."""
+    """The first unexplained error, or else the first loss of speed in a working stack."""
     open_errors = unexplained(findings)
     if open_errors:
         return open_errors[0]
@@ -96,7 +96,7 @@ def root_of(findings: tuple[Finding, ...]) -> Finding | None:
 
 
 def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
-    """The finding that must be mended before torch can be; None if there is none.
+    """The finding that must be fixed before torch can be; None if there is none.
 
     A root in what the process is told, the container, the driver or the GPU; and, if torch stays
     as it is, the driver that it asks for.

@@ -1,4 +1,4 @@
-"""The program that a report is about: the stage at which it failed, its own way out.
+"""The program that a report is about: the stage at which it failed, and its own fix.
 
 torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
 way to the GPU; driver, container and hardware are mended alike for all.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def program_of(context: RuleContext) -> Program | None:
-    """The program of a text; its table is loaded only if a text names one."""
+    """The program in a text; the table of programs is only loaded if the text names one."""
     name = context.snapshot.failing.program
     if name is None:
         return None
@@ -33,7 +33,7 @@ def program_of(context: RuleContext) -> Program | None:
 
 
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
-    """At what the program failed: as its own message shows, else where its cause shows itself."""
+    """The stage at which the program failed, from its own message or the kind of the cause."""
     failing = context.snapshot.failing
     if failing.stage or root is None or not is_report(context):
         return failing.stage
@@ -53,7 +53,7 @@ IMAGE_ONLY = ("text-generation-inference",)
 
 
 def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with the failed program's own way out, if torch's does not help it."""
+    """The finding with the failed program's own fix, if torch's fix does not help it."""
     program, fix = program_of(context), finding.fix
     if fix is None or not is_report(context):
         return finding
@@ -119,7 +119,7 @@ def _way_of_program(context: RuleContext, program: Program, finding: Finding, fi
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """In a report without an error finding: the finding of what a program failed at."""
+    """For a report without an error finding, a finding about what the program failed at."""
     if not is_report(context):
         return None
     failed = (

@@ -1,4 +1,5 @@
-"""What an `unknown` answer asks for: one output whose answers lead to different causes, by stage.
+"""What an `unknown` answer asks for: one output that would distinguish the possible causes, by
+stage.
 
 A stage asks only for what the text does not hold, and only for what belongs to it: a build asks for
 its whole output, several GPUs for NCCL's log, a container for its hook's words. `nvidia-smi` tells
@@ -48,7 +49,7 @@ HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 
 
 class StageQuestion(Frozen):
-    """One stage at which a program may have failed, and what tells more about it."""
+    """A stage at which a program may have failed, and the reading that tells more about it."""
 
     name: str
     is_reached: Callable[[RuleContext], bool]
@@ -147,7 +148,7 @@ def _programs_own(context: RuleContext) -> str | None:
 
 
 def is_of_amd(context: RuleContext) -> bool:
-    """Whether torch's build or a device is AMD's."""
+    """Whether torch's build or a device is from AMD."""
     maker_of_build = maker_of(context.torch.backend)
     return maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
 
@@ -188,7 +189,7 @@ def _torch_sees_the_gpu(context: RuleContext) -> bool:
 
 
 def names_its_device(context: RuleContext) -> bool:
-    """Whether a complaint quotes the device that the program took: "Using device: cuda"."""
+    """Whether a complaint quotes the device that the program uses: "Using device: cuda"."""
     return working.DEVICE_SHOWN.search(_quoted_complaint(context)) is not None
 
 
@@ -354,8 +355,8 @@ STAGES: tuple[StageQuestion, ...] = (
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:
-    """The command whose answer tells most at the stage that failed; None if only the program's
-    whole error does."""
+    """The command whose output tells most at the failed stage; None if only the program's complete
+    error does."""
     if not is_report(context):
         return None
     for stage in STAGES:

@@ -1,4 +1,4 @@
-"""What is said to somebody whose GPU works: what shows it, and what helps with what is asked."""
+"""The answer for a person whose GPU works: what shows this, and what helps with their question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICES_SEEN = ("foreign-gpu", "smi-sees-it", "backend-runs", "no-nvidia-gpu")
 
 
 def shows_a_working_gpu(context: RuleContext) -> bool:
-    """Whether a GPU computes in a text that leaves no failure open."""
+    """Whether a GPU computes in a text that contains no unresolved failure."""
     if not events(context, *WORKS) or events(context, "run-hangs"):
         return False
     for complaint in events(context, "gpu-unused"):
@@ -48,7 +48,7 @@ def _only_notices_are_left(context: RuleContext) -> bool:
 
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
-    """What shows that the GPU computes, and what helps with what is asked about it."""
+    """What shows that the GPU computes, and what helps with the question about it."""
     topic = ""
     for question in events(context, "asks-about")[:1]:
         topic = question.values["topic"]
@@ -133,7 +133,7 @@ def _next_step(context: RuleContext, topic: str) -> str:
 
 
 def maker_in_a_text(context: RuleContext) -> str:
-    """Whose GPU it is; "" if the text does not say."""
+    """The maker of the GPU; "" if the text does not tell."""
     of_the_build = maker_of(context.torch.backend)
     if of_the_build:
         return of_the_build

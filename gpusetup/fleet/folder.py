@@ -1,5 +1,5 @@
-"""A folder of records, read one file after the other: snapshots, doctor's answers, verify's and
-node-check's reports, of this version or an older one.
+"""A folder of records, read file by file: snapshots, doctor's JSON, reports of verify and of `fleet
+check`, of this version or an older one.
 
 Files of one node are put together: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
 and `node7/verify.json`. What is no record of ours is left out and counted; a record that is cut
@@ -47,7 +47,7 @@ FAILED = ("failed", "crashed")
 
 
 class Records(Frozen):
-    """What a folder holds."""
+    """The content of a folder."""
 
     nodes: tuple[Node, ...]
     """By name."""
@@ -61,13 +61,13 @@ class _Header(Frozen):
 
 
 class _Run(Frozen):
-    """What `fleet run` says of a node without whole records."""
+    """What `fleet run` reports about a node without complete records."""
 
     problem: str
 
 
 class _NodeCheck(Frozen):
-    """What is read of a node-check's answer."""
+    """The part of a node check's document that is read."""
 
     ok: bool
     reason: str
@@ -79,8 +79,8 @@ class _NodeCheck(Frozen):
 def read_folder(
     folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
-    """Every record in a folder and in the folders in it, by node; `reached` is told how many files
-    are read, of how many."""
+    """Every record in a folder and its subfolders, by node; `reached` is called with the number of
+    files read so far and in total."""
     nodes: dict[str, Node] = {}
     left_out: list[str] = []
     files = _files(folder)
@@ -133,7 +133,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def name_of(path: Path, folder: Path) -> str:
-    """The node's name by the file's.
+    """The node's name, from the file name.
 
     >>> here, names = Path("runs"), ("gpu1.json", "gpu1.verify.json", "gpu1/doctor.json")
     >>> [name_of(here / name, here) for name in names]
@@ -148,7 +148,7 @@ def name_of(path: Path, folder: Path) -> str:
 
 
 def on_one_line(name: str) -> str:
-    """A name that ends no line and steers no terminal.
+    """A name without line breaks and terminal codes.
 
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
@@ -166,7 +166,7 @@ class _NoRecord(Exception):
 
 
 def read_record(path: Path, name: str) -> Node:
-    """One file as a node; one that is broken has the problem instead of facts."""
+    """One file as a node; a broken file has a problem instead of facts."""
     try:
         family, node = _read(path)
     except BadInput as problem:
@@ -201,7 +201,7 @@ def _read(path: Path) -> tuple[str, Node]:
 
 
 def named_record(path: Path) -> Node:
-    """The record in a file that somebody named; `BadInput` if it is none."""
+    """The record in a file that somebody named; `BadInput` if it is not one."""
     try:
         node = read_record(path, on_one_line(path.stem))
         if not node.has_record:
@@ -327,7 +327,7 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
 
 
 def merged(earlier: Node, later: Node) -> Node:
-    """Two records of one node; the later in the folder adds to the earlier."""
+    """Two records of the same node; the later one in the folder adds to the earlier."""
     times = [time for time in (earlier.taken_at, later.taken_at) if time]
     # Two records often have the same finding.
     findings = dict.fromkeys((*earlier.findings, *later.findings))

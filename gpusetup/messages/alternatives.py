@@ -1,4 +1,4 @@
-"""A long list of forms, of which a text is searched only for those whose letters it has.
+"""A long list of patterns; only those whose letters occur in a text are tried.
 
 One pattern of a hundred alternatives tries each of them at each letter of a text. Most forms have
 letters that most texts lack: these forms are left out for the whole text at once.
@@ -18,7 +18,7 @@ SHORTEST = 2
 
 
 class Alternatives:
-    """The alternatives of a pattern, without regard to case, each with letters that it needs.
+    """The alternatives of a pattern, ignoring case, each with letters that a match must contain.
 
     >>> forms = Alternatives(r"\\bhangs?\\b|\\bcrash\\w*|(?<!\\d)0 ?%")
     >>> [form.pattern for form in forms.possible_in("it crashed")]

@@ -1,4 +1,4 @@
-"""Plain questions about torch, CUDA, drivers and GPUs: words of nine languages, by what they ask.
+"""Plain questions about torch, CUDA, drivers and GPUs in nine languages, sorted by topic.
 
 A question is an intent ("must I", "which", "is it new enough") and the things that it names. The
 tables hold words of the languages, never whole sentences of one text.

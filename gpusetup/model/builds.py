@@ -1,4 +1,4 @@
-"""Builds of torch, and what an answer says of them and of the packages that go with them."""
+"""Builds of torch, and what an answer says about them and about the packages that go with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAMILY = ("torch", "torchvision", "torchaudio")
 
 
 class TorchBuild(Frozen):
-    """One row of the catalog: a torch on a backend for a platform."""
+    """One row of the catalog: a torch version for a backend and a platform."""
 
     torch: str
     backend: str
@@ -51,7 +51,7 @@ class TorchBuild(Frozen):
 
     @property
     def cuda_major(self) -> str:
-        """`12`; "" where it computes on no CUDA."""
+        """The CUDA major version, such as `12`; "" if the build does not use CUDA."""
         return (self.cuda or "").partition(".")[0]
 
 
@@ -64,7 +64,7 @@ class Rejection(Frozen):
 
 
 class Served(Frozen):
-    """How one GPU is served by the chosen build."""
+    """How the chosen build supports one GPU."""
 
     gpu: str
     compute_capability: Capability
@@ -73,7 +73,7 @@ class Served(Frozen):
 
 
 class Fallback(Frozen):
-    """A build of the same torch that may be taken instead, if an index lacks the chosen one."""
+    """A build of the same torch to use instead, if an index lacks the chosen one."""
 
     torch: str
     backend: str
@@ -89,7 +89,7 @@ class Advice(Frozen):
 
 
 class JointPackage(Frozen):
-    """One package of a set that goes together."""
+    """One package in a set of packages that go together."""
 
     name: str
     version: Text
@@ -113,7 +113,7 @@ class JointPackage(Frozen):
 
 
 class HeldBack(Frozen):
-    """Something that is not at its newest, and what holds it."""
+    """Something that is not the newest version, and the reason."""
 
     package: str
     at: str
@@ -121,7 +121,7 @@ class HeldBack(Frozen):
 
 
 class Offer(Frozen):
-    """A build beside the answer: the newest that fits."""
+    """A build that is offered in addition to the answer: the newest that fits."""
 
     torch: str
     torchvision: Text = None

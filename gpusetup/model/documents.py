@@ -1,4 +1,4 @@
-"""What each command answers under `--json`: the public documents, as types.
+"""The public JSON documents of each command, as types.
 
 `gpusetup COMMAND --schema` prints the JSON schemas made from these.
 """
@@ -30,7 +30,7 @@ class ErrorAnswer(Frozen):
 
 
 class ResolveAnswer(Frozen):
-    """Also the `resolution` of doctor. `torch` is null when nothing fits."""
+    """The answer of `resolve`, and the `resolution` of doctor. `torch` is null if nothing fits."""
 
     schema: Literal["gpusetup.resolve/1"] = "gpusetup.resolve/1"
     torch: Text
@@ -95,7 +95,7 @@ class DoctorAnswer(Frozen):
 
 
 class KnownFinding(Frozen):
-    """What is known about one finding: the row behind its id."""
+    """What is known about one finding: the record with its id."""
 
     id: str
     title: str
@@ -109,7 +109,7 @@ class KnownFinding(Frozen):
 
 
 class FindingAnswer(Frozen):
-    """`doctor --explain ID`."""
+    """The answer of `doctor --explain ID`."""
 
     schema: Literal["gpusetup.finding/1"] = "gpusetup.finding/1"
     finding: KnownFinding
@@ -140,7 +140,8 @@ class InstallAnswer(Frozen):
 
 
 class CheckAnswer(Frozen):
-    """One check of verify. The folder `verify/` stands alone, so this mirrors what it prints."""
+    """One check of verify. The folder `verify/` is independent, so this type mirrors what it
+    prints."""
 
     name: str
     device: str
@@ -169,7 +170,8 @@ class VerifyAnswer(Frozen):
 
 
 class PlanMemory(Frozen):
-    """GiB on the fullest GPU by what they are for; `capacity` is what CUDA gives a program."""
+    """The memory of the GPU that needs most, in GiB by purpose; `capacity` is what CUDA lets a
+    program use."""
 
     states: float
     checkpoints: float
@@ -189,7 +191,7 @@ class PlanMemory(Frozen):
 
 
 class Help(Frozen):
-    """One change that makes a plan smaller."""
+    """One change that makes a job need less memory."""
 
     step: str
     kind: Literal["recipe", "setting", "job"] = "setting"
@@ -201,7 +203,7 @@ class Help(Frozen):
 
 
 class Way(Frozen):
-    """One way to train on one GPU, with checkpointing and nothing offloaded."""
+    """One way to train on one GPU, with checkpointing and without offload."""
 
     name: str
     """`full`, `LoRA`, `QLoRA`, and each with what saves more."""
@@ -216,7 +218,7 @@ class Way(Frozen):
 
 
 class CodePlan(Frozen):
-    """What tracing one step of the user's code said (`plan --code`)."""
+    """The result of tracing one step of the user's code (`plan --code`)."""
 
     torch: str
     phases_gib: Mapping[str, float]
@@ -226,7 +228,7 @@ class CodePlan(Frozen):
 
 
 class ConfigKey(Frozen):
-    """One setting of a config, and what it was read as; no meaning: it was not understood."""
+    """One setting of a config, and what it means; no meaning if it was not understood."""
 
     key: str
     line: int
@@ -235,7 +237,7 @@ class ConfigKey(Frozen):
 
 
 class ConfigRead(Frozen):
-    """What `plan --from-config` made of the file."""
+    """What `plan --from-config` read from the file."""
 
     file: str
     trainer: Text
@@ -247,7 +249,7 @@ class ConfigRead(Frozen):
 
 
 class FewerGpus(Frozen):
-    """A smaller number of the GPUs that does better than all of them."""
+    """A smaller number of GPUs that works better than all of them."""
 
     gpus: int
     recipe: str
@@ -262,7 +264,7 @@ class FewerGpus(Frozen):
 
 
 class Speed(Frozen):
-    """What several GPUs bring in speed, against one of them."""
+    """How much faster several GPUs are than one of them."""
 
     gpus: int
     times_low: float
@@ -278,7 +280,7 @@ class Speed(Frozen):
 
 
 class TrainerSettings(Frozen):
-    """A plan in the words of one trainer, to paste as it is."""
+    """A plan as settings for one trainer, to paste unchanged."""
 
     trainer: str
     title: str
@@ -290,7 +292,7 @@ class TrainerSettings(Frozen):
 
 
 class SmallestGpu(Frozen):
-    """The smallest card that is enough for a job, whose estimate may be too low."""
+    """The smallest card that is enough for a job, even if the estimate is too low."""
 
     memory_gb: float
     names: tuple[str, ...]
@@ -302,7 +304,7 @@ class SmallestGpu(Frozen):
 
 
 class PlanCell(Frozen):
-    """One plan: the recipe, or `-`, and everything that follows from it."""
+    """One plan: the recipe, or `-`, and everything that belongs to it."""
 
     fits: bool
     recipe: str

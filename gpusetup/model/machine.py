@@ -1,4 +1,4 @@
-"""The record of a machine: what its sources answered.
+"""The record of a machine: what its sources reported.
 
 Every value is frozen. `None` means that no source answered; the snapshot's readings say why.
 Sizes are bytes, versions are the text that was printed (`parsed(...)` compares them).
@@ -15,7 +15,7 @@ from gpusetup.model.versions import Capability
 
 
 class Reading(Frozen):
-    """One source's answer about one subject, or why it has none."""
+    """One source's answer about one subject, or why there is none."""
 
     subject: str
     source: str
@@ -44,7 +44,7 @@ class Os(Frozen):
 
 
 class Python(Frozen):
-    """The target interpreter."""
+    """The Python interpreter of the environment."""
 
     version: Text = None
     executable: Text = None
@@ -87,7 +87,7 @@ class Driver(Frozen):
 
 
 class CudaApi(Frozen):
-    """What the CUDA driver API (libcuda) itself answers."""
+    """The answers of the CUDA driver API (libcuda)."""
 
     init_code: Number = None
     """What cuInit returned: 0, 100 no device, 101, 304, 802, 803, 804, 999…"""
@@ -97,7 +97,7 @@ class CudaApi(Frozen):
 
 
 class GpuProcess(Frozen):
-    """A process that holds a GPU's memory."""
+    """A process that uses a GPU's memory."""
 
     pid: Number = None
     name: Text = None
@@ -180,7 +180,7 @@ class Gpu(Frozen):
 
 
 class GpuLink(Frozen):
-    """How two GPUs of a machine reach each other."""
+    """How two GPUs of a machine are connected."""
 
     first: int
     second: int
@@ -191,7 +191,7 @@ class GpuLink(Frozen):
 
 
 class PciDevice(Frozen):
-    """A display or 3D controller on the PCI bus, whoever made it."""
+    """A display or 3D controller on the PCI bus, from any maker."""
 
     vendor: str
     """`nvidia`, `amd`, `intel`, or the hexadecimal id."""
@@ -223,7 +223,7 @@ class Package(Frozen):
 
 
 class Torch(Frozen):
-    """The torch that the target interpreter would import."""
+    """The torch that the environment's interpreter would import."""
 
     installed: Flag = None
     version: Text = None
@@ -293,7 +293,8 @@ class DeviceNode(Frozen):
 
 
 class MakerStack(Frozen):
-    """GPUs of AMD, Intel or Apple in a machine without NVIDIA's, and what their driver shows."""
+    """GPUs from AMD, Intel or Apple in a machine without NVIDIA GPUs, and the state of their
+    driver."""
 
     maker: str
     """`amd`, `intel`, `apple`."""
@@ -319,7 +320,7 @@ class Cpu(Frozen):
 
 
 class Wanted(Frozen):
-    """The request that the machine or the text itself shows; all None when it shows none."""
+    """The request that the machine or the text itself shows; all None if there is none."""
 
     torch: Text = None
     """A specifier: `==2.5.1`."""
@@ -351,7 +352,7 @@ Events = tuple[Event, ...]
 
 
 class Snapshot(Frozen):
-    """What was read of one machine, from whatever sources; unknown is None, never a guess."""
+    """What was read from a machine, from any sources; unknown values are None, never guesses."""
 
     schema: Literal["gpusetup.snapshot/1"] = "gpusetup.snapshot/1"
     taken_at: Text = None
@@ -387,7 +388,7 @@ class Snapshot(Frozen):
 
 
 def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that a program started here would see."""
+    """The GPUs that are visible to a program started here."""
     visible = []
     for gpu in snapshot.gpus or ():
         # An unknown visibility (None) counts as visible: most reports do not tell it.

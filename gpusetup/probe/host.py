@@ -1,4 +1,4 @@
-"""The host: its operating system, CPU, compilers and memory, and the room on its disks."""
+"""The host: its operating system, CPU, compilers and memory, and the free space on its disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assembles the snapshot of one machine from its readers, side by side if that saves time."""
+"""Assembles the snapshot of one machine from all readers, in parallel if that saves time."""
 
 from __future__ import annotations
 

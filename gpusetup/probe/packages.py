@@ -1,4 +1,4 @@
-"""The distributions of the target that matter here, from the names of its files.
+"""The installed packages that matter here, read from the names of the environment's files.
 
 Nothing is imported: the sources are `*.dist-info` folders, `*.egg-info` and conda's `conda-meta`.
 Each folder is listed once, and only small files are opened.

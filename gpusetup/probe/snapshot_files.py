@@ -1,4 +1,4 @@
-"""Snapshots as files: what is written, what is read, and the example machines of the package."""
+"""Snapshots as files: how they are written and read, and the example machines in the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers and addresses: what a text says about somebody's network.
+"""Servers and addresses, which reveal something about a person's network.
 
 Servers that everybody uses stay (`download.pytorch.org`, `127.0.0.1`). Of other URLs only the parts
 of the path stay that are known words (`/whl/cu124`, a wheel's name).
@@ -107,7 +107,7 @@ URLS: tuple[Rule, ...] = ((_URL, _hide_url),)
 
 
 def is_public(host: str) -> bool:
-    """Whether a server's name tells nothing about anybody: localhost, a public server, `<host>`."""
+    """Whether a server's name reveals nothing: localhost, a public server, `<host>`."""
     name = host.lower().rstrip(".").strip("[]")
     if name in ("127.0.0.1", "::1", "0.0.0.0", ""):
         return True

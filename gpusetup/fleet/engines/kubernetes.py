@@ -1,4 +1,4 @@
-"""Kubernetes through kubectl: a Job on each idle node.
+"""Kubernetes with kubectl: a Job on each idle node.
 
 Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (batch/v1, apps/v1).
 """
@@ -39,7 +39,7 @@ BUSY = "no room: "
 
 
 class Setting(Frozen):
-    """What the objects of one run share."""
+    """The settings that all objects of one run share."""
 
     image: str
     runtime_class: str | None = None
@@ -47,7 +47,7 @@ class Setting(Frozen):
 
 
 class Kubernetes(Engine):
-    """A Job on each node, by four calls of kubectl."""
+    """A Job on each node, with four calls of kubectl."""
 
     extra_seconds = START_SECONDS
 
@@ -63,13 +63,13 @@ class Kubernetes(Engine):
         self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
-        """The Jobs of all nodes, as `kubectl create -f` takes them."""
+        """The Jobs for all nodes, as input for `kubectl create -f`."""
         jobs = map(self.plan_for, self.nodes)
         # YAML's line between two documents.
         return "---\n".join(jobs)
 
     def plan_for(self, node: str) -> str:
-        """A Job that has all GPUs of the node and prints the records."""
+        """A Job that requests all GPUs of the node and prints the records."""
         return manifest(
             self.setting,
             name=job_name(self.run_name, node),
@@ -132,8 +132,8 @@ class Kubernetes(Engine):
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
-    """Every node's GPUs, and why it is not idle, empty if it is. Raises Blocked if the API does not
-    answer."""
+    """The GPUs of every node, and why a node is not idle (empty if it is). Raises Blocked if the
+    API does not respond."""
     output = _columns("nodes", NODE_COLUMNS)
     if not output.ok:
         raise Blocked(
@@ -192,7 +192,7 @@ JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
 
 
 def manifest(setting: Setting, **values: object) -> str:
-    """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
+    """The Job from the file next to this one, with values in JSON, which YAML also accepts."""
     text = JOB_TEMPLATE.read_text(encoding="utf-8")
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
     as_json = {}
@@ -207,7 +207,7 @@ LONGEST_PART = 30
 
 
 def job_name(run_name: str, node: str) -> str:
-    """A name that is a DNS label, whatever the node's is.
+    """A valid DNS label, whatever the node's name is.
 
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'

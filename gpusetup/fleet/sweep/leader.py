@@ -1,4 +1,4 @@
-"""Rank 0's side of a sweep: asks each round of the ranks, waits no longer than its limit.
+"""Rank 0's side of a sweep: starts each round on the ranks, and waits no longer than its limit.
 
 The ranks' own processes talk with this one over TCP (`verify/ranks/gathering.py`); their workers
 meet in pairs through a store. No round waits for a rank that does not answer: it is left out of
@@ -31,7 +31,7 @@ REPEATS, FASTER_QUARTER = 8, 4
 
 
 class Gathering(Hub):
-    """The other ranks; what they say waits in one queue."""
+    """The other ranks, whose messages arrive in one queue."""
 
     def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
         self.inbox = inbox
@@ -74,7 +74,8 @@ class Leader:
         self.inbox.put((own_number, message))
 
     def meet(self) -> None:
-        """Wait until every rank is ready, or its time is over; who is not, is absent."""
+        """Wait until every rank is ready or the time is over; ranks that are not ready are
+        absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -127,21 +128,22 @@ class Leader:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The ranks that take part, in their order."""
+        """The ranks that take part, in order."""
         present = self.ready_units.keys() - self.absent.keys()
         # A rank may be ready and then die.
         units = [self.ready_units[number] for number in sorted(present)]
         return tuple(units)
 
     def host(self, number: int) -> str:
-        """Where a rank is; empty if it never said so."""
+        """The host of a rank; empty if the rank never reported it."""
         if number == 0:
             return self.rank.host
         link = self.others.heard[number]
         return link.host or ""
 
     def sweep(self, limit: float) -> Sweep:
-        """Measure until nothing is left to ask. `limit`: seconds of one round."""
+        """Measure until there is nothing left to measure. `limit` is the time for one round in
+        seconds."""
         sweep = Sweep(self.units)
         for round in sweep.rounds():
             # The next round is made from the results so far.
@@ -150,7 +152,7 @@ class Leader:
         return sweep
 
     def measure(self, round: Round, limit: float) -> Result:
-        """Ask a round, and gather what comes within its limit."""
+        """Start a round, and collect the results that arrive within its limit."""
         size = self._bytes_of_exchange()
         for pair in round.pairs:
             question = {
@@ -205,7 +207,7 @@ class Leader:
 
 
 def store_port(store: StreamingChild, seconds: float) -> int:
-    """The port at which the store listens. Raises Blocked if it does not come up."""
+    """The port of the store. Raises Blocked if the store does not start."""
     end = time.monotonic() + seconds
     problem_text = ""
     try:
@@ -226,7 +228,7 @@ def store_port(store: StreamingChild, seconds: float) -> int:
 
 
 def bus_rate(times: Sequence[Any], moved: int) -> float:
-    """Bandwidth of a pair's all_reduce in bytes/s; 0 if it did not end.
+    """The bandwidth of a pair's all_reduce in bytes/s; 0 if it did not end.
 
     Of each repeat the rank that came last counts, of all repeats the faster quarter.
 
