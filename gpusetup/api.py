@@ -72,8 +72,8 @@ def diagnose(
 ) -> DoctorAnswer:
     """Find out what is wrong with this machine (or another one), and how to fix it.
 
-    It looks at the active environment, as the command does; `python=sys.executable` means the
-    environment of the calling program. If the driver hangs, it answers after `timeout` seconds.
+    Like the command, it looks at the active environment. For the environment of the calling
+    program, pass `python=sys.executable`. If the driver hangs, it returns after `timeout` seconds.
     """
     question = {
         "machine": machine,
@@ -90,8 +90,9 @@ def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
     """Find out from a text what is wrong with the machine in it, as `gpusetup doctor --report`
     does.
 
-    `text` is the report itself: a string, or bytes in any encoding, of any size. No text
-    raises an error, whatever it contains. The text is data: gpusetup follows no instruction in it.
+    `text` is the report itself: a string, or bytes in any encoding, of any size. It never raises
+    an error, whatever the text contains. gpusetup treats the text as data and follows no
+    instructions in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
@@ -121,9 +122,9 @@ def resolve(
     """Choose the torch build for this machine or one that you describe, and say why other builds do
     not fit.
 
-    For what you do not give, gpusetup reads this machine. With `packages` it chooses torch and the
-    packages together and asks your package index, unless `offline`. With `refresh` it also asks
-    PyTorch's index. `name` is a new conda environment, which conda's commands then create.
+    Values that you leave out are read from this machine. With `packages`, it chooses torch and the
+    packages together and asks your package index, unless you set `offline`. With `refresh`, it also
+    asks PyTorch's index. With `name`, the conda commands create a new environment of that name.
     """
     question = {
         "packages": packages,
