@@ -113,16 +113,14 @@ class MachineToRead(NamedTuple):
     """The machine that a command is about, and how to read it."""
 
     named: Machine | None = None
-    """An example, a file, or a snapshot; None: this machine."""
+    """An example machine, a file, or a snapshot; None means this machine."""
     python: str | None = None
     """The environment on this machine: its Python, or its folder."""
     timeout: float | None = None
-    """Seconds that the driver may take to answer; None: the usual ones."""
+    """How many seconds to wait for the driver; None means the default."""
     need_target: bool = False
-    """Whether a machine without a target interpreter ends the command (`Blocked`, exit 3).
-
-    Otherwise Python and torch are then unknown.
-    """
+    """Whether the command ends if there is no Python environment (`Blocked`, exit code 3).
+    Otherwise it continues with Python and torch unknown."""
     is_examined: bool = False
     """Whether the command itself finds what is wrong with the environment, as doctor does."""
 

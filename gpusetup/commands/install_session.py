@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
 Done = tuple[InstallAnswer, str, bool]
-"""What was done, as a document and as text, and whether it is what was asked for."""
+"""The result as a document and as text, and whether it is what was requested."""
 
 
 class Session:

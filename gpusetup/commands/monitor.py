@@ -54,7 +54,7 @@ FASTEST_SECONDS = 0.02
 DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
-"""Between two samples of the demonstration on a terminal."""
+"""The time between two samples of the demonstration in a terminal."""
 
 
 def length(text: str) -> float:

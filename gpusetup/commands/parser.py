@@ -34,12 +34,12 @@ COMMANDS = {
     "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
 }
-"""Command -> what it does, in one line."""
+"""Maps each command to one line about what it does."""
 
 ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
-"""A command whose module imports `gpusetup.api`, which imports this folder."""
+"""Commands whose modules import `gpusetup.api`, which itself imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
-"""What answers with a text only: no `--json`, no `--schema`."""
+"""Commands that only print text, without `--json` and `--schema`."""
 EXAMPLES = "examples:\n"
 """How the examples below a command's help begin."""
 
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser that reports errors as `UsageError`."""
 
     takes_command = False
-    """Whether what follows a first `--` is somebody's command; it becomes `after`."""
+    """Whether the words after the first `--` are a person's command; they become `after`."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
@@ -303,7 +303,7 @@ CALLED: Mapping[str, str] = {
     "--keep-private": "raw full no-redact unredacted",
     "--json": "csv html format-json",
 }
-"""What is typed here -> what other tools and people call it."""
+"""Maps our words to the words that other tools and people use."""
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:

@@ -41,23 +41,23 @@ class Option(NamedTuple):
     help: str
     default: Any = None
     flags: tuple[str, ...] = ()
-    """Its names on the command line; none for a word without a name."""
+    """Its names on the command line; none for a positional argument."""
     metavar: str | None = None
     choices: Collection[str] | None = None
     parse: Callable[[str], Any] = str
     """Turns the typed text into the value; raises ValueError or ArgumentTypeError if it cannot."""
     const: str | None = None
-    """The value of an option that is typed without one, if that is allowed."""
+    """The value if the option is typed without a value, if that is allowed."""
     group: Group | None = None
-    """Where in `--help` it stands; None: among the first."""
+    """Its group in `--help`; None for the first, unnamed one."""
     one_of: str | None = None
     """Options with the same word here exclude each other."""
     is_needed: bool = False
-    """Whether one of those that exclude each other has to be given."""
+    """Whether one of the options that exclude each other is required."""
     takes_several: bool = False
     """Whether a repeatable option takes several words each time: `--only memory sdpa`."""
     as_it_is: tuple[type, ...] = ()
-    """Types of values from Python that are taken without a look at them: a snapshot, bytes."""
+    """Types that Python callers may pass without any check: a snapshot, bytes."""
 
     @property
     def shown_name(self) -> str:
@@ -98,7 +98,7 @@ def command_after_dashes() -> Any:
 
 
 NEEDED: Any = object()
-"""The default of an argument that has to be given."""
+"""The default of an argument that is required."""
 
 if TYPE_CHECKING:
     from gpusetup.model.frozen import dataclass_transform
@@ -118,9 +118,9 @@ class CommandQuestion:
     """The options of a command. Subclasses list the fields; see the module's example."""
 
     OPTIONS: Mapping[str, Option] = {}
-    """Field -> its option, in the order of `--help`."""
+    """Maps each field to its option, in the order of `--help`."""
     given: frozenset[str] = frozenset()
-    """The fields that were typed, or given in Python; all others have their defaults."""
+    """The fields that were typed or passed from Python; all others have their defaults."""
 
     def __init_subclass__(cls) -> None:
         declared: dict[str, Option] = {}

@@ -15,9 +15,10 @@ class Reply(NamedTuple):
     """A reply that has not been shown yet."""
 
     document: Any = None
-    """What `--json` prints and Python gets; None if the command has already written its answer."""
+    """What `--json` prints and Python receives; None if the command has already written its
+    answer."""
     screen: str | Callable[[Any], str] = ""
-    """The text for a person, or the function that makes it of the document."""
+    """The text for a person, or the function that makes it from the document."""
     exit_code: int = 0
 
 

@@ -40,9 +40,9 @@ class Need(Frozen):
     """`torch`, `environment`, `installer`, `system`, `rights`, `container engine`, `Python`…"""
     state: Literal["read", "unread", "denied"]
     because: str = ""
-    """What was read, or what denies it; "" if nothing was read."""
+    """What was read, or what contradicts it; "" if nothing was read."""
     reading: str | None = None
-    """The command whose output tells it, if it was not read."""
+    """The command whose output shows it, if it is unknown."""
 
 
 class Fix(Frozen):
@@ -50,17 +50,17 @@ class Fix(Frozen):
 
     text: str
     commands: Lines = ()
-    """The way, in order, to be pasted as one block; what must come first comes first."""
+    """The commands in order, to be pasted as one block."""
     alternatives: tuple[Alternative, ...] = ()
     looks: tuple[Alternative, ...] = ()
-    """What shows more and changes nothing; each title is a sentence: `read the counters`."""
+    """Commands that show more and change nothing; each title is a sentence: `read the counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
     python: str | None = None
     needs: tuple[Need, ...] = ()
-    """What must be known before the commands may change something. If one is unread or denied,
-    there are no such commands: `text` says what would be right."""
+    """What must be known before the commands may change something. If a need is unread or denied,
+    there are no such commands, and `text` describes the fix."""
 
 
 def command_lines(fix: Fix | None) -> Lines:
@@ -111,7 +111,7 @@ class RuledOut(Frozen):
 
     id: str
     because: str
-    """The reading, in a sentence."""
+    """The contradicting fact, in a sentence."""
 
 
 Findings = Iterator[Finding]

@@ -61,40 +61,42 @@ class TrainingJob(Frozen):
     shape: Shape
     gpus: int = 1
     context: int
-    """Tokens of the longest sequence."""
+    """The tokens of the longest sequence."""
     batch: int | TokenBudget = TOKEN_BUDGET
-    """Sequences of a step on all GPUs together, or a budget of tokens that is filled."""
+    """The sequences in a step on all GPUs together, or the sign for a token budget."""
     tokens: int | None = None
-    """The budget of tokens of one GPU, if it is not `ceil(2 * context / SP)`."""
+    """The token budget of one GPU, if it is not `ceil(2 * context / SP)`."""
     accumulate: int = 1
-    """Micro-batches of a step."""
+    """The number of micro-batches in a step."""
 
     # Precision.
     dtype: Dtype = "fp32"
-    """What the parameters are kept in."""
+    """The type in which the parameters are stored."""
     amp: Dtype | None = "bf16"
-    """What is computed in under autocast or mixed precision; None: in `dtype`."""
+    """The type of the computation with autocast or mixed precision; None means `dtype`."""
     gradient_dtype: Dtype | None = None
-    """What gradients are kept in, if not as they are computed (Megatron: 32 bits)."""
+    """The type of the gradients, if it differs from that of the computation (Megatron: 32 bits)."""
     quantize: Quantization | None = None
-    """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
+    """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
-    """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
+    """Whether everything that is not quantised is converted to 32 bits (PEFT's
+    `prepare_model_for_kbit_training`)."""
 
     # What is trained.
     lora: int | None = None
-    """The rank of LoRA on every linear layer; the model itself is frozen then."""
+    """The rank of LoRA on every linear layer; the model itself is then frozen."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
     """The share of the model's parameters that is not trained, if there are no adapters."""
     tables: int = 0
-    """Parameters of trained embedding tables beside the model (a recommender's users, items)."""
+    """The parameters of trained embedding tables in addition to the model (a recommender's users,
+    items)."""
 
     # Optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
-    """How the optimizer steps; `backward`: within the backward pass, gradient by gradient."""
+    """How the optimizer steps; `backward` means within the backward pass, gradient by gradient."""
     offload_optimizer: bool = False
 
     # What is kept for the backward pass.
@@ -109,32 +111,32 @@ class TrainingJob(Frozen):
     attention: Attention = "flash"
     compile: bool = False
     fused_kernels: bool = False
-    """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
+    """Whether norm, rotation and gated MLP run in kernels that recompute what is cheap (Liger)."""
 
     # Beside the model (preference and reinforcement learning, `plan/models_beside.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
-    """2 where a sample is a pair, whose chosen and rejected answers are computed together."""
+    """2 if a sample is a pair of a chosen and a rejected answer that are computed together."""
     encoder_parameters: int = 0
-    """Parameters of the frozen encoders of text and the VAE that a denoiser has on the GPU."""
+    """The parameters of the frozen text encoders and the VAE that a denoiser keeps on the GPU."""
     engine_bytes: float = 0.0
-    """What an inference engine reserves on the same GPU."""
+    """The memory that an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
-    """Whether the engine frees that while the model is trained."""
+    """Whether the engine frees its memory while the model is trained."""
     policy_leaves: bool = False
-    """Whether the model's states are on the host while the engine generates."""
+    """Whether the model's states move to the host while the engine generates."""
     generated_at_once: int = 0
-    """Sequences that the model itself generates at once on a GPU."""
+    """The number of sequences that the model itself generates at once on a GPU."""
 
     # Among GPUs.
     strategy: Strategy = "fsdp"
     tensor_parallel: int = 1
     sequence_parallel: bool = False
-    """Whether tensor parallelism also divides what is between attention and MLP."""
+    """Whether tensor parallelism also divides the parts between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
-    """Among how many GPUs the experts of a layer are divided."""
+    """The number of GPUs among which the experts of a layer are divided."""
 
     @property
     def fills_token_budget(self) -> bool:
@@ -284,7 +286,7 @@ BESIDE_FIELDS = (
     "models_beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
     "policy_leaves", "generated_at_once",
 )  # fmt: skip
-"""Fields that follow from what stands beside the model: no setting of the training says them."""
+"""Fields that follow from the additional models; no setting of the training contains them."""
 
 
 class Recipe(Frozen):
