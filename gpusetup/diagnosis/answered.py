@@ -30,7 +30,7 @@ class Answered(Frozen):
 
 
 def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
-    """Whether a text has the output of a tool."""
+    """Whether a text contains the output of a tool."""
 
     def is_printed(context: RuleContext) -> bool:
         printed_outputs = [event.values.get("what") for event in events(context, "output-shown")]
@@ -40,12 +40,12 @@ def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
 
 
 def _build_is_known(context: RuleContext) -> bool:
-    """torch's version with its build, from whatever place."""
+    """Whether torch's version and build are known from any source."""
     return bool(context.torch.version and context.torch.backend)
 
 
 def _torch_answered(context: RuleContext) -> bool:
-    """The build, and whether torch sees a GPU."""
+    """Whether the text shows torch's build, and whether torch sees a GPU."""
     return _build_is_known(context) and context.torch.cuda_available is not None
 
 
@@ -58,7 +58,7 @@ def _gpus_are_listed(context: RuleContext) -> bool:
 
 
 def _import_fails(context: RuleContext) -> bool:
-    """torch's own tool imports torch, and ends where that ends."""
+    """Whether importing torch fails, so that torch's own tool fails at the same place."""
     return bool(context.torch.import_error)
 
 
@@ -105,7 +105,7 @@ def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:
 
 
 def _following(context: RuleContext, reading: str) -> str | None:
-    """What tells more where a text shows the output of a reading."""
+    """The reading that tells more if a text already contains the output of this one."""
     for row in ANSWERED:
         if row.part in reading and row.is_shown(context):
             return row.following

@@ -68,7 +68,7 @@ ABOUT_BUILDS = ("build", "torch-cuda", "card", "driver")
 
 
 def _build_works(context: RuleContext) -> bool:
-    """Whether a text shows the exact build, and that this build computes on the GPU."""
+    """Whether a text shows the exact build, and that it computes on the GPU."""
     torch = context.torch
     computes = torch.cuda_available or events(context, "gpu-in-use", "gpu-trains", "works-there")
     is_cuda = bool(torch.backend and torch.backend.startswith("cu"))
@@ -76,7 +76,7 @@ def _build_works(context: RuleContext) -> bool:
 
 
 def _of_the_driver(context: RuleContext, question: Event) -> str:
-    """Whether a driver is new enough, or which one is needed."""
+    """The answer whether a driver is new enough, or which driver is needed."""
     version = context.driver.version
     wanted = wanted_cuda(context) or question.values.get("cuda") or cuda_needed(context.torch)
     if version and wanted:
@@ -98,7 +98,7 @@ def _of_the_driver(context: RuleContext, question: Event) -> str:
 
 
 def _newest_served(context: RuleContext) -> str:
-    """The newest CUDA of torch's builds that the driver runs."""
+    """The newest CUDA version among torch's builds that the driver can run."""
     served = {
         build.cuda
         for build in context.catalog.builds
@@ -109,7 +109,7 @@ def _newest_served(context: RuleContext) -> str:
 
 
 def _floors(context: RuleContext, wanted: str | None) -> str:
-    """The driver that a CUDA needs; of both of today's majors if none is named."""
+    """The oldest driver for a CUDA version; for both current major versions if none is named."""
     majors = (wanted,) if wanted else ("12", "13")
     parts = []
     for cuda in majors:
@@ -119,7 +119,7 @@ def _floors(context: RuleContext, wanted: str | None) -> str:
 
 
 def _of_a_downgrade(context: RuleContext, question: Event) -> str:
-    """Whether CUDA or the driver must go back to an older one."""
+    """The answer whether CUDA or the driver must be replaced with an older version."""
     wanted = wanted_cuda(context)
     if wanted and driver_serves(context, wanted) is False:
         return ""
@@ -154,7 +154,7 @@ def _of_two_numbers(context: RuleContext, question: Event) -> str:
 
 
 def _of_python(context: RuleContext, question: Event) -> str:
-    """Which torch has wheels for a Python."""
+    """The answer which torch has wheels for a Python version."""
     python = question.values["python"]
     rows = [row for row in context.catalog.builds if row.channel == "pytorch"]
     releases = {row.torch for row in rows if python in row.pythons}
@@ -192,7 +192,7 @@ def is_of_release(version: str, release: str) -> bool:
 
 
 def _release_named(context: RuleContext, question: Event) -> str:
-    """The release of torch that a question names; "" if it names none."""
+    """The torch release in a question; "" if there is none."""
     in_the_text = context.snapshot.wanted.torch or context.torch.version or ""
     named = question.values.get("torch") or in_the_text
     release = named.removeprefix("==").partition("+")[0]
@@ -200,7 +200,8 @@ def _release_named(context: RuleContext, question: Event) -> str:
 
 
 def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
-    """For which CUDA a release of torch is built, or which release has a CUDA."""
+    """The answer which CUDA versions a torch release is built for, or which torch release supports
+    a CUDA version."""
     release = _release_named(context, question)
     cuda = question.values.get("cuda", "")
     rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
@@ -226,7 +227,7 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_build(context: RuleContext, question: Event) -> str:
-    """Which build a GPU needs."""
+    """The answer which build a GPU needs."""
     build, named = context.choice.build, gpus(context)
     if not named or build is None or not build.cuda:
         return (
@@ -242,7 +243,7 @@ NO_TOOLKIT = "You need no CUDA toolkit for that, because torch brings its own CU
 
 
 def _of_a_release(context: RuleContext, question: Event) -> str:
-    """The newest build of the torch that a question names with kernels for the GPU; "" if none."""
+    """The newest build of the named torch with kernels for the GPU; "" if there is none."""
     release, gpu = _release_named(context, question), gpus(context)[0]
     if not release or gpu.compute_capability is None:
         return ""
@@ -261,7 +262,7 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_card(context: RuleContext, question: Event) -> str:
-    """Whether torch runs on a GPU."""
+    """The answer whether torch runs on a GPU."""
     build, named = context.choice.build, gpus(context)
     capability = next((gpu.compute_capability for gpu in named if gpu.compute_capability), None)
     if capability is None:
@@ -272,7 +273,7 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
 
 
 def _fits(context: RuleContext, build: TorchBuild) -> str:
-    """The build that fits a GPU, with its driver and the command that says it again."""
+    """The build that fits a GPU, with its driver and the command that shows the same."""
     gpu, family = gpus(context)[0], driver_family(context.snapshot)
     # The build and the card each need a driver: the newer one counts.
     of_build = context.catalog.driver_floor(build.cuda or "", family)
@@ -285,7 +286,8 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
 
 
 def _argument(gpu: Gpu) -> str:
-    """A GPU as a word of a command: its name, or its target if the name is no plain word."""
+    """A GPU as an argument for a command: its name, or its target if the name is not a plain
+    word."""
     if PLAIN_NAME.fullmatch(gpu.name):
         return own_word(gpu.name)
     if gpu.compute_capability:
@@ -299,7 +301,7 @@ PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
 
 
 def _of_a_maker(context: RuleContext, question: Event) -> str:
-    """Whether torch uses the GPU of another maker, and how."""
+    """The answer whether, and how, torch uses a GPU of another maker."""
     words = (question.text or "").lower()
     names_a_mac = any(word in words for word in ("mac", "apple", "mps"))
     if names_a_mac or maker_in_a_text(context) == "apple":

@@ -393,12 +393,12 @@ def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _gravity(finding: Finding) -> int:
-    """0 for the gravest severity."""
+    """A sort key for severities; 0 is the most serious."""
     return SEVERITIES.index(finding.severity)
 
 
 def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    """The root first, then by severity, then in the order of the records."""
+    """A sort key: the root cause first, then by severity, then in the order of the records."""
     is_beside_the_root = not finding.root
     return (is_beside_the_root, _gravity(finding), order_of(finding))
 

@@ -68,7 +68,7 @@ def is_answered(context: RuleContext) -> bool:
 
 
 def _ended_well(context: RuleContext) -> bool:
-    """Whether a program of a CUDA build came to its end on a machine whose GPU is named.
+    """Whether a program with a CUDA build finished on a machine whose GPU is named.
 
     What it printed before that was no failure.
     """
@@ -91,7 +91,7 @@ def torch_said_false(machine: Snapshot) -> bool:
 
 
 def _report_is_healthy(context: RuleContext) -> bool:
-    """Whether something computed, or all that a text shows is in order.
+    """Whether something computed, or everything in the text is in order.
 
     A build that fits the driver proves nothing of a torch that computed nowhere.
     """
@@ -124,7 +124,7 @@ def computed(context: RuleContext) -> bool:
 
 
 def _makers_backend_runs(context: RuleContext) -> bool:
-    """Whether mps, xpu or ROCm runs where another maker's GPU is the only one."""
+    """Whether mps, xpu or ROCm works on a machine that only has another maker's GPU."""
     if not events(context, "backend-runs"):
         return False
     maker = maker_of(context.torch.backend)
@@ -132,12 +132,14 @@ def _makers_backend_runs(context: RuleContext) -> bool:
 
 
 def _only_warned_of_capability(context: RuleContext) -> bool:
-    """Whether all that a text shows is torch's warning of a GPU whose major it has kernels for."""
+    """Whether the text only shows torch's warning about a GPU for whose major version it has
+    kernels."""
     return says_nothing_else(context) and bool(events(context, "capability-warning"))
 
 
 def _driver_listed_a_gpu(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU; one that is only mentioned has no index, UUID or address."""
+    """Whether a driver listed a GPU; one that the text only mentions has no index, UUID or
+    address."""
 
     def is_listed(gpu: Gpu) -> bool:
         return gpu.nvml_index is not None or bool(gpu.uuid or gpu.pci_bus_id)
@@ -146,7 +148,7 @@ def _driver_listed_a_gpu(context: RuleContext) -> bool:
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:
-    """Whether a driver answered for a GPU, and torch sees it or has kernels for every GPU."""
+    """Whether a driver listed a GPU, and torch sees it or has kernels for every GPU."""
     machine = context.snapshot
     torch, visible = machine.torch, visible_gpus(machine)
     # Of another host's driver nothing is asked here.
@@ -164,7 +166,7 @@ def _machine_is_healthy(context: RuleContext) -> bool:
 
 
 def _driver_answered(context: RuleContext) -> bool:
-    """Whether NVML or CUDA answered; the kernel's files alone are no answer."""
+    """Whether NVML or CUDA responded; the kernel's files alone do not count."""
     machine = context.snapshot
     if 0 in (machine.driver.nvml_code, machine.cuda_api.init_code):
         return True
@@ -210,13 +212,13 @@ def proof(context: RuleContext) -> str:
 
 
 def _device_name(context: RuleContext) -> str:
-    """What torch calls another maker's GPU, where that was read; programs often say `cuda`."""
+    """torch's device name for another maker's GPU, if known; programs often say `cuda`."""
     stack = context.snapshot.makers
     return f', device "{BY_ID[stack.maker].device}"' if stack else ""
 
 
 def _answer_without_a_gpu(context: RuleContext) -> str:
-    """What is said where no GPU was judged: to a question, of a run, of a machine without one."""
+    """The answer if no GPU was judged: to a question, about a run, about a machine without one."""
     torch = context.torch
     if answer := plain_answer(context):
         return answer
@@ -237,7 +239,7 @@ def _answer_without_a_gpu(context: RuleContext) -> str:
 
 
 def _two_numbers(context: RuleContext) -> str:
-    """Why nvidia-smi and nvcc show different CUDA versions, where a text shows both."""
+    """An explanation why nvidia-smi and nvcc show different CUDA versions, if a text shows both."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     if by_driver is None or by_nvcc is None or by_driver == by_nvcc:
         return ""

@@ -96,8 +96,8 @@ def open_causes(
 
 
 def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, tuple[str, ...]]:
-    """The first reading of a finding's record that a text does not answer, and the causes that it
-    tells apart; none for a machine."""
+    """The first reading in a finding's record that a text does not contain, and the causes that it
+    distinguishes; none for a live machine."""
     machine, record = context.snapshot, RECORDS[finding.id]
     if not is_report(context):
         return None, ()
@@ -124,7 +124,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
 
 
 def _asks_another_program(context: RuleContext, reading: str) -> bool:
-    """Whether a reading starts a program (`python -m NAME`) that the text is not about."""
+    """Whether a reading starts a program (`python -m NAME`) that is not in the text."""
     started = re.search(r"python -m (\w+)$", reading)
     program = of_package(started[1]) if started else None
     if program is None:
@@ -228,7 +228,7 @@ OF_TORCH = (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS)
 
 
 def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
-    """The next reading where the text shows already what torch would answer."""
+    """The next reading, if the text already shows what torch would answer."""
     if reading not in OF_TORCH:
         return reading
     # It is a ROCm build that says so: which GPUs ROCm sees, and what overrides them, is open.
@@ -248,8 +248,8 @@ def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
 
 
 def _libcuda_decides(context: RuleContext) -> bool:
-    """Whether CUDA starts in WSL and finds no device: then a Linux driver's library, or a stub, was
-    loaded in the place of Windows' (`/usr/lib/wsl/lib`)."""
+    """Whether CUDA starts in WSL but finds no device, because a Linux driver's library or a stub
+    was loaded instead of Windows' (`/usr/lib/wsl/lib`)."""
     return bool(cuda_errors(context, CUDA_ERROR_NO_DEVICE)) and not events(context, "gpu-unused")
 
 

@@ -68,7 +68,8 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
 
 
 def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
-    """Without kernel modules; if the way out was one of the driver's, by Windows' driver."""
+    """The fix without kernel modules; if it was about the driver, with the driver in Windows
+    instead."""
     from gpusetup.causes.windows import driver_of_windows
 
     place = RECORDS[finding.id].place

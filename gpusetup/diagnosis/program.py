@@ -86,7 +86,8 @@ TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 
 
 def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
-    """torch moves with such a program only: by a release of it, or by its image."""
+    """For a program that pins torch: torch only changes with a release of the program, or with its
+    image."""
     from gpusetup.fixes import owners, paste
 
     def installs(lines: Lines) -> bool:
@@ -131,7 +132,7 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
 
 
 def _names_failure(context: RuleContext, finding: Finding) -> bool:
-    """Whether the text says what failed, and it was not the drawing of a picture."""
+    """Whether the text says what failed, and this was not just the drawing of a picture."""
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
     own = any(event.values.get("own") for event in events(context, finding.id))

@@ -65,7 +65,8 @@ def _fails_in_a_build(context: RuleContext) -> bool:
 
 
 def _build_again(context: RuleContext) -> str | None:
-    """Once more with all that it prints; what lies in this folder, of an unnamed distribution."""
+    """The command that builds again with all output; for an unnamed package, the one in this
+    folder."""
     program, failing = program_of(context), context.snapshot.failing
     modules = [failing.program or ""]
     if program:
@@ -82,7 +83,7 @@ def _build_again(context: RuleContext) -> str | None:
 
 
 def _fails_in_an_install(context: RuleContext) -> bool:
-    """Whether a person's sentence names an installer's command and its failure."""
+    """Whether a person's sentence mentions an installer's command and its failure."""
     lines_with_installer = {event.source for event in events(context, "install-typed")}
     lines_with_failure = {event.source for event in events(context, "names-failure")}
     return not lines_with_installer.isdisjoint(lines_with_failure)
@@ -113,13 +114,13 @@ def _runs_on_several_gpus(context: RuleContext) -> bool:
 
 
 def _lacks_an_instruction(context: RuleContext) -> bool:
-    """Whether the processor does not know an instruction of a wheel."""
+    """Whether the processor lacks an instruction that a wheel uses."""
     crashes = events(context, "program-crashed")
     return any(event.values.get("what") == "instruction" for event in crashes)
 
 
 def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
-    """Whether a run does not go on, and no other maker's kernel driver tells why."""
+    """Whether a run hangs, and no other maker's kernel driver explains why."""
     return bool(events(context, "run-hangs")) and not is_of_another_maker(context)
 
 
@@ -127,7 +128,7 @@ def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
 
 
 def _is_given_a_gpu_in_vain(context: RuleContext) -> bool:
-    """Whether a container asks for a GPU, and nothing shows that it gets one."""
+    """Whether a container requests a GPU but nothing shows that it gets one."""
     container = context.snapshot.container
     if not in_container(context) or container.kind != "docker":
         return False
@@ -169,7 +170,8 @@ USUAL = (Capability(7, 5), Capability(9, 0))
 
 
 def _torch_answers_both(context: RuleContext) -> bool:
-    """Whether torch sees the GPU in one place and not in another: they are two environments."""
+    """Whether torch sees the GPU in one place but not in another, so that there are two
+    environments."""
     answers = set()
     for reading in context.snapshot.readings:
         if reading.subject == "torch.cuda_available":
@@ -180,7 +182,7 @@ def _torch_answers_both(context: RuleContext) -> bool:
 
 
 def _torch_sees_the_gpu(context: RuleContext) -> bool:
-    """Whether torch, or a program's line, shows the GPU, and something fails all the same."""
+    """Whether torch, or a program's output, shows the GPU although something fails."""
     if not complains(context):
         return False
     if context.torch.cuda_available or events(context, "device-taken"):
@@ -205,14 +207,15 @@ ON_ANOTHER_DEVICE = lazy(
 
 
 def _what_it_does(context: RuleContext) -> str | None:
-    """Whether the program is on the GPU while it runs; where a run ends, what ended it."""
+    """The question whether the program uses the GPU while it runs or, if it ended, what ended
+    it."""
     is_elsewhere = ON_ANOTHER_DEVICE.search(_quoted_complaint(context))
     is_unused = events(context, "gpu-unused") or is_elsewhere
     return alike.WHILE_IT_RUNS if is_unused else alike.FAULTS
 
 
 def _is_slow(context: RuleContext) -> bool:
-    """Whether slowness is all that somebody complains of, with an NVIDIA GPU."""
+    """Whether the only complaint is slowness, with an NVIDIA GPU."""
     complaint = _quoted_complaint(context)
     # Who compares with the CPU, or names an error too, complains of more than slowness.
     of_more = "cpu" in complaint.lower() or events(context, "program-failed")
@@ -221,7 +224,7 @@ def _is_slow(context: RuleContext) -> bool:
 
 
 def _is_slower_than_hoped(context: RuleContext) -> bool:
-    """Whether somebody compares a speed with another one, or sees it fall."""
+    """Whether somebody compares a speed with another one, or says that it drops."""
     complaint = _quoted_complaint(context)
     names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
     names_a_load = LOAD.search(complaint)
@@ -245,13 +248,14 @@ OTHER_GPU = lazy(r"(?i)\b(?:second|other|both|all) (?:\w+ )?(?:gpus?|cards?)\b")
 
 
 def _leaves_a_gpu_idle(context: RuleContext) -> bool:
-    """Whether somebody wants more of several GPUs used, and no run over all of them fails."""
+    """Whether somebody wants to use more of several GPUs, and no run on all of them fails."""
     fails = events(context, "run-hangs", "nccl-error", "program-failed")
     return OTHER_GPU.search(_quoted_complaint(context)) is not None and not fails
 
 
 def _is_about_torch(context: RuleContext) -> bool:
-    """Whether the text is about a GPU and shows no torch: whatever fails, its build decides."""
+    """Whether the text is about a GPU but does not show torch, so that the build of torch
+    decides."""
     if context.torch.version or context.torch.installed is False:
         return False
     program = program_of(context)
@@ -261,7 +265,8 @@ def _is_about_torch(context: RuleContext) -> bool:
 
 
 def _torchs_build(context: RuleContext) -> str | None:
-    """Which torch there is; of a GPU that not every build serves, its list of kernels too."""
+    """The question which torch is installed; for a GPU that not every build supports, also for its
+    kernels."""
     oldest, newest = USUAL
     for gpu in gpus(context):
         capability = gpu.compute_capability
@@ -288,7 +293,8 @@ def _says_something_of_a_gpu(context: RuleContext) -> bool:
 
 
 def _driver_answer(context: RuleContext) -> str | None:
-    """torch, its GPU and the driver; of a program beside torch what the driver lists."""
+    """The question for torch, its GPU and the driver; for other programs, for what the driver
+    lists."""
     if is_beside_torch(context):
         return None if listed_gpus(context) else "nvidia-smi"
     return alike.COLLECT_ENV

@@ -61,7 +61,7 @@ def refutation_of(context: RuleContext, finding: Finding) -> tuple[Refutation | 
 def _what_is_left(
     context: RuleContext, refuted: Finding, refutation: Refutation, fact: str
 ) -> Finding:
-    """The cause that the same message means then, with the message and the fact as evidence."""
+    """The remaining cause for the same message, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
     # What the cause that is left is found from goes first: its values name things.
     own = events(context, *RECORDS[refutation.then].kinds)

@@ -39,7 +39,7 @@ def shows_a_working_gpu(context: RuleContext) -> bool:
 
 
 def _only_notices_are_left(context: RuleContext) -> bool:
-    """Whether the other messages are a program's warnings, after which it went on."""
+    """Whether all other messages are warnings after which the program continued."""
     kinds_of_notices = []
     for event in context.snapshot.events:
         if NOTICES.search(event.text or ""):
@@ -64,7 +64,7 @@ def answer_to_a_working_stack(context: RuleContext) -> str:
 
 
 def _what_works(context: RuleContext, event: Event) -> str:
-    """What an event shows of a GPU, with the words that show it."""
+    """What an event shows about a GPU, with the words that show it."""
     gpu = _gpu_in_words(context)
     quote = (event.text or "").strip(" .:")
     if event.kind == "works-there":
@@ -86,7 +86,7 @@ NAMES_SHOWN = 2
 
 
 def _gpu_in_words(context: RuleContext) -> str:
-    """The GPUs by name, else by their maker."""
+    """The GPUs by name, or else by their maker."""
     names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
     if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
         return f"the {' and '.join(names)}"
@@ -95,7 +95,7 @@ def _gpu_in_words(context: RuleContext) -> str:
 
 
 def _next_step(context: RuleContext, topic: str) -> str:
-    """What helps with what somebody asks about a GPU that works."""
+    """What helps with a person's question about a GPU that works."""
     monitor = OF_OTHER_MAKERS.get(maker_in_a_text(context), "`gpusetup monitor`")
     steps = {
         "result": (

@@ -132,7 +132,7 @@ def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 
 def _comes_from_a_list(gpu: Gpu) -> bool:
-    """Whether a GPU has a value that a person does not write about it."""
+    """Whether a GPU has a value that a person would not type."""
     if gpu.uuid or gpu.pci_bus_id:
         return True
     values = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
@@ -372,7 +372,7 @@ def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
 
 
 def _distributions_named(context: RuleContext, name: str) -> Iterator[Package]:
-    """The installed distributions of a name, however that is spelled."""
+    """The installed packages with a name, in any spelling."""
     normalised_name = normalised(name)
     for distribution in context.snapshot.packages or ():
         if normalised(distribution.name) == normalised_name:

@@ -68,7 +68,7 @@ def compare(first: Node, second: Node) -> CompareAnswer:
 
 
 def _gravest_first(difference: Difference) -> tuple[int, str]:
-    """A key that puts the gravest first, and alike ones by their field."""
+    """A sort key: the most serious first, equal ones by field."""
     gravity = GRAVITY[difference.severity]
     # Negative, because sorting begins with the smallest.
     return -gravity, difference.field
@@ -77,7 +77,7 @@ def _gravest_first(difference: Difference) -> tuple[int, str]:
 def _without(
     findings: Iterable[NodeFinding], common_findings: Iterable[NodeFinding]
 ) -> tuple[NodeFinding, ...]:
-    """The findings whose ids the other record has not."""
+    """The findings whose ids the other record does not have."""
     common_ids = {finding.id for finding in common_findings}
     different = []
     for finding in findings:

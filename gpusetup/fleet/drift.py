@@ -54,7 +54,7 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
 def _drifts_in(
     field: str, voters: Iterable[Node], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
-    """The nodes whose value of one fact is not that of most voters, each with the difference."""
+    """The nodes whose value of a fact differs from that of most nodes, each with the difference."""
     values = (value_of(field, node.facts) for node in voters)
     counts = Counter(value for value in values if value is not None)
     majority = majority_of(counts)
@@ -266,7 +266,7 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
 
 
 def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
-    """What is said of a rate that is too slow among so many."""
+    """The text about a rate that is too slow compared with the others."""
     # A device at less than half of the usual speed is broken.
     is_below_half = rate.value < middle / 2
     severity = Severity.ERROR if is_below_half else Severity.WARNING

@@ -109,7 +109,7 @@ def read_folder(
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
-    """The node of a file; why it is none, as a text that a pool of processes can pass on."""
+    """The node in a file, or why it is not a record, as a text that a process pool can return."""
     name = name_of(path, folder)
     try:
         return read_record(path, name)
@@ -181,7 +181,7 @@ def read_record(path: Path, name: str) -> Node:
 
 
 def _read(path: Path) -> tuple[str, Node]:
-    """A record: its schema without the version, and its node, named as the record names it."""
+    """A record: its schema without the version, and its node, with the name from the record."""
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
         raise _NoRecord("this is no record of gpusetup (no JSON object)")
@@ -214,7 +214,7 @@ def named_record(path: Path) -> Node:
 
 
 def _from_snapshot(raw: bytes, what: str) -> Node:
-    """A snapshot, or doctor's answer, which has one."""
+    """The node in a snapshot, or in doctor's document, which contains one."""
     snapshot = parse_snapshot(raw, what)
     facts = facts_of(snapshot)
     # Some other JSON with a schema of ours.
@@ -232,7 +232,7 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The variables without what a snapshot hides: most records are snapshots."""
+    """The variables without those that a snapshot hides, because most records are snapshots."""
     snapshot = Snapshot(environment=dict(environment))
     # A node-check was not redacted when it was written.
     redacted = redact(snapshot)
@@ -240,7 +240,7 @@ def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
-    """A report of verify: whether the checks passed, and the rates that they measured."""
+    """The node in a report of verify: whether the checks passed, and the measured rates."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     gpu_models = {model for device, model in models.items() if device != "cpu"}
@@ -280,7 +280,7 @@ def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]
 
 
 def _error(id: str, title: str) -> NodeFinding:
-    """A finding that fails a node."""
+    """A finding that makes a node fail."""
     # Doctor's own findings have words of their own.
     severity = Severity.ERROR
     return NodeFinding(id=id, severity=severity, title=title)
@@ -308,7 +308,7 @@ def _from_history(raw: bytes, what: str) -> Node:
 
 
 def _from_run(raw: bytes, what: str) -> Node:
-    """What `fleet run` says of a node without whole records."""
+    """The node for which `fleet run` has no complete records."""
     run = from_json(raw, _Run, what=what)
     # The problem is all that it says.
     problem = run.problem

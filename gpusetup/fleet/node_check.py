@@ -63,7 +63,7 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
 
 
 def _is_harmless(event: Event) -> bool:
-    """Whether an event of the driver asks for nothing."""
+    """Whether an event of the driver needs no action."""
     values = event.values
     if event.kind == "gpu-read-failed":
         # Such a GPU lacks the feature that was asked for.

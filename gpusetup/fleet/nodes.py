@@ -142,7 +142,7 @@ class NumberRange(Frozen):
 
 
 def _split_at_number(name: str) -> tuple[str, str, str]:
-    """A name as prefix, last number and suffix; a name of another form is all prefix."""
+    """A name as prefix, last number and suffix; without a number, everything is the prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
     # A line break, or a number with too many digits.
     if parts is None:

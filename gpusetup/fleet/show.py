@@ -194,7 +194,8 @@ def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Node
 
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
-    """An error fails a node; a warning sets it apart if most nodes have none such."""
+    """The status of a node: an error makes it fail; a warning sets it apart if most nodes do not
+    have it."""
     severities = {finding.severity for finding in node.findings}
     severities |= {row.severity for row in drift}
     if node.problem or Severity.ERROR in severities:
@@ -228,7 +229,7 @@ def next_command(node: Node) -> str | None:
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """A key that puts the worst nodes first, and alike ones by their names."""
+    """A sort key: the worst nodes first, equal ones by name."""
     # The type lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
     badness = statuses.index(row.status)

@@ -224,7 +224,7 @@ def files(setup: SlurmSetup) -> dict[str, str]:
 
 
 def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> str:
-    """The head of a program: its settings, and what both programs share."""
+    """The beginning of a program: its settings, and the part that both programs share."""
     check = shlex.join((setup.python, "-I", "-m", "gpusetup", "fleet", "check", *check_options))
     more_path = f":{shlex.quote(setup.scontrol_folder)}" if setup.scontrol_folder else ""
     lines = (

@@ -128,7 +128,7 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
 
 
 def _refusal(by_schema: Mapping[str, Document]) -> str:
-    """What gpusetup on the node said instead of an answer; empty if it did not refuse."""
+    """The error message of gpusetup on the node; empty if there is none."""
     error = by_schema.get("error", {})
     parts = []
     for name in ("message", "hint"):

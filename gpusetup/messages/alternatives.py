@@ -108,7 +108,8 @@ def groups_that_must_be(form: str) -> Iterator[str]:
 
 
 def _tells(letters: str) -> bool:
-    """Whether few texts have these letters: Chinese, Japanese and Korean say a word with one."""
+    """Whether these letters are rare enough to select texts; in Chinese, Japanese and Korean a
+    single one is."""
     bare = letters.strip()
     return len(bare) >= SHORTEST or (bool(bare) and not bare.isascii())
 

@@ -108,7 +108,8 @@ def topic_of(sentence: str, before: str = "") -> str:
 
 
 def _first_topic(intents: Collection[str], words: str) -> str:
-    """The narrowest topic with one of these intents that names all its things; "" if there is none."""
+    """The most specific topic with one of these intents that mentions all its things; "" if there
+    is none."""
     for topic in TOPICS:
         if not any(intent in intents for intent in topic.intents):
             continue

@@ -263,7 +263,7 @@ def is_variable_name(text: str) -> bool:
 
 
 def _check_variable_name(name: str) -> None:
-    """Raise ValueError for a name that would act in a shell."""
+    """Raise ValueError for a name that a shell would interpret."""
     if not is_variable_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 
@@ -329,7 +329,7 @@ def _for_powershell(text: str) -> str:
 
 
 def _in_single_quotes(text: str) -> str:
-    """A text of PowerShell in which nothing acts; one that cannot be printed by its codes.
+    """A text in single quotes for PowerShell; unprintable characters are written as codes.
 
     >>> _in_single_quotes("it's"), _in_single_quotes("a" + chr(10))
     ("'it''s'", '(-join [char[]](97,10))')

@@ -93,7 +93,7 @@ def _has_complete_cuda_list(answers: Snapshots) -> bool:
 
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    """An event about a GPU that a source misses."""
+    """An event about a GPU that a source does not list."""
     gpu_values = {
         "bus": missed.pci_bus_id or "",
         "name": missed.name,

@@ -64,7 +64,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
 
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """The result of a call that ends by a moment (monotonic); `otherwise` if it does not.
+    """The result of a call that finishes before a deadline (monotonic); `otherwise` if it does not.
 
     A file of a device that hangs is never read to its end.
     """

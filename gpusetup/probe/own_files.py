@@ -162,7 +162,7 @@ def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
 
 
 def _names_torch(pins: tuple[str, ...]) -> bool:
-    """Whether torch itself is among the pins."""
+    """Whether the pins contain torch itself."""
     names = [pin.partition("==")[0] for pin in pins]
     return "torch" in names
 

@@ -52,7 +52,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The distributions in a folder that are watched, or that say which torch they need."""
+    """The packages in a folder that gpusetup watches, or that say which torch they need."""
     for name in names:
         info = INFO_FOLDER.match(name)
         if info is not None:

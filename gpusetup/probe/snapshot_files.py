@@ -71,7 +71,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
 
 
 def _snapshot_in(text: str, what: str) -> Snapshot:
-    """The snapshot in a JSON text: of a snapshot file, or of doctor's answer."""
+    """The snapshot in a JSON text, from a snapshot file or from doctor's document."""
     schema = from_json(text, _Head, what=what).schema or ""
     if schema.startswith("gpusetup.doctor/"):
         return from_json(text, _Doctor, what=what).snapshot

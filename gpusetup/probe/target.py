@@ -91,7 +91,7 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
 
 
 def _interpreter_named(system: System, named: str, path: str) -> str:
-    """The interpreter that `--python` means: a file, an environment's folder, or a command.
+    """The interpreter that `--python` names: a file, an environment's folder, or a command.
 
     `path` is the same as an absolute path.
     """

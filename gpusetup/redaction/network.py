@@ -98,7 +98,7 @@ def _is_of_a_project(host: str, path: str) -> bool:
 
 
 def _hide_segment(segment: str) -> str:
-    """A part of a URL's path, if every index has such a one."""
+    """A part of a URL's path, which stays only if every index has one like it."""
     is_known = compiled(_KNOWN_SEGMENT).fullmatch(segment)
     return segment if is_known else "<path>"
 

@@ -35,7 +35,7 @@ def own_path(name: str) -> Path:
 
 
 def _only_ours(folder: Path) -> Path:
-    """The folder, once it is there and nobody else can write into it."""
+    """The existing folder, after a check that nobody else can write to it."""
     hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
     with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -130,7 +130,7 @@ def _output_file() -> IO[bytes]:
 def _wait(
     child: Child, pending_input: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
-    """Wait for a child, and say what is wrong if it does not end in time or floods us."""
+    """Wait for a child, and return the problem if it does not end in time or prints too much."""
     until = time.monotonic() + timeout
     while True:
         seconds_left = max(0.0, until - time.monotonic())

@@ -40,7 +40,7 @@ class Engine:
     """How much longer than its own limit a node is waited for: to begin, and to end."""
 
     def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
-        """`states`: every node -> why it gets no work, empty if it is idle.
+        """`states` maps every node to why it gets no work, empty if it is idle.
 
         Raises UsageError for a named node that is not there, Blocked if none is idle.
         """
@@ -64,7 +64,7 @@ class Engine:
             raise self._none_is_idle(where)
 
     def _none_is_idle(self, where: str) -> Blocked:
-        """The error for a run that has no node to ask, with some of the reasons."""
+        """The error if no node can be used, with some of the reasons."""
         reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
         examples = "; ".join(reasons[:MOST_EXAMPLES])
         # A cluster may have no node at all.

@@ -112,7 +112,7 @@ class Kubernetes(Engine):
         self._kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
 
     def _pod_problem(self, node: str) -> str:
-        """What Kubernetes says of a pod that did not come to its end."""
+        """What Kubernetes reports about a pod that did not finish."""
         name = job_name(self.run_name, node)
         selector = f"--selector=job-name={name}"
         state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
@@ -165,7 +165,8 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 
 
 def _gpus_in_use() -> dict[str, int]:
-    """Node -> the GPUs that its running pods have; empty if nobody may list the pods."""
+    """Maps each node to the number of GPUs that its running pods use; empty if we may not list the
+    pods."""
     live = f"--field-selector={LIVE_PODS}"
     pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
     if not pods.ok:

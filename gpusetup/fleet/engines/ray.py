@@ -59,7 +59,8 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
 
 
 def _ray_name(row: Mapping[str, Any]) -> str:
-    """A node's own name; Ray gives one without a name its address, which is less than a host's."""
+    """A node's own name. If it has none, Ray uses its address, which is less useful than the host
+    name."""
     name = row["NodeName"]
     address = row["NodeManagerAddress"]
     if name == address:
@@ -186,7 +187,7 @@ LONGEST_REASON = 300
 
 
 def _last_line(problem: BaseException) -> str:
-    """The last line that says something of a problem with the traces of other processes in it."""
+    """The last meaningful line of a problem, without the traces of other processes."""
     stripped_lines = [line.strip() for line in str(problem).splitlines()]
     lines = [line for line in stripped_lines if line]
     if not lines:

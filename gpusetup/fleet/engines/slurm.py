@@ -37,7 +37,7 @@ class Slurm(Engine):
     def __init__(
         self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
     ) -> None:
-        """`srun_options`: srun's options of the caller's own."""
+        """`srun_options` are the person's own options for srun."""
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
@@ -96,7 +96,7 @@ class Slurm(Engine):
         )  # fmt: skip
 
     def _run_slurm(self, words: Sequence[str]) -> Output:
-        """One call of a program of Slurm."""
+        """Run one of Slurm's programs."""
         seconds = SINFO_SECONDS
         # srun waits for the job's end.
         if words[0] == "srun":
@@ -137,7 +137,7 @@ class SinfoRow(NamedTuple):
         return self.starred_partition.rstrip("*")
 
     def why_not_idle(self) -> str:
-        """Empty if the node is idle."""
+        """Why the node is not idle; empty if it is."""
         if self.state == "idle":
             return ""
         # A node without a reason has the word `none`.
@@ -194,7 +194,7 @@ def _is_of_other_partition(row: SinfoRow) -> bool:
 
 
 def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
-    """srun's words for all that a node has, from sinfo's columns."""
+    """srun's options for all resources of a node, from sinfo's columns."""
     words = [f"--partition={partition}"]
     if cpus.isdigit():
         words.append(f"--cpus-per-task={cpus}")

@@ -125,7 +125,7 @@ def answer(
 def _groups_of_host(
     faults: Sequence[NamedFault], hosts: Mapping[int, str]
 ) -> Iterable[list[NamedFault]]:
-    """The faults, with the same fault of several ranks of one host together: it is said once."""
+    """The faults, with equal faults of several ranks on one host grouped together."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
         # A fault between two ranks is no host's, so its number keeps it alone.
@@ -156,7 +156,7 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
 def _finding(
     group: Sequence[NamedFault], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
 ) -> Finding:
-    """What is said of one fault, or of the same fault of several ranks of a host."""
+    """The text about one fault, or about the same fault of several ranks on a host."""
     fault = group[0]
     ranks: list[int] = []
     for member in group:

@@ -40,7 +40,7 @@ class Follower:
         thread.start()
 
     def _listen(self) -> None:
-        """Hand on what the worker says, and at its end how it died."""
+        """Pass on the worker's messages and, at the end, how it ended."""
         last = ""
         try:
             while True:

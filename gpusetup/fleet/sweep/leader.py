@@ -54,7 +54,7 @@ class Leader:
     """All ranks of a sweep, as rank 0 sees them."""
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
-        """`store`: the command of the store where pairs meet."""
+        """`store` is the command of the store through which pairs connect."""
         self.rank = rank
         self.store = StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
@@ -68,7 +68,7 @@ class Leader:
         self.store_address = {"address": rank.address, "port": port}
 
     def _hear_own(self, message: Message) -> None:
-        """Take what the worker of this rank says."""
+        """Receive a message from this rank's own worker."""
         # In the same queue as what the others say.
         own_number = 0
         self.inbox.put((own_number, message))
@@ -95,7 +95,8 @@ class Leader:
             self.absent |= dict.fromkeys(without_gpu, reason)
 
     def _welcome(self, number: int, message: Message) -> None:
-        """What a rank says before the first round: it is ready, has reached the store, or died."""
+        """Receive what a rank reports before the first round: it is ready, has reached the store,
+        or has died."""
         said = message["said"]
         if said == "ready":
             self._send(number, {"do": "join", **self.store_address})
@@ -106,7 +107,7 @@ class Leader:
             self.absent[number] = problem[:LONGEST_PROBLEM]
 
     def _unit(self, number: int, message: Message) -> Unit:
-        """A rank that is ready; what it says of itself may be anything, so it is cut."""
+        """A rank that is ready; its own texts are shortened, because they may contain anything."""
         host = self.host(number)
         local = int(message.get("local", 0))
         device = str(message.get("device"))
@@ -118,7 +119,7 @@ class Leader:
         )
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
-        """(Rank, message) of all that come within so many seconds."""
+        """All messages, with their ranks, that arrive within this many seconds."""
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
@@ -183,14 +184,14 @@ class Leader:
         return Result(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
     def _bytes_of_exchange(self) -> int:
-        """How much a pair exchanges: enough to fill its link, not more."""
+        """How many bytes a pair exchanges: enough to fill its link, but not more."""
         devices = {unit.device for unit in self.units}
         # Without any rank nothing is exchanged.
         is_on_cpu = devices <= {"cpu"}
         return CPU_BYTES if is_on_cpu else GPU_BYTES
 
     def _send(self, rank: int, question: Message) -> None:
-        """Ask one rank."""
+        """Send a request to one rank."""
         if rank == 0:
             self.own.ask(question)
             return

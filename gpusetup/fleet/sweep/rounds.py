@@ -155,7 +155,7 @@ class Sweep:
                 yield from self._round(plane.stage, meetings, again=True)
 
     def _round(self, stage: Stage, pairs: Iterable[Pair], again: bool = False) -> Iterator[Round]:
-        """One round; none if nobody is to exchange."""
+        """One round; None if no rank has to exchange data."""
         number = len(self.results)
         all_pairs = tuple(pairs)
         # All of its ranks may be dead or silent.
@@ -198,8 +198,8 @@ class Sweep:
         return (*hung, *independent_faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
-        """Slow ranks with others; all the rest among themselves, so that the network carries as
-        much as before. In the first turn broken pairs as they are, and the silent once more."""
+        """Pairs slow ranks with others, and all remaining ranks among themselves, so that the
+        network is as busy as before. The first turn repeats broken pairs and silent ranks."""
         silent = self.silent
         is_first_turn = turn == 0
         # In the first turn the silent ones are asked once more.

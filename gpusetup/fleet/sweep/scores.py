@@ -191,7 +191,7 @@ def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -
 
 
 def _limit(scores: Sequence[float]) -> float:
-    """What a healthy rank reaches; 0 if too few are compared."""
+    """The rate that a healthy rank reaches; 0 if there are too few ranks to compare."""
     count = len(scores)
     if count < LEAST_COMPARED:
         return 0.0
@@ -240,7 +240,7 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
 
 
 def _fault_of(ranks: Ranks, rate: float) -> Fault:
-    """What a slow rank, or a slow pair, is called."""
+    """The name of the fault for a slow rank or a slow pair."""
     is_one_rank = len(ranks) == 1
     # A rate of 0: no exchange ended.
     if not rate:
