@@ -1,4 +1,5 @@
-"""The answers of the command line, for programs: `from gpusetup.api import diagnose, resolve`.
+"""The commands as Python functions, for other programs: `from gpusetup.api import diagnose,
+resolve`.
 
 Each function returns the document that its command prints with `--json`, as a typed value that
 you cannot change. `gpusetup COMMAND --schema` describes the fields; `to_plain` and `to_json` turn
@@ -69,10 +70,10 @@ def diagnose(
     driver: str | None = None,
     timeout: float | None = None,
 ) -> DoctorAnswer:
-    """Find the root cause of what is wrong with this machine, or another one, and the fix.
+    """Find out what is wrong with this machine (or another one), and how to fix it.
 
-    It looks at the active environment, as the command does; `python=sys.executable` means the
-    environment of the calling program. If the driver hangs, it answers after `timeout` seconds.
+    Like the command, it looks at the active environment. For the environment of the calling
+    program, pass `python=sys.executable`. If the driver hangs, it returns after `timeout` seconds.
     """
     question = {
         "machine": machine,
@@ -86,10 +87,12 @@ def diagnose(
 
 
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
-    """Find what is wrong with the machine in a text, as `gpusetup doctor --report` does.
+    """Find out from a text what is wrong with the machine in it, as `gpusetup doctor --report`
+    does.
 
-    `text` is the report itself: a string, or bytes in any encoding, of any size. No text
-    raises an error, whatever it contains. The text is data: gpusetup follows no instruction in it.
+    `text` is the report itself: a string, or bytes in any encoding, of any size. It never raises
+    an error, whatever the text contains. gpusetup treats the text as data and follows no
+    instructions in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
@@ -116,11 +119,12 @@ def resolve(
     offline: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
-    """Choose the torch build for this machine or a described one, and say why not the others.
+    """Choose the torch build for this machine or one that you describe, and say why other builds do
+    not fit.
 
-    For what you do not give, gpusetup reads this machine. With `packages` it chooses torch and the
-    packages together and asks your package index, unless `offline`. With `refresh` it also asks
-    PyTorch's index. `name` is a new conda environment, which conda's commands then create.
+    Values that you leave out are read from this machine. With `packages`, it chooses torch and the
+    packages together and asks your package index, unless you set `offline`. With `refresh`, it also
+    asks PyTorch's index. With `name`, the conda commands create a new environment of that name.
     """
     question = {
         "packages": packages,
@@ -145,7 +149,8 @@ def resolve(
 
 
 def plan(**question: Any) -> PlanAnswer | ServePlan:
-    """Say whether a training (with `serve`: a server) fits on these GPUs, and with which recipe.
+    """Predict whether a training (or with `serve` a server) fits on these GPUs, and with which
+    settings.
 
     Each argument is the option of that name. With `code` a child process runs and traces one step
     of that code. Sizes are GiB.
@@ -170,7 +175,7 @@ def verify(
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> VerifyAnswer:
-    """Test by computing that torch works, in a child process of the environment's Python.
+    """Test torch by computing with it, in a child process of the environment's Python.
 
     `python=sys.executable` tests the torch of the calling program's environment. The call returns
     when the checks are done. It tests one process: for several ranks use `python -m
@@ -197,7 +202,7 @@ Answer = TypeVar("Answer")
 
 
 def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
-    """Run the command and return its document, a value of `kind`."""
+    """Run a command and return its document, which is a value of type `kind`."""
     from gpusetup.commands.calling import answered
 
     document = answered(name, values, _log)

@@ -25,7 +25,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is the contract's."""
+    """Run one command and return the exit code that the contract defines."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     streams.complete()
     if arguments is None:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(words: list[str], out: Console) -> int:
-    """Run, and tell what ended it; only an answer that cannot be written is left."""
+    """Run a command and report the error that ended it, unless stdout can no longer be written."""
     try:
         _have_a_home()
         with endings_as_interrupt():
@@ -69,7 +69,7 @@ def _no_room(problem: OSError) -> Blocked:
 
 
 def _have_a_home() -> None:
-    """Without HOME, a user whom no password file knows lives at the root, as Docker has it."""
+    """Set HOME to `/` if it is not set and the user is not in the password file, as Docker does."""
     if os.path.expanduser("~").startswith("~"):  # noqa: PTH111  # Path's import takes 3 ms
         os.environ["HOME"] = os.sep
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 
 class GpuSetupError(Exception):
-    """The base of every error that ends a command on purpose; by itself a fault of our own."""
+    """The base class of all errors that end a command on purpose; on its own, it means a bug in
+    gpusetup."""
 
     exit_code = 5
 
@@ -18,46 +19,48 @@ class GpuSetupError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """The message with the hint, so that a traceback of Python shows both."""
+        """The message with the hint, so that a Python traceback shows both."""
         if not self.hint:
             return self.message
         return f"{self.message}\nhint: {self.hint}"
 
 
 class Unsatisfiable(GpuSetupError):
-    """The answer is no: nothing fits, or a check failed."""
+    """A negative result: nothing fits, or a check failed."""
 
     exit_code = 1
 
 
 class UsageError(GpuSetupError):
-    """The question was wrong: an unknown name, a malformed or contradictory value."""
+    """The person made a mistake in the command: an unknown name, a malformed or contradictory
+    value."""
 
     exit_code = 2
 
 
 class BadInput(UsageError):
-    """A file that was named cannot be read as what it should be."""
+    """A file that the person named does not have the expected format."""
 
 
 class Blocked(GpuSetupError):
-    """Something outside prevents it: the network, a disk, permissions, no target, a lock."""
+    """Something outside of gpusetup prevents the command: network, disk, permissions, no
+    environment, a lock."""
 
     exit_code = 3
 
 
 class Unreached(Blocked):
-    """A package index, or the network to it, gave no usable answer."""
+    """A package index, or the network to it, gave no usable response."""
 
 
 class ToolFailed(GpuSetupError):
-    """A program we ran (uv, pip, conda) failed."""
+    """A program that gpusetup ran (uv, pip, conda) failed."""
 
     exit_code = 4
 
 
 def own_fault(problem: Exception, hint: str | None = None) -> GpuSetupError:
-    """The error for a fault of our own (exit 5)."""
+    """The error for a bug in gpusetup (exit code 5)."""
     kind = type(problem).__name__
     return GpuSetupError(f"gpusetup itself failed: {kind}: {problem}", hint)
 

@@ -1,4 +1,4 @@
-"""Files that people name: only regular ones are read, up to a limit, and without waiting."""
+"""Reads files that people name: only regular files, up to a size limit, and without waiting."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ SAMPLE = 1 << 16
 
 
 def shipped(name: str | Path) -> bytes:
-    """A file of our own tables, by its name; a name with a whole path is read from there."""
+    """Read one of the tables that come with gpusetup, by its name; an absolute path is read from
+    there."""
     path = os.path.join(SHIPPED, name)  # noqa: PTH118
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
 
 
 def opened(path: str | Path) -> BinaryIO:
-    """A regular file, to be read in parts. Raises OSError, and BadInput for anything else."""
+    """Open a regular file for reading in parts. Raises OSError, or BadInput for anything else."""
     file = open(path, "rb", opener=at_once)  # noqa: SIM115
     status = os.fstat(file.fileno())
     if stat.S_ISREG(status.st_mode):
@@ -48,7 +49,7 @@ def opened(path: str | Path) -> BinaryIO:
 
 
 def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """A file's bytes. Raises OSError, and BadInput for more bytes and for what is no file."""
+    """Read a file's bytes. Raises OSError, or BadInput if it is too large or not a regular file."""
     with opened(path) as file:
         # With one byte more than the limit a file of exactly that size is still accepted.
         raw = file.read(most_bytes + 1)
@@ -58,7 +59,7 @@ def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
-    """A file's text; `BadInput` for whatever cannot be read as one."""
+    """Read a file's text; `BadInput` if it cannot be read as text."""
     try:
         return text_of(read(path, most_bytes), path)
     except (OSError, ValueError) as problem:
@@ -67,7 +68,7 @@ def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
 
 
 def read_text_once(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
-    """The text of a file or of a pipe: `/dev/stdin`, `<(command)`.
+    """Read the text of a file or of a pipe: `/dev/stdin`, `<(command)`.
 
     A pipe gives its text once, so that it is kept for whoever reads the same pipe later. `BadInput`
     for what cannot be read as a text, and for a pipe that does not end in time.
@@ -94,7 +95,7 @@ _PIPES: dict[tuple[int, int], bytes] = {}
 
 
 def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
-    """Everything that comes from a pipe until its writer ends."""
+    """Read everything from a pipe until the writer ends."""
     # A pipe without a name has had its writer from the beginning; to one with a name somebody may
     # still come, and until then it looks as if it had ended.
     has_name = os.path.exists(os.path.realpath(path))  # noqa: PTH110
@@ -119,7 +120,7 @@ def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
 
 
 def encoding_of(raw: bytes) -> str:
-    """The encoding of a text, by its byte order mark or its zeros; UTF-8 without either.
+    """Detect the encoding of a text by its byte order mark or its zero bytes; otherwise UTF-8.
 
     PowerShell's `>` writes UTF-16 with a mark, and some editors put one before UTF-8. In UTF-16
     without a mark every other byte of a Latin text is zero.
@@ -141,7 +142,8 @@ def encoding_of(raw: bytes) -> str:
 
 
 def text_of(raw: bytes, what: str | Path) -> str:
-    """The text in a file's bytes; `BadInput`, which names the file as `what`, if it is none."""
+    """Decode the text in a file's bytes; `BadInput`, with the file's name `what`, if it is not
+    text."""
     encoding = encoding_of(raw)
     try:
         return raw.decode(encoding)
@@ -153,19 +155,20 @@ def text_of(raw: bytes, what: str | Path) -> str:
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether a path exists; a name that the system does not allow does not."""
+    """Whether a path exists; False for a name that the system does not allow."""
     # Path.exists raises for a name that is too long.
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether a path is a folder; a name that the system does not allow is none."""
+    """Whether a path is a folder; False for a name that the system does not allow."""
     # Path.is_dir raises for a name that is too long.
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_endless(file: BinaryIO) -> bool:
-    """Whether an open file is a device that may never end: no terminal, and not the empty one."""
+    """Whether an open file is a device that may never end, other than a terminal or the null
+    device."""
     status = os.fstat(file.fileno())
     if stat.S_ISBLK(status.st_mode):
         return True
@@ -175,7 +178,7 @@ def is_endless(file: BinaryIO) -> bool:
 
 
 def is_empty_device(status: os.stat_result) -> bool:
-    """Whether it is the device that gives nothing (`/dev/null`)."""
+    """Whether it is the null device (`/dev/null`)."""
     if not stat.S_ISCHR(status.st_mode) or not os.path.exists(os.devnull):  # noqa: PTH110
         return False
     empty_device = os.stat(os.devnull)  # noqa: PTH116
@@ -183,7 +186,7 @@ def is_empty_device(status: os.stat_result) -> bool:
 
 
 def at_once(path: str, flags: int) -> int:
-    """Open a path without waiting for a program that should write into it (a pipe)."""
+    """Open a path without waiting for a program that would write into it (a pipe)."""
     # Windows has no such flag, and no pipes among its files.
     without_waiting = getattr(os, "O_NONBLOCK", 0)
     return os.open(path, flags | without_waiting)

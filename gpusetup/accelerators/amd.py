@@ -1,4 +1,5 @@
-"""AMD's targets (`gfx1201`): which board has which, and what torch's builds have kernels for."""
+"""AMD's GPU targets (such as `gfx1201`): which board has which target, and for which targets
+torch's builds have kernels."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ LARGEST_VERSION = 999_999
 
 
 def target_of_version(number: int) -> str | None:
-    """The target that the kernel's number `gfx_target_version` means; None for a CPU's 0.
+    """The target that belongs to the kernel driver's number `gfx_target_version`; None for 0, which
+    means a CPU.
 
     The number is major * 10000 + minor * 100 + stepping; a target's name has minor and stepping as
     hexadecimal digits (Linux, drivers/gpu/drm/amd/amdkfd/kfd_device.c).
@@ -146,7 +148,8 @@ TARGET = re.compile(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b")
 
 
 def gfx_of(name: str) -> str | None:
-    """The target in a GPU's name, or that of the named board; None if there is neither.
+    """The target that a GPU's name contains, or that of the board with this name; None if there is
+    neither.
 
     >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
     ('gfx1010', 'gfx1031', None)

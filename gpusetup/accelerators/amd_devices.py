@@ -70,7 +70,7 @@ DEVICES = {
 
 
 def amd_device(device_id: str | None, name: str | None = None) -> AmdDevice | None:
-    """The GPU of a PCI id; else the one of a name that a system's own list gives it.
+    """The AMD GPU with a PCI id, or else the one with the name from the system's own PCI list.
 
     >>> amd_device("744c").target, amd_device(None, "AMD Radeon RX 9070 XT").target
     ('gfx1100', 'gfx1201')

@@ -1,4 +1,4 @@
-"""Apple's chips: M1 to M5, and how much of their memory torch can take.
+"""Apple's chips M1 to M5, and how much of their memory torch can use.
 
 Sources: Apple's newsroom for the chips (M1 2020, M2 2022, M3 2023, M4 2024, M5 2025); PyTorch's
 page on the MPS backend for what the system must be, and pytorch issues 139425, 164943 and pull
@@ -32,7 +32,7 @@ TYPES_THAT_MPS_LACKS = ("float64", "complex128", "float8_e4m3fn", "float8_e5m2")
 
 
 def metal_bytes(memory_bytes: int) -> int:
-    """What torch can take of a Mac's memory.
+    """The number of bytes of a Mac's memory that torch can use.
 
     >>> metal_bytes(64 << 30) >> 30, metal_bytes(16 << 30) >> 20
     (48, 10922)
@@ -42,7 +42,7 @@ def metal_bytes(memory_bytes: int) -> int:
 
 
 def oldest_macos(torch: str) -> str:
-    """The oldest macOS on which a torch has MPS.
+    """The oldest macOS on which a torch version supports MPS.
 
     >>> oldest_macos("2.13.0"), oldest_macos("2.5.1"), oldest_macos("2.1.2")
     ('14.0', '13.0', '12.3')

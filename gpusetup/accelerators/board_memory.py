@@ -72,7 +72,7 @@ UNIFIED = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx11
 
 
 def board_sizes(name: str) -> tuple[int, ...]:
-    """The sizes in GiB with which a board is sold; () if the name is not in the table.
+    """The memory sizes in GiB in which a board is sold; () if the table does not list the name.
 
     >>> board_sizes("Radeon RX 7900 XTX"), board_sizes("RX 7900 XT"), board_sizes("Arc A770")
     ((24,), (20,), (8, 16))

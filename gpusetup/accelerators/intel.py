@@ -60,7 +60,7 @@ KERNEL_DRIVERS = ("i915", "xe")
 
 
 def intel_device(device_id: str | None, name: str | None = None) -> IntelDevice | None:
-    """The GPU of a PCI id; None for old graphics and for ids that are not in the table.
+    """The Intel GPU with a PCI id; None for old graphics and for ids that the table does not list.
 
     >>> intel_device("56a0").generation, intel_device("9bc5")
     ('Xe-HPG', None)
@@ -72,8 +72,8 @@ def intel_device(device_id: str | None, name: str | None = None) -> IntelDevice 
 
 
 def device_has_xpu(device_id: str | None, name: str | None = None) -> bool:
-    """Whether PyTorch's XPU builds are made for a GPU of Intel; an unknown one without a name is
-    taken for a processor's older graphics, of which there are hundreds.
+    """Whether PyTorch's XPU builds support an Intel GPU. An unknown GPU without a name counts as a
+    processor's old graphics, because there are hundreds of those.
 
     >>> device_has_xpu("56a0"), device_has_xpu("9bc5"), device_has_xpu(None, "Intel Arc B580")
     (True, False, True)
@@ -84,7 +84,7 @@ def device_has_xpu(device_id: str | None, name: str | None = None) -> bool:
 
 
 def generation_named(name: str) -> Generation | None:
-    """The Xe generation of a GPU by its name; None where the name does not tell.
+    """The Xe generation of a GPU, from its name; None if the name does not tell.
 
     >>> generation_named("Arc A770"), generation_named("Arc B580"), generation_named("UHD 770")
     ('Xe-HPG', 'Xe2', None)

@@ -96,7 +96,7 @@ LABEL = "|".join(("cpu", *(maker.label_form for maker in MAKERS if maker.label_f
 
 
 def maker_of(backend: str | None) -> str | None:
-    """The maker whose GPUs a backend is for; None for the CPU's and for unknown ones.
+    """The maker whose GPUs a backend supports; None for the CPU backend and for unknown backends.
 
     >>> maker_of("cu124"), maker_of("rocm6.4"), maker_of("xpu"), maker_of("cpu")
     ('nvidia', 'amd', 'intel', None)
@@ -109,7 +109,7 @@ def maker_of(backend: str | None) -> str | None:
 
 
 def maker_on_bus(vendor_id: str) -> str:
-    """The maker of a PCI vendor id; the id itself if it is none of these makers.
+    """The maker with a PCI vendor id; the id itself if it belongs to none of the known makers.
 
     >>> maker_on_bus("10de"), maker_on_bus("1a03"), maker_on_bus("")
     ('nvidia', '1a03', 'unknown')
@@ -120,7 +120,7 @@ def maker_on_bus(vendor_id: str) -> str:
 
 @lru_cache(maxsize=1024)
 def other_maker(name: str) -> str | None:
-    """The maker of a GPU whose name has a word of a maker other than NVIDIA.
+    """The maker of a GPU, if its name contains a word of a maker other than NVIDIA.
 
     >>> other_maker("AMD Radeon RX 7900 XTX"), other_maker("NVIDIA A2")
     ('amd', None)
@@ -134,7 +134,7 @@ def other_maker(name: str) -> str | None:
 
 
 def is_judged(maker: str | None) -> bool:
-    """Whether gpusetup judges the GPUs of a maker."""
+    """Whether gpusetup can judge if torch works on the GPUs of a maker."""
     row = BY_ID.get(maker or "")
     if row is None:
         return False
@@ -142,7 +142,7 @@ def is_judged(maker: str | None) -> bool:
 
 
 def is_seen_only(maker: str | None) -> bool:
-    """Whether a maker is known and its GPUs are not judged.
+    """Whether gpusetup knows a maker but does not judge its GPUs.
 
     >>> is_seen_only("amd"), is_seen_only("nvidia"), is_seen_only("1a03"), is_seen_only(None)
     (True, False, False, False)
@@ -155,7 +155,7 @@ def is_seen_only(maker: str | None) -> bool:
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
-    """The devices on the PCI bus whose maker is judged."""
+    """The devices on the PCI bus whose makers gpusetup judges."""
     judged = []
     for device in devices or ():
         if is_judged(device.vendor):
@@ -164,7 +164,7 @@ def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
 
 
 def identified(gpu: Gpu) -> Gpu:
-    """A GPU with its maker and its target, as far as its name and capability tell them.
+    """Add the maker and the target to a GPU, as far as its name and capability tell them.
 
     >>> from gpusetup.model.versions import Capability
     >>> a10 = identified(Gpu(name="NVIDIA A10", compute_capability=Capability(8, 6)))

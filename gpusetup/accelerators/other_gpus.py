@@ -31,7 +31,7 @@ INTEL_WITHOUT_XPU = re.compile(r"\b(?:uhd|hd graphics|iris)\b")
 
 
 def maker_named(text: str) -> Maker | None:
-    """The maker of a GPU that is named; None for NVIDIA's and for unknown names.
+    """The maker of a GPU, from its name; None for NVIDIA and for unknown names.
 
     >>> names = ("RX 7900 XTX", "gfx1151", "Arc A770", "M3 Max", "UHD 770", "RTX 3050", "A100")
     >>> [maker.id if maker else None for maker in map(maker_named, names)]
@@ -86,7 +86,8 @@ SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1152")
 
 
 def is_small(stack: MakerStack) -> bool:
-    """Whether all GPUs are the graphics of ordinary processors: they compute, and seldom pay."""
+    """Whether all GPUs are integrated graphics of ordinary processors, which can compute but are
+    rarely worth it."""
     targets = {gpu.target for gpu in stack.gpus}
     return stack.maker == AMD.id and bool(targets) and targets <= {*SMALL_TARGETS}
 

@@ -1,4 +1,4 @@
-"""`gpusetup mcp`: the same answers for assistants."""
+"""`gpusetup mcp`: lets AI assistants use gpusetup."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
-SUMMARY = """Answers an AI assistant over the Model Context Protocol on stdin and stdout, with the
-tools diagnose, read_report, resolve, plan and explain. The assistant's program starts this command.
-Answers have no private data and a limited length. It changes nothing."""
+SUMMARY = """Lets an AI assistant use gpusetup over the Model Context Protocol on stdin and stdout,
+with the tools diagnose, read_report, resolve, plan and explain. You don't start this command
+yourself; the program that runs the assistant does. Answers contain no private data and have a
+limited length. No tool changes anything."""
 
 EXAMPLES = (
     "gpusetup mcp",
@@ -27,7 +28,8 @@ NEEDS = "mcp>=2.3"
 
 
 class McpQuestion(CommandQuestion):
-    """Which environment an assistant asks about, or the text that stands for the server."""
+    """The options of `gpusetup mcp`: the environment to read, or the request to print the
+    instructions."""
 
     python: str | None = shared(PYTHON)
     agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")

@@ -1,4 +1,4 @@
-"""The MCP server on stdin and stdout. The home of `mcp`.
+"""The MCP server on stdin and stdout. This is the only module that imports `mcp`.
 
 Only the protocol is written to stdout: the transport sends everything else to stderr. Tools run in
 a thread, one at a time, so that the server answers the protocol meanwhile.
@@ -27,14 +27,14 @@ INTERRUPTED = 130
 
 
 def serve(python: str | None) -> None:
-    """Answer until the client closes stdin, or a signal ends us."""
+    """Serve requests until the client closes stdin or a signal ends the process."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, _end)
     anyio.run(_serve, python)
 
 
 def _end(*_: object) -> None:
-    """End at once, because the thread that waits for stdin cannot be stopped."""
+    """End the process at once, because the thread that waits for stdin cannot be stopped."""
     end_children()
     os._exit(INTERRUPTED)
 
@@ -71,7 +71,7 @@ async def _serve(python: str | None) -> None:
 
 
 def _listed(tool: tools.Tool) -> types.Tool:
-    """A tool as the protocol lists it."""
+    """Describe a tool in the form that the protocol requires."""
     hints = types.ToolAnnotations(
         read_only_hint=True,
         destructive_hint=False,

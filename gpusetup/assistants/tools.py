@@ -48,7 +48,8 @@ Values = dict[str, Any]
 
 
 class Tool(Frozen):
-    """One tool: the command that it asks, its arguments, and how its answer is made."""
+    """One tool: the command that it calls, its arguments, and the function that makes its
+    answer."""
 
     name: str
     command: str
@@ -78,7 +79,7 @@ def schema_of(tool: Tool) -> Values:
 
 
 def text(description: str, longest: int = LONGEST_WORD) -> Values:
-    """The JSON schema of an argument that is a text."""
+    """The JSON schema of a text argument."""
     return {"type": "string", "maxLength": longest, "description": description}
 
 
@@ -118,7 +119,8 @@ def check(tool: Tool, values: Values) -> None:
 
 
 def _on_machine(command: str, values: Values, python: str | None) -> Values:
-    """A command's answer about the described machine, else about this one, redacted.
+    """A command's redacted answer about the described machine, or about this machine if none is
+    described.
 
     No path of this machine is read.
     """
@@ -163,7 +165,8 @@ def _read_report(values: Values, python: str | None) -> Values:
 
 
 def _without_snapshot(answer: Values) -> Values:
-    """Doctor's answer without the snapshot: its findings quote what matters of it."""
+    """Doctor's answer without the snapshot, because its findings already quote what matters from
+    it."""
     shorter = {key: value for key, value in answer.items() if key != "snapshot"}
     if shorter["resolution"]:
         shorter["resolution"] = _without_reasons(shorter["resolution"])
@@ -171,7 +174,7 @@ def _without_snapshot(answer: Values) -> Values:
 
 
 def _without_reasons(resolution: Values) -> Values:
-    """A resolution without the reasons against the other builds, unless none fits.
+    """A resolution without the reasons against the other builds; it keeps them if no build fits.
 
     `resolve` with `explain` gives them.
     """
@@ -190,7 +193,8 @@ def _resolve(values: Values, python: str | None) -> Values:
 
 
 def _names(words: str | Sequence[str]) -> list[str]:
-    """Requirements by name: no address, and no file, is fetched for an assistant."""
+    """Reduce requirements to names, so that an assistant cannot make gpusetup download an address
+    or file."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     packages = [words] if isinstance(words, str) else [*words]
@@ -211,7 +215,7 @@ def _plan(values: Values, python: str | None) -> Values:
 
 
 def _is_path(model: str) -> bool:
-    """Whether a model's name is a path of this machine, which no tool may read."""
+    """Whether a model's name is a path on this machine, which no tool may read."""
     if model.startswith(("/", "\\", "~", ".")):
         return True
     return model.endswith(".json") or named_file.is_there(model)
@@ -303,7 +307,7 @@ OWN_WORDS = ("explain",)
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """A tool's answer, bounded. Raises GpuSetupError."""
+    """Run a tool and return its answer, limited in length. Raises GpuSetupError."""
     tools = {tool.name: tool for tool in TOOLS}
     tool = tools.get(name)
     if tool is None:
@@ -335,7 +339,7 @@ CHARACTERS_FOR_ITEM = 20
 
 
 def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
-    """The document in at most `limit` characters of JSON; `cut` says what is missing.
+    """Shorten a document to at most `limit` characters of JSON; `cut` says what is missing.
 
     >>> bounded({"cause": "ok", "rows": list(range(999))}, 60)
     {'cut': 'everything: it is too long'}

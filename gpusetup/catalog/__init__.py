@@ -1,1 +1,1 @@
-"""Dated facts about builds, GPUs and drivers (`data/`), and how they are asked."""
+"""Dated facts about builds, GPUs and drivers (from `data/`), and functions that look them up."""

@@ -1,4 +1,5 @@
-"""The dated table of torch builds, GPUs and drivers (`data/catalog.json`), and what it answers.
+"""The dated table of torch builds, GPUs and drivers (`data/catalog.json`), with functions to query
+it.
 
 A build is a row of torch x backend x platform; GPUs are found by name (`gpus.py`); a driver's CUDA
 and the floors follow from the driver's branch.
@@ -47,7 +48,7 @@ Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
 
 class Catalog(Frozen):
-    """Every table of the dated catalog, with the questions that it answers."""
+    """All tables of the dated catalog, with methods to query them."""
 
     as_of: str
     releases: tuple[TorchRelease, ...]
@@ -89,14 +90,15 @@ class Catalog(Frozen):
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Every backend that any build of torch ever had, each once."""
+        """All backends for which there has ever been a build of torch, without duplicates."""
         names = [build.backend for build in self.builds]
         names += self.other_backends
         names += [f"rocm{release.rocm}" for release in self.amd_index]
         return tuple(dict.fromkeys(names))
 
     def driver_cuda(self, driver_version: str) -> str | None:
-        """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest branch.
+        """The CUDA version that `nvidia-smi` shows for a driver; a newer driver counts as the
+        newest known branch.
 
         None for a driver older than the oldest branch, and for a text that is no version.
         """
@@ -114,7 +116,8 @@ class Catalog(Frozen):
         return driver_branch > newest_on_windows
 
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
-        """The oldest driver that runs a CUDA version, by minor-version compatibility from 11 on.
+        """The oldest driver that runs a CUDA version, assuming minor-version compatibility from
+        CUDA 11 on.
 
         `family` is `windows` for Windows drivers, WSL's included.
         """
@@ -128,7 +131,7 @@ class Catalog(Frozen):
 
     @property
     def minors_serve_from(self) -> int:
-        """The first CUDA major whose minor versions run on the driver of any of them."""
+        """The first CUDA major version with minor-version compatibility."""
         majors = []
         for row in self.families:
             # A row may also be for a single version.
@@ -137,7 +140,8 @@ class Catalog(Frozen):
         return min(majors)
 
     def toolkit_driver(self, cuda: str, family: str = "linux") -> str | None:
-        """The driver that first served a CUDA version fully (needed to compile its PTX)."""
+        """The first driver that fully supported a CUDA version, which is needed to compile PTX of
+        that version."""
         drivers = []
         for row in self.toolkits:
             driver = row.on(family)
@@ -147,7 +151,7 @@ class Catalog(Frozen):
         return min(drivers, key=parsed, default=None)
 
     def last_branch(self, capability: Capability | None) -> int | None:
-        """The last driver branch for a GPU; None while drivers still support it."""
+        """The last driver branch that supports a GPU; None if current drivers still support it."""
         if capability is None:
             return None
         for row in self.retired:
@@ -157,7 +161,8 @@ class Catalog(Frozen):
         return None
 
     def ends_before(self, gpus: Iterable[Gpu], driver: str | None) -> bool:
-        """Whether a driver is too new for each of these GPUs: their last branch is older."""
+        """Whether a driver is too new for each of these GPUs, because their support ended with an
+        older branch."""
         last_branches = [self.last_branch(gpu.compute_capability) for gpu in gpus]
         driver_branch = parsed(driver or "0").major
         if not last_branches:
@@ -168,7 +173,7 @@ class Catalog(Frozen):
         return True
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
-        """Whether there are GPUs, all older than every kernel that torch's wheels ever had."""
+        """Whether all GPUs are older than every kernel that torch's wheels have ever contained."""
         oldest = min(row.oldest for row in self.older_kernels)
         are_older = []
         for gpu in gpus:
@@ -177,7 +182,8 @@ class Catalog(Frozen):
         return bool(are_older) and all(are_older)
 
     def too_new(self, driver: str | None, gpus: Iterable[Gpu]) -> list[str]:
-        """A sentence for each GPU that the driver no longer supports: what to install instead."""
+        """For each GPU that the driver no longer supports, a sentence that says which driver to
+        install."""
         sentences = []
         for gpu in gpus:
             if self.ends_before((gpu,), driver):
@@ -188,7 +194,8 @@ class Catalog(Frozen):
         return sentences
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
-        """The oldest driver that knows a GPU: a branch (`570`), for some products a version."""
+        """The oldest driver that supports a GPU: a branch (`570`), or for some products a full
+        version."""
         drivers = []
         for row in self.first_drivers:
             if row.capability != gpu.compute_capability:
@@ -204,19 +211,20 @@ class Catalog(Frozen):
         return max(drivers, key=parsed, default=None)
 
     def milestone(self, name: str) -> str:
-        """The version with which something changed: `torch with cudnn 9`."""
+        """The version in which something changed, for example `torch with cudnn 9`."""
         versions = {row.name: row.version for row in self.milestones}
         return versions[name]
 
     def last_python(self, torch_version: str) -> str | None:
-        """The last Python of a release that is older than the table of builds."""
+        """The last Python version that a release supports, for releases that are older than the
+        table of builds."""
         for row in self.older_releases:
             if parsed(torch_version) < parsed(row.before):
                 return row.python
         return None
 
     def compiler_for(self, arch: str) -> Compiler | None:
-        """Which toolkits compile for an architecture: `sm_86`, `compute_90a`."""
+        """The toolkits that can compile for an architecture such as `sm_86` or `compute_90a`."""
         # `a` and `f` are variants of an architecture, which the same toolkits know.
         digits = arch.partition("_")[2].rstrip("af")
         for row in self.compilers:
@@ -225,7 +233,8 @@ class Catalog(Frozen):
         return None
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
-        """PyTorch's own build of a torch (with or without its label) on a backend and platform."""
+        """PyTorch's own build of a torch version (with or without label) for a backend and
+        platform."""
         public = torch.partition("+")[0]
         place = (public, backend, family, machine)
         wheels = _wheels_by_place(self)
@@ -239,7 +248,7 @@ class Catalog(Frozen):
         return None
 
     def release_of(self, torch_version: str) -> TorchRelease | None:
-        """The release of a torch (with or without its label)."""
+        """The release of a torch version (with or without label)."""
         public = torch_version.partition("+")[0]
         for row in self.releases:
             if row.torch == public:
@@ -248,7 +257,7 @@ class Catalog(Frozen):
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:
-    """The index of one backend's wheels.
+    """The address of the index with the wheels for a backend.
 
     >>> index_url("cu124", "http://mirror/whl/")
     'http://mirror/whl/cu124'
@@ -259,7 +268,8 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
 
 @lru_cache(maxsize=8)
 def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
-    """PyTorch's wheels by torch, backend, system and machine; of two the first."""
+    """PyTorch's wheels by torch version, backend, system and machine; if there are two, the first
+    one."""
     wheels: dict[tuple[str, ...], TorchBuild] = {}
     for build in catalog.builds:
         if build.channel == "pytorch":
@@ -272,7 +282,8 @@ def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
 
 
 def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    """A snapshot completed from the catalog, with a reading of each value that was added or lacks.
+    """Complete a snapshot from the catalog, and add a reading for each value that was added or is
+    missing.
 
     Values that no source gave are added: torch's kernels from its build, a GPU's capability and
     memory from its name, the driver's CUDA from its version.
@@ -306,7 +317,7 @@ def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
 
 
 def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
-    """The installed torch with the backend that its label names, and the kernels of its build."""
+    """The installed torch, completed with the backend in its label and the kernels of its build."""
     torch = snapshot.torch
     public, _, label = (torch.version or "").partition("+")
     label = label.lower()
@@ -329,7 +340,8 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
 def _builds_of_torch(
     snapshot: Snapshot, catalog: Catalog, version: str, backend: str
 ) -> list[TorchBuild]:
-    """The builds that an installed torch may be: conda's if conda installed it, else the wheels.
+    """The builds that the installed torch may be: conda's builds if conda installed it, otherwise
+    the wheels.
 
     conda's builds have other kernels than the wheels. If the system is unknown they are those for
     Linux, as the resolver takes it.
@@ -354,12 +366,13 @@ def _builds_of_torch(
 
 @lru_cache(maxsize=1024)
 def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
-    """The rows of a GPU's name. Kept, because many reports are about the same GPUs."""
+    """The rows for a GPU's name. Cached, because many reports are about the same GPUs."""
     return rows_or_none(name, catalog.gpus)
 
 
 def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
-    """A GPU with the capability and memory of its name, or the reason why the name has none."""
+    """Complete a GPU with the capability and memory that its name implies, or give the reason why
+    that fails."""
     is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
     is_complete = gpu.compute_capability and gpu.memory_total_bytes
     if is_of_other_maker or is_complete:

@@ -1,4 +1,4 @@
-"""Packages that use torch, and which torch they need (`data/companions.json`).
+"""Packages that use torch, and the torch versions that they need (`data/companions.json`).
 
 A row holds for the versions that it names, and has its source. The constraints that a package does
 not declare itself are known here alone.
@@ -15,7 +15,7 @@ from gpusetup.named_file import shipped
 
 
 class Pair(Frozen):
-    """The torch that some releases of a project take."""
+    """The torch versions that some releases of a project support."""
 
     versions: str
     """Of the project, as a specifier."""
@@ -30,7 +30,7 @@ class Pair(Frozen):
 
 
 class Project(Frozen):
-    """One companion."""
+    """One package that uses torch, with its rows."""
 
     name: str
     declares: bool
@@ -55,11 +55,13 @@ class Project(Frozen):
     rows: tuple[Pair, ...] = ()
 
     def has_wheels(self, row: Pair) -> bool:
-        """Whether an index has wheels of some releases; else they are built, or lie on a page."""
+        """Whether some releases have wheels on an index; otherwise you have to build them or
+        download them from a page."""
         return (row.wheels or self.wheels) in ("index", "torch index")
 
     def way_out(self, build: TorchBuild, index: str = "") -> str:
-        """What to do in its place beside a build; `index` is PyTorch's own, of its backend."""
+        """What to use instead of this package with a build; `index` is PyTorch's index for the
+        build's backend."""
         # The system decides before the GPU, and that before another CUDA.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
         text = self.alternative
@@ -71,13 +73,13 @@ class Project(Frozen):
 
 
 class CompanionTable(Frozen):
-    """Every project of the table, which is of one date."""
+    """All projects of the table, and its date."""
 
     as_of: str
     projects: tuple[Project, ...]
 
     def project(self, name: str) -> Project | None:
-        """The companion of that name, spelled as an index normalises it."""
+        """The project with a name that is normalised as on an index."""
         for project in self.projects:
             if project.name == name:
                 return project
@@ -97,7 +99,7 @@ def companion_table() -> CompanionTable:
 
 
 def row_of(project: Project, version: str) -> Pair | None:
-    """The row of one release; None if the table does not know it."""
+    """The row for a release; None if the table does not contain it."""
     public = version.partition("+")[0]
     for row in project.rows:
         if allows(row.versions, public):
@@ -106,7 +108,7 @@ def row_of(project: Project, version: str) -> Pair | None:
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release works with a torch; None if nothing tells.
+    """Whether a release works with a torch version; None if the table does not tell.
 
     >>> codec = companion_table().project("torchcodec")
     >>> [takes_torch(codec, version, "2.15.0") for version in ("0.17.0", "0.9.1", "0.0.1")]
@@ -134,7 +136,8 @@ def releases_for(project: Project, torch: str) -> tuple[str, ...]:
 
 
 def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) -> bool:
-    """Whether a row's wheels load beside a torch of this CUDA major; "": a torch without CUDA.
+    """Whether a row's wheels load together with a torch for this CUDA major version ("" means a
+    torch without CUDA).
 
     `usual_major` is the CUDA major of that torch on the default index, "" for a CPU build.
     """

@@ -1,4 +1,5 @@
-"""Which torch a torchvision or torchaudio works with, and which CUDA that torch may have.
+"""Which torch version a torchvision or torchaudio needs, and which CUDA version that torch may
+have.
 
 Most of them work with the one torch that they were released with. Those built on torch's stable ABI
 work with every later one too, and have a row of their own: what their METADATA declares, and which
@@ -20,7 +21,8 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 
 @lru_cache(maxsize=16)
 def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
-    """Every release of a companion: those with a row of their own, then those of one torch."""
+    """All releases of a companion: first those with their own row, then those that belong to one
+    torch."""
     rows = [row for row in catalog.companions if row.name == name]
     for release in catalog.releases:
         if name == "torchaudio" and release.torchaudio:
@@ -35,7 +37,7 @@ def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
 
 
 def release_of(catalog: Catalog, name: Name, version: str) -> CompanionRelease | None:
-    """The row of a companion; None if the catalog does not know its version."""
+    """The row for a companion's version; None if the catalog does not contain it."""
     public = version.partition("+")[0]
     for row in rows_of(catalog, name):
         if row.version == public:
@@ -44,7 +46,7 @@ def release_of(catalog: Catalog, name: Name, version: str) -> CompanionRelease |
 
 
 def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool | None:
-    """Whether a companion works with a torch; None if the catalog does not know it."""
+    """Whether a companion works with a torch version; None if the catalog does not contain it."""
     row = release_of(catalog, name, version)
     if row is None:
         return None
@@ -55,7 +57,7 @@ def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool
 def serves_backend(
     catalog: Catalog, name: Name, version: str, backend: str, platform: str | None = None
 ) -> bool | None:
-    """Whether a companion works with a torch of this backend; None if nothing tells.
+    """Whether a companion works with a torch of this backend; None if that is unknown.
 
     Without a label of its own it is the wheel that `platform` gets from the default index.
     """
@@ -87,7 +89,7 @@ def serves_backend(
 def beside(
     catalog: Catalog, name: Name, build: TorchBuild, python: str | None = None
 ) -> str | None:
-    """The companion to install beside a build; None if no index is known to have one."""
+    """The companion to install together with a build; None if no index is known to have one."""
     released_with_torch: str | None = getattr(catalog.release_of(build.torch), name, None)
     if released_with_torch:
         return released_with_torch
@@ -101,7 +103,7 @@ def beside(
 def _is_built(
     catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
 ) -> bool:
-    """Whether a companion that serves this torch was built for its platform and backend."""
+    """Whether there is a wheel of a companion for this platform and backend."""
     # conda's channels have their own companions.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False
@@ -116,7 +118,7 @@ def _is_built(
 
 
 def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The releases of torch whose companions are as specified, oldest first.
+    """The torch releases whose companions match the given versions, oldest first.
 
     `companions` are pairs of a name and a specifier: `("torchvision", "==0.20.*")`.
     """
@@ -151,7 +153,7 @@ UNREAD = "unknown"
 
 
 def default_backend(catalog: Catalog, version: str, family: str, machine: str) -> str | None:
-    """The backend of the default index's wheel; None for what that index never had.
+    """The backend of the wheel on the default index; None if that index has never had this version.
 
     >>> from gpusetup.catalog.file import load_catalog as rows
     >>> default_backend(rows(), "2.5.1", "linux", "x86_64")
@@ -177,7 +179,8 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
 
 
 def usual_major(catalog: Catalog, build: TorchBuild) -> str:
-    """The CUDA major of the default index's wheel of a build's torch; "" for one without CUDA."""
+    """The CUDA major version of the default index's wheel for a torch version; "" if it has no
+    CUDA."""
     backend = default_backend(catalog, build.torch, build.os, build.machine)
     if backend is None:
         return ""

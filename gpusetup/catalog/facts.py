@@ -1,4 +1,4 @@
-"""Facts that no release of torch changes (`data/facts.json`): boards, PCI ids, distributions.
+"""Facts that do not depend on torch releases (`data/facts.json`): boards, PCI ids, distributions.
 
 Each table has the name of its class, and is read once, when it is first asked for.
 """
@@ -16,21 +16,21 @@ DATA = "facts.json"
 
 
 class PciName(Frozen):
-    """A board of NVIDIA and the PCI device ids that mean it, in hexadecimal."""
+    """An NVIDIA board with its PCI device ids, in hexadecimal."""
 
     name: str
     ids: str
 
 
 class Generation(Frozen):
-    """The oldest capability of the GPUs whose PCI device id is this one or above."""
+    """The lowest compute capability of all GPUs whose PCI device id is at least this one."""
 
     from_id: str
     capability: Capability
 
 
 class Switched(Frozen):
-    """GPUs that are also sold on boards with NVSwitch, by a part of their names."""
+    """GPUs that are also sold on boards with NVSwitch, identified by a part of their names."""
 
     part: str
     count: int | None = None
@@ -38,7 +38,7 @@ class Switched(Frozen):
 
 
 class Integrated(Frozen):
-    """The GPU of a Jetson's chip."""
+    """The integrated GPU of a Jetson chip."""
 
     capability: Capability
     apart: bool = False
@@ -50,7 +50,7 @@ class Integrated(Frozen):
 
 
 class JetPack(Frozen):
-    """One release of Jetson Linux, and what torch finds on it."""
+    """One release of Jetson Linux, and the libraries that torch finds on it."""
 
     l4t: str
     name: str
@@ -66,7 +66,7 @@ class JetPack(Frozen):
 
 
 class Undeclared(Frozen):
-    """A library that torch's wheels for Jetson link and do not declare."""
+    """A library that NVIDIA's torch wheels for Jetson need but do not declare as a dependency."""
 
     library: str
     """How its file begins."""
@@ -78,27 +78,28 @@ class Undeclared(Frozen):
     """The same for one major of CUDA."""
 
     def by_pip(self, cuda_major: str) -> tuple[str, ...]:
-        """The packages that have the library for a CUDA major."""
+        """The pip packages that contain the library for a CUDA major version."""
         names = []
         for name in self.packages:
             names.append(name.format(major=cuda_major))
         return tuple(names)
 
     def below(self, cuda_major: str) -> str:
-        """The library's folder in site-packages for a CUDA major."""
+        """The folder of the library in site-packages, for a CUDA major version."""
         folder = self.folders.get(cuda_major, self.folder)
         return folder.format(major=cuda_major)
 
 
 class DriverBranch(Frozen):
-    """A driver branch with a role: the one to install, the last one with closed modules."""
+    """A driver branch with a special role: the one to install, or the last one with closed kernel
+    modules."""
 
     name: Literal["good", "last closed"]
     branch: int
 
 
 class Debian(Frozen):
-    """The driver branch in the packages of a Debian, and its package for Kepler."""
+    """The driver branch in a Debian release, and its package for Kepler GPUs."""
 
     release: str
     branch: int
@@ -106,14 +107,14 @@ class Debian(Frozen):
 
 
 class Repository(Frozen):
-    """A distribution, and its releases that NVIDIA's own repository has a folder for."""
+    """A distribution, and its releases for which NVIDIA's repository has a folder."""
 
     id: str
     releases: str
 
 
 class Extension(Frozen):
-    """A distribution of compiled extensions of torch."""
+    """A package with compiled extensions of torch."""
 
     name: str
     """What pip installs."""
@@ -130,7 +131,7 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 @cache
 def _document() -> dict[str, Any]:
-    """The whole file."""
+    """The whole content of the file."""
     raw = shipped(DATA)
     document: dict[str, Any] = from_json(raw, dict[str, Any], what="the table of facts")
     return document
@@ -138,14 +139,14 @@ def _document() -> dict[str, Any]:
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
-    """The rows of the table that has a class's name."""
+    """All rows of the table that belongs to a class."""
     name = kind.__name__
     json_rows = _document()[name]["rows"]
     return tuple(from_plain(row, kind, what=f"the table {name}") for row in json_rows)
 
 
 def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
-    """The rows of one kind; each table is read when it is first asked for."""
+    """All rows of one kind; a table is read when it is first needed."""
     return _rows(kind)  # type: ignore[arg-type]
 
 
@@ -173,7 +174,7 @@ def driver_branch(name: Literal["good", "last closed"]) -> int:
 
 
 def generation_of(device_id: str | None) -> Capability | None:
-    """The oldest capability of a GPU's generation by its PCI device id; None if that says nothing.
+    """The lowest compute capability of a GPU's generation, from its PCI device id; None if unknown.
 
     >>> generation_of("1b06"), generation_of("2684"), generation_of("2b85"), generation_of("?")
     (Capability(5, 0), Capability(7, 5), Capability(10, 0), None)
@@ -190,7 +191,7 @@ def generation_of(device_id: str | None) -> Capability | None:
 
 
 def switched(name: str) -> bool:
-    """Whether there are boards with NVSwitch of a GPU.
+    """Whether a GPU is sold on boards with NVSwitch.
 
     >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
     (True, False)
@@ -200,7 +201,7 @@ def switched(name: str) -> bool:
 
 
 def nvlinks_of(name: str) -> int:
-    """How many NVLinks a GPU of boards with NVSwitch has; 0 if it is not known.
+    """How many NVLinks a GPU on boards with NVSwitch has; 0 if unknown.
 
     >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
     (12, 0)
@@ -212,7 +213,7 @@ def nvlinks_of(name: str) -> int:
 
 
 def extension(name: str) -> Extension:
-    """The row of a distribution; one without any values if the table does not know it."""
+    """The row for a package; an empty row if the table does not contain the package."""
     for row in facts(Extension):
         if row.name == name:
             return row
@@ -221,7 +222,7 @@ def extension(name: str) -> Extension:
 
 @cache
 def extension_modules() -> Mapping[str, str]:
-    """A compiled module -> the distribution that it belongs to."""
+    """Maps each compiled module to the package that it belongs to."""
     modules = {}
     for row in facts(Extension):
         for module in row.modules:

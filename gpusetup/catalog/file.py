@@ -1,4 +1,4 @@
-"""The form of `data/catalog.json`: groups of rows, each with its date, certainty and sources.
+"""The format of `data/catalog.json`: groups of rows, each with a date, a certainty and sources.
 
 One release is a row with its platforms, one platform a row with its builds; architectures are
 written as torch's own builds write them. `scripts/refresh_catalog.py` writes the file.
@@ -25,12 +25,12 @@ JsonRow = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
-    """The catalog inside the package."""
+    """Load the catalog that comes with the package."""
     return read_catalog(shipped(DATA))
 
 
 def read_catalog(raw: bytes) -> Catalog:
-    """A catalog from its JSON text; BadInput names the place that is wrong."""
+    """Read a catalog from JSON text; BadInput names the line or key that is wrong."""
     document = from_json(raw, dict[str, Any], what="the catalog")
     tables: dict[str, Any] = {}
     for name, group in document.items():
@@ -50,14 +50,15 @@ def read_catalog(raw: bytes) -> Catalog:
 
 
 def _gpus_by_name_alone(gpu_names: Sequence[JsonRow]) -> Iterator[JsonRow]:
-    """A row for each GPU of which the catalog knows the name and the capability only."""
+    """A row for each GPU of which the catalog only knows the name and the compute capability."""
     for row in gpu_names:
         for name in row["names"]:
             yield {"name": name, "capability": row["capability"]}
 
 
 def _build_rows(tables: Mapping[str, list[JsonRow]]) -> Iterator[JsonRow]:
-    """A row for each build, with the values of its platform and its release; conda's come last."""
+    """A row for each build, with the values of its platform and release; conda's builds come
+    last."""
     releases: dict[str, JsonRow] = {}
     for release in tables["releases"]:
         values = {**release, "platforms": ()}
@@ -99,7 +100,7 @@ def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
 
 @lru_cache(maxsize=256)
 def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Kernels and PTX of an architecture list as torch's builds write it.
+    """The kernels and PTX in an architecture list, in the notation of torch's builds.
 
     >>> codes("8.0 12.0+PTX")
     (('sm_80', 'sm_120'), ('compute_120',))

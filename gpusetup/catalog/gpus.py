@@ -1,4 +1,5 @@
-"""GPUs by name: whole tokens of the catalog's names and of what `nvidia-smi` prints.
+"""Finds GPUs by name: compares whole words with the catalog's names and with what `nvidia-smi`
+prints.
 
 Vendor words may be left out, `80GB` and `80 GB` are the same, and Laptop, Mobile and Max-Q name
 one family.
@@ -77,7 +78,7 @@ class GpuRow(Frozen):
 
     @property
     def memory_bytes(self) -> int | None:
-        """The nominal size (`nvidia-smi` shows a little less)."""
+        """The nominal memory size; `nvidia-smi` shows a little less."""
         if self.memory_gb is None:
             return None
         return int(self.memory_gb * (1 << 30))
@@ -85,7 +86,7 @@ class GpuRow(Frozen):
 
 @lru_cache(maxsize=1024)
 def tokens(name: str) -> frozenset[str]:
-    """The words of a GPU's name that count.
+    """The words of a GPU's name that matter for a comparison.
 
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
     (['80gb', 'a100', 'sxm'], ['3080', 'laptop', 'rtx', 'ti'])
@@ -99,7 +100,7 @@ def tokens(name: str) -> frozenset[str]:
 
 
 def _word(part: str) -> str:
-    """One spelling for a word of a name: `80gb` for `80 GiB`, `laptop` for `mobile`, `sxm`."""
+    """Normalise a word of a name, for example `80gb` for `80 GiB`, or `laptop` for `mobile`."""
     part = part.replace("-", "")
     if re.fullmatch(SIZE, part):
         digits = re.sub(r"[^\d.]", "", part)
@@ -110,7 +111,7 @@ def _word(part: str) -> str:
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs that a person's text names, also in the words of a shop.
+    """The GPUs that a person means by a text, including the names that shops use.
 
     Raises UsageError if there is none, with the nearest names, or with the sizes of memory that the
     card has.
@@ -136,7 +137,8 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """The error for another maker's GPU, which is not judged here; it names the torch for it."""
+    """The error for a GPU of a maker that gpusetup does not judge here; it says which torch to
+    use."""
     gfx = other_gpu(text, maker).target
     has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
     if gfx and not has_kernels:
@@ -162,7 +164,8 @@ MEMORY_KIND = re.compile(r"hbm\d\w?|gddr\d\w?")
 
 
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs of exactly that name, else all that hold all its words; () if there is none.
+    """The GPUs with exactly this name, or else all whose names contain all its words; () if there
+    are none.
 
     Memory in the text selects among the cards of a name that does not have it ("L40S 48GB"). The
     nearest names are not looked for: they cost more than a whole diagnosis.
@@ -171,7 +174,8 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows that hold all words; if none does, those of the card that have the memory named."""
+    """The rows that contain all words; if there are none, the rows of the same card with the given
+    memory."""
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
     # Memory alone names no card, and neither does a letter: `../../x` is no TITAN X.
     has_a_telling_word = any(len(word) > 1 for word in words - sizes)
@@ -195,12 +199,12 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
 
 
 def _distance(row: GpuRow, size_gb: int) -> float:
-    """How far a size is from the card's memory, as a share of that size."""
+    """How far a size is from the card's memory size, relative to the given size."""
     return abs((row.memory_gb or 0) / size_gb - 1)
 
 
 def memory_in(words: frozenset[str]) -> int | None:
-    """The gigabytes that a name has in it; None if it has none, or several sizes.
+    """The number of gigabytes in a name; None if it contains none or several.
 
     >>> memory_in(tokens("H20 96GB")), memory_in(tokens("GH200 480GB (96 GB HBM3)"))
     (96, None)
@@ -213,7 +217,8 @@ def memory_in(words: frozenset[str]) -> int | None:
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows whose name, or a name that `nvidia-smi` prints, is these words or holds them all.
+    """The rows with a name (also as `nvidia-smi` prints it) that equals or contains all these
+    words.
 
     The strictest comparison that any row passes counts, so that `A10` is not an `A10G`.
     """
@@ -242,7 +247,7 @@ def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow
 
 
 def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> frozenset[str]:
-    """The words without the maker's of a board and the kind of memory ("PNY ... Verto GDDR6X").
+    """The words without the board maker's words and the kind of memory ("PNY ... Verto GDDR6X").
 
     Only words of three letters and more that no GPU of the catalog has, and only beside a number:
     "Ti", "D" and "S" tell cards apart, and so does each word with a digit. A model's number that
@@ -262,7 +267,7 @@ def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> froze
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
-    """A hint with the names that are most like a text."""
+    """A hint that lists the names most similar to a text."""
     # Imported late: it takes longer than most answers, and is needed for a typing error only.
     import difflib
 
@@ -280,7 +285,7 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
 
 
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
-    """The capability that all rows of a name share; UsageError if they differ."""
+    """The compute capability of all rows for a name; UsageError if the rows differ."""
     names: dict[Capability, str] = {}
     for row in rows:
         names.setdefault(row.capability, row.name)
@@ -294,7 +299,7 @@ def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
 
 
 def one_memory(rows: Iterable[GpuRow]) -> int | None:
-    """The memory that all rows of a name share, in bytes; None if they differ."""
+    """The memory size in bytes of all rows for a name; None if the rows differ."""
     sizes = {row.memory_bytes for row in rows}
     if len(sizes) != 1:
         return None
@@ -302,7 +307,7 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """A GPU as somebody writes it: a name, `sm_86`, `sm86` or `8.6`.
+    """The GPU that somebody describes with a name, `sm_86`, `sm86` or `8.6`.
 
     Raises UsageError for an unknown name and for a name of several capabilities, Unsatisfiable for
     another maker's.
@@ -330,7 +335,7 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
-    """The maker of a GPU if it is not NVIDIA's. UsageError for a name that two makers have."""
+    """The maker of a GPU, if it is not NVIDIA. UsageError if two makers use the name."""
     maker = maker_named(text)
     nvidia_rows = rows_or_none(text, rows)
     if maker is None or not nvidia_rows:
@@ -347,7 +352,7 @@ def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
 
 
 def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """A GPU as somebody writes it, whoever made it; UsageError for an unknown name."""
+    """The GPU that somebody names, from any maker; UsageError if the name is unknown."""
     maker = maker_of_name(text, rows)
     if maker is None:
         return gpu_described(text, rows)
@@ -355,7 +360,7 @@ def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
-    """The only platform on which a named GPU is found: `linux-aarch64` of a GB200."""
+    """The platform of a GPU that only exists on one, for example `linux-aarch64` for a GB200."""
     matching_rows = rows_or_none(text, rows)
     platforms = {row.on for row in matching_rows}
     if len(platforms) != 1:

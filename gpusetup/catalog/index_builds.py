@@ -1,4 +1,4 @@
-"""Builds of torch from the file names that an index lists.
+"""Recognises builds of torch by the file names on an index.
 
 A name says the torch, the backend, the Python and the platform, but nothing about the kernels:
 those are taken from the most similar build of the catalog, so such a build is *inferred*.
@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[TorchBuild, ...]:
-    """The builds of torch that the catalog lacks, each for the Pythons of all its wheels.
+    """The torch builds that the catalog does not contain, each with the Pythons of all its wheels.
 
     `names` are file names, each with the folder that it lies in (`cu134`). Pre-releases, releases
     older than the catalog, and names that are not torch's are left out: an index may list anything.
@@ -58,7 +58,7 @@ def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[Torc
 
 
 def _python_order(python: str) -> tuple[int, str]:
-    """What Pythons are sorted by: 3.9 before 3.13, and 3.13 before 3.13t."""
+    """A sort key for Python versions: 3.9 before 3.13, and 3.13 before 3.13t."""
     length = len(python.rstrip("t"))
     return length, python
 

@@ -1,4 +1,4 @@
-"""How the GPUs of a machine are connected, in the words of `nvidia-smi topo -m`.
+"""How the GPUs of a machine are connected, in the notation of `nvidia-smi topo -m`.
 
 Sources: nvml.h, nvmlGpuTopologyLevel_t and nvmlIntNvLinkDeviceType_t. Python 3.8 syntax.
 """
@@ -18,7 +18,7 @@ Link = Tuple[int, int, str]
 
 
 def links(nvml: Any, count: int) -> List[Link]:
-    """Each pair of GPUs and its link; pairs that NVML does not tell are left out."""
+    """Each pair of GPUs with its link; pairs for which NVML gives no answer are left out."""
     if not 2 <= count <= MOST_GPUS:
         return []
     try:
@@ -50,7 +50,7 @@ def pcie_level(nvml: Any, first: Any, second: Any) -> str | None:
 
 
 def nvlink_ends(nvml: Any, handle: Any) -> Dict[str, int]:
-    """The other ends of a GPU's active NVLinks: bus address -> how many; "" stands for switches."""
+    """Counts a GPU's active NVLinks by the bus address at the other end; "" means a switch."""
     ends: Dict[str, int] = {}
     link_count = getattr(nvml, "NVML_NVLINK_MAX_LINKS", MOST_LINKS)
     for link in range(link_count):
@@ -94,7 +94,8 @@ def nvlinks_between(
 
 
 def address(pci: Any) -> str:
-    """A bus address in one spelling: some drivers write a domain of four digits, some of eight."""
+    """A bus address in a uniform notation, because drivers write the domain with four or eight
+    digits."""
     bus_id = pci.busId
     # Old bindings give bytes.
     text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)

@@ -1,4 +1,4 @@
-"""Give up what could change the machine, then run a program that asks the driver.
+"""Give up all rights to change the machine, then run a program that calls the driver.
 
     hold_back.py FILE.py [ARGUMENT ...]      a Python file, in this interpreter
     hold_back.py PROGRAM [ARGUMENT ...]      any other program, in place of this one
@@ -27,7 +27,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 def hold_back() -> None:
-    """What this process may not do (a container took it away already) is not missed."""
+    """Give up these rights. If a container has already taken one away, that is no error."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -55,7 +55,7 @@ NOT_FOUND = 127
 
 
 def main() -> None:
-    """Hold back, then become the program."""
+    """Give up the rights, then replace this process with the program."""
     arguments = sys.argv[1:]
     sys.argv[:] = arguments
     program = arguments[0]

@@ -1,4 +1,4 @@
-"""What NVML knows of a GPU, field by field: identity, state, memory's repairs, links, processes.
+"""The fields that NVML reports for a GPU: identity, state, memory repairs, links, processes.
 
 Every reader takes the binding and a device's handle, and raises NVMLError where this GPU or this
 driver has no answer. Units and meaning: nvml.h. Python 3.8 syntax, standard library only.
@@ -68,7 +68,7 @@ FIRST_64 = itemgetter(slice(64))
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
-    """A field that is one call of the binding; `of`: what of its answer is the field's value."""
+    """A field that needs one call of the binding; `of` extracts the value from the result."""
 
     def read(nvml: Any, handle: Any) -> Any:
         # An old binding lacks the call: then the field has no value.
@@ -84,7 +84,7 @@ def from_milli(number: int) -> float:
 
 
 def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """What the first call says, or where this GPU or driver has it not, the second."""
+    """The result of the first call or, if this GPU or driver does not support it, of the second."""
 
     def read(nvml: Any, handle: Any) -> Any:
         try:
@@ -96,7 +96,7 @@ def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Calla
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    """The names of the bits that are set."""
+    """The names of the throttle reasons whose bits are set."""
     names = []
     for bit, name in enumerate(THROTTLE_REASONS):
         # Bits of newer drivers have no name here.
@@ -107,7 +107,7 @@ def throttle_reasons(mask: int) -> list[str]:
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
-    """The UUIDs of the MIG devices; [] where MIG is off or the GPU has none."""
+    """The UUIDs of the MIG devices; [] if MIG is off or the GPU does not support it."""
     uuids: list[str] = []
     for index in range(min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_INSTANCES)):
         try:
@@ -121,7 +121,7 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
 
 
 def licensed(nvml: Any, handle: Any) -> bool | None:
-    """Only a vGPU guest needs a licence; None elsewhere."""
+    """Whether a vGPU guest has a licence; None for other GPUs, which need none."""
     if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
         return None
     answer = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
@@ -143,7 +143,7 @@ def driver_model(nvml: Any, handle: Any) -> str | None:
 
 
 def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
-    """Whether so many errors of its SRAM were corrected that NVIDIA replaces the card."""
+    """Whether the GPU had so many corrected SRAM errors that NVIDIA replaces the card."""
     status = nvml.c_nvmlEccSramErrorStatus_v1_t()
     reference = ctypes.byref(status)
     nvml.nvmlDeviceGetSramEccErrorStatus(handle, reference)
@@ -151,7 +151,7 @@ def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
 
 
 def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
-    """The values that this GPU has; NVML's error where it has none of them."""
+    """The values that this GPU reports; raises NVML's error if it reports none of them."""
     answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     values = []
     for answer in answers:
@@ -170,7 +170,7 @@ NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: 
 
 
 def fabric(nvml: Any, handle: Any) -> Any:
-    """What NVML says of a GPU's registration with the NVLink fabric."""
+    """What NVML reports about the registration of a GPU with the NVLink fabric."""
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
     reference = ctypes.byref(info)
     nvml.nvmlDeviceGetGpuFabricInfoV(handle, reference)
@@ -178,7 +178,7 @@ def fabric(nvml: Any, handle: Any) -> Any:
 
 
 def fabric_status(nvml: Any, handle: Any) -> str | None:
-    """How the registration ended; None where it has not, or where there is no fabric."""
+    """The result of the registration; None if it is not finished, or if there is no fabric."""
     info = fabric(nvml, handle)
     if info.state != FABRIC_COMPLETED:
         return None
@@ -190,7 +190,8 @@ def fabric_status(nvml: Any, handle: Any) -> str | None:
 
 
 def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
-    """What the health mask says (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*): None where nothing."""
+    """The faults in the health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*); None if there are
+    none."""
     info = fabric(nvml, handle)
     mask = info.healthMask
     if info.state != FABRIC_COMPLETED or not mask:
@@ -209,7 +210,7 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
 
 
 def nvlinks(nvml: Any, handle: Any) -> list[bool]:
-    """Whether each link carries something, up to the first that this GPU has not."""
+    """Whether each NVLink is active, up to the first link that this GPU does not have."""
     active: list[bool] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
@@ -222,7 +223,8 @@ def nvlinks(nvml: Any, handle: Any) -> list[bool]:
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
-    """What computes and what draws, the heaviest first; a program's name without its folders."""
+    """The processes that compute or draw on the GPU, those with most memory first, with names
+    without folders."""
     rows: Dict[int, Dict[str, Any]] = {}
     for kind, call in (
         ("C", nvml.nvmlDeviceGetComputeRunningProcesses),
@@ -252,7 +254,7 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
 
 
 def memory_of_process(process: Any) -> int | None:
-    """What a process has of a GPU's memory; None where NVML does not tell it."""
+    """How much GPU memory a process uses; None if NVML does not report it."""
     used = process.usedGpuMemory
     # Windows' own driver model manages memory by itself.
     if used is None or used >= NOT_AVAILABLE:
@@ -265,7 +267,8 @@ LONGEST_NAME = 64
 
 
 def program_name(nvml: Any, pid: int) -> str | None:
-    """None where NVML may not tell: in a container the numbers are the host's."""
+    """A process's name; None if NVML cannot know it, because in a container the pids are those of
+    the host."""
     try:
         command = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
     except (nvml.NVMLError, UnicodeDecodeError):
@@ -278,7 +281,7 @@ def program_name(nvml: Any, pid: int) -> str | None:
 
 
 def memory_used(nvml: Any, handle: Any) -> int:
-    """Bytes in use without what the driver reserves for itself, as `nvidia-smi` shows them.
+    """The used memory without what the driver reserves for itself, as `nvidia-smi` shows it.
 
     From driver 510 on the first form of NVML's answer counts the reserve as used; the second form
     tells it apart (nvml.h, nvmlMemory_v2_t). A driver or a binding without it gives the first.
@@ -366,7 +369,7 @@ LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 
 
 def pcie_limit(nvml: Any, handle: Any) -> float | None:
-    """Bytes a second, one way."""
+    """The limit of the PCIe link in bytes per second, in one direction."""
     generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
     width = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
     # A generation that is newer than this table.
@@ -388,7 +391,7 @@ NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if the scope is all on
 
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
-    """The counters that this driver tells."""
+    """The traffic counters that this driver supports."""
     fields = [(field, scope) for _, field, scope, _ in COUNTERS]
     answers = nvml.nvmlDeviceGetFieldValues(handle, fields)
     counters = {}
@@ -401,7 +404,7 @@ def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
 
 
 def probe_fields(names: str) -> Fields:
-    """The rows of `FIELDS` with these names, in its order."""
+    """The rows of `FIELDS` with these names, in the order of `FIELDS`."""
     wanted_names = names.split()
     rows = []
     for row in FIELDS:

@@ -1,4 +1,5 @@
-"""Ask the CUDA driver API itself (libcuda, nvcuda.dll); print one line of JSON. Runs in a child.
+"""Call the CUDA driver API (libcuda, nvcuda.dll) and print one line of JSON. Runs in a child
+process.
 
 The answer:
 
@@ -71,7 +72,7 @@ CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
 
 class Failed(Exception):
-    """A call returned something else than CUDA_SUCCESS."""
+    """A call did not return CUDA_SUCCESS."""
 
     def __init__(self, code: int) -> None:
         # A code of a newer driver has no name here.
@@ -81,7 +82,7 @@ class Failed(Exception):
 
 
 def mapped_library() -> str | None:
-    """The libcuda file that is mapped into this process."""
+    """The path of the libcuda file that is mapped into this process."""
     try:
         with open("/proc/self/maps") as maps:
             paths = [line.rstrip("\n").partition("/")[2] for line in maps]
@@ -100,7 +101,7 @@ CURRENT: Answer = {}
 
 
 def call_code(library: Any, name: str, *arguments: Any) -> int:
-    """What a call returns; it is said before it is made."""
+    """Announce a call, then make it and return its result."""
     function = getattr(library, name)
     step = dict(CURRENT, step=name)
     # It may never come back.
@@ -116,7 +117,7 @@ def check_call(library: Any, name: str, *arguments: Any) -> None:
 
 
 def int_value(library: Any, name: str, *arguments: Any) -> int:
-    """The number that a call writes to its first argument."""
+    """The number that a call writes into its first argument."""
     value = ctypes.c_int()
     reference = ctypes.byref(value)
     check_call(library, name, reference, *arguments)
@@ -139,7 +140,8 @@ def name(library: Any, device: int) -> str:
 
 
 def uuid(library: Any, device: int) -> str:
-    """`_v2` knows MIG devices; drivers before 470 have the first form only."""
+    """The UUID. The `_v2` call supports MIG devices; drivers before 470 only have the first
+    form."""
     raw = ctypes.create_string_buffer(16)
     call = "cuDeviceGetUuid"
     if hasattr(library, "cuDeviceGetUuid_v2"):
@@ -153,7 +155,7 @@ def uuid(library: Any, device: int) -> str:
 
 
 def pci_bus_id(library: Any, device: int) -> str:
-    """The GPU's place on the bus."""
+    """The address of the GPU on the PCI bus."""
     buffer = ctypes.create_string_buffer(LONGEST_BUS_ID)
     # The driver ends it with a zero byte.
     check_call(library, "cuDeviceGetPCIBusId", buffer, LONGEST_BUS_ID, device)
@@ -169,7 +171,7 @@ def compute_capability(library: Any, device: int) -> str:
 
 
 def memory(library: Any, device: int) -> int:
-    """Bytes of the GPU's memory, in all."""
+    """The total number of bytes of the GPU's memory."""
     value = ctypes.c_size_t()
     reference = ctypes.byref(value)
     # `_v2` is the form for more than 4 GiB.
@@ -208,7 +210,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def main() -> Answer:
-    """Load the library, and ask it."""
+    """Load the library and read the GPUs."""
     answer: Answer = {"library": None, "load_error": None, "problems": []}
     say({"step": "loading libcuda"})
     try:
@@ -237,7 +239,7 @@ def main() -> Answer:
 
 
 def add_devices(answer: Answer, library: Any) -> None:
-    """Add the GPUs to an answer, with what could not be read of them."""
+    """Add the GPUs to an answer, and the problems of fields that could not be read."""
     earlier_problems = answer["problems"]
     devices_answer = driver_answers.read_fields(Failed, (("devices", read_devices),), library)
     answer.update(devices_answer)

@@ -1,4 +1,4 @@
-"""Ask NVML about the driver and every GPU; print JSON, one line each. Runs in a child of our own.
+"""Read the driver and every GPU with NVML, and print lines of JSON. Runs in a child process.
 
     read_nvml.py                      once
     read_nvml.py SECONDS [COUNT]      a sample each time; COUNT 0 or none: until nobody reads
@@ -85,7 +85,7 @@ LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion())
 
 
 def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
-    """The fields of one GPU, or of the system, each asked by itself."""
+    """Read the fields of one GPU or of the system, each with its own call."""
     error_type = nvml.NVMLError
     # A field that fails takes no other along.
     answer: Answer = driver_answers.read_fields(error_type, fields, nvml, *arguments)
@@ -93,7 +93,7 @@ def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answe
 
 
 def count_of(nvml: Any) -> int:
-    """How many GPUs the driver counts."""
+    """The number of GPUs that the driver reports."""
     count = int(nvml.nvmlDeviceGetCount())
     # A broken driver may count anything.
     plausible: int = driver_answers.plausible_count(count)
@@ -121,9 +121,8 @@ def devices(nvml: Any) -> list[Answer]:
 
 
 class Announced:
-    """The binding; each of its calls is said before it is made, so that one that never comes back
-    can be named.
-    """
+    """Wraps the binding and prints each call before making it, so that the parent knows which call
+    hangs."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
@@ -149,7 +148,7 @@ class Announced:
 
 
 def binding() -> Any:
-    """pynvml, also where it lies beside gpusetup in a folder that `-I` leaves out."""
+    """pynvml, even if it is in a folder next to gpusetup that `-I` leaves out of the path."""
     sys.path.append(os.path.dirname(os.path.dirname(HERE)))
     import pynvml
 
@@ -157,7 +156,7 @@ def binding() -> Any:
 
 
 def once() -> Answer:
-    """The driver and every GPU, as they are now."""
+    """The driver and every GPU, read once."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
@@ -176,7 +175,7 @@ def once() -> Answer:
 
 
 def answer_of(nvml: Any) -> Answer:
-    """What NVML tells, once it has started; each part is said as soon as it is known."""
+    """Start NVML and read everything; each part is printed as soon as it is known."""
     init = {"init": 0, "message": "Success"}
     say({"part": init})
     answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
@@ -205,7 +204,7 @@ KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 
 
 class SampledGpu:
-    """One GPU, with what it told the last time."""
+    """One GPU, with the values of the previous sample."""
 
     def __init__(self, handle: Any, identity: Answer) -> None:
         self.handle = handle
@@ -219,7 +218,7 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        """What it tells now."""
+        """Read the GPU now."""
         # It had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)
@@ -239,7 +238,7 @@ class SampledGpu:
         return answer
 
     def _fields(self, now: float) -> nvml_fields.Fields:
-        """What is asked in this sample."""
+        """The fields to read in this sample."""
         fields = nvml_fields.EVEN_IF_LOST
         # Each call to a lost GPU may take seconds.
         if self.lost:
@@ -252,7 +251,7 @@ class SampledGpu:
         return fields
 
     def rates(self, now: float, values: Dict[str, int]) -> Answer:
-        """What the counters grew by a second, since the answer before."""
+        """How much the counters grew per second since the previous sample."""
         before = self.counters
         passed = now - self.at
         self.counters = values
@@ -269,7 +268,8 @@ class SampledGpu:
         return rates
 
     def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
-        """pid -> percent of the multiprocessors; the latest of each. Nothing new: NVML's error."""
+        """The latest use of the multiprocessors in percent, by pid. Raises NVML's error if there is
+        nothing new."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
         by_time = sorted(
             (int(sample.timeStamp), int(sample.pid), int(sample.smUtil)) for sample in samples
@@ -284,7 +284,7 @@ class SampledGpu:
 
 
 def with_problem(answer: Answer) -> Answer:
-    """With the first of its problems that is more than a gap."""
+    """Add the first problem that is more than a missing value."""
     problems = []
     for problem in answer.pop("problems"):
         if problem["code"] not in GAP_CODES:
@@ -299,7 +299,7 @@ HANDLE_FIELD = (("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(i
 
 
 def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
-    """Without a handle it tells nothing but its problem."""
+    """Read one GPU; without a handle, only report the problem."""
     answer = read_fields(nvml, HANDLE_FIELD, index)
     handle = answer.pop("handle")
     if handle is not None:
@@ -311,7 +311,8 @@ def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
 
 
 def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
-    """Samples at multiples of the interval; one that came too late is left out, not caught up."""
+    """Print samples at multiples of the interval. A sample that is late is skipped, not made up
+    for."""
     began = time.monotonic()
     printed = 0
     while True:
@@ -329,7 +330,7 @@ def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -
 
 
 def utc_time(seconds: float) -> str:
-    """A time as our records have it: `2026-11-20T06:03:41.123Z`."""
+    """A time in the format of our records, for example `2026-11-20T06:03:41.123Z`."""
     whole_seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     # `%03d` cuts the rest of the milliseconds off.
     milliseconds = seconds % 1 * 1000
@@ -337,7 +338,7 @@ def utc_time(seconds: float) -> str:
 
 
 def sample(every: float, count: int = 0) -> Any:
-    """Lines until nobody reads any more, or one that says why there are none."""
+    """Print samples until nobody reads them any more, or one line that says why there are none."""
     try:
         nvml = binding()
     except ImportError as problem:

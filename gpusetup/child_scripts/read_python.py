@@ -1,4 +1,5 @@
-"""Facts of the interpreter that runs this file, as one line of JSON. Python 3.8 syntax.
+"""Print facts about the interpreter that runs this file, as one line of JSON. Uses Python 3.8
+syntax.
 
 It is run by the *target* interpreter by path, so the first entry of its search path is this
 folder, which the user's own `python` would not have; it is left out.
@@ -13,7 +14,7 @@ from typing import Any, Dict, List
 
 
 def facts() -> Dict[str, Any]:
-    """What gpusetup needs to know of this interpreter."""
+    """The facts that gpusetup needs about this interpreter."""
     paths = sysconfig.get_paths()
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
     path = imported_from(paths["stdlib"], paths["purelib"])
@@ -52,8 +53,8 @@ def is_free_threaded() -> bool:
 
 
 def imported_from(stdlib: str, library: str) -> List[str]:
-    """The folders of packages, in the order of an import: without the standard library, zips, the
-    working folder and that of a script."""
+    """The folders with packages, in import order, without the standard library, zip files, the
+    working folder and the script's folder."""
     try:
         cwd = os.getcwd()
     except OSError:  # it was deleted
@@ -74,8 +75,8 @@ def imported_from(stdlib: str, library: str) -> List[str]:
 
 
 def ahead(*libraries: str) -> List[str]:
-    """The folders that an import looks in before these: PYTHONPATH's, the user's site-packages.
-    The first of all is this script's own."""
+    """The folders that an import searches before these: those in PYTHONPATH and the user's
+    site-packages. The very first one is the folder of this script."""
     real_libraries = [os.path.realpath(folder) for folder in libraries]
     folders = sys.path[1:]
     for position, folder in enumerate(folders):
@@ -86,7 +87,7 @@ def ahead(*libraries: str) -> List[str]:
 
 
 def machine() -> str:
-    """As `platform.machine()`, which imports `subprocess` before Python 3.13."""
+    """The same value as `platform.machine()`, which imports `subprocess` before Python 3.13."""
     if hasattr(os, "uname"):
         return os.uname().machine
     import platform

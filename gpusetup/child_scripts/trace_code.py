@@ -1,4 +1,4 @@
-"""Runs one training step of the user's code on fake tensors and says what memory it takes.
+"""Runs one training step of the user's code on fake tensors and reports how much memory it needs.
 
 Run by the target interpreter by path, the request as JSON on standard input, the answer as one
 line of JSON on standard output (what the user's code prints goes to standard error). Nothing is
@@ -38,19 +38,20 @@ aten: Any = torch.ops.aten
 
 
 class TouchesGpu(BaseException):
-    """The code asked for a device that a trace does not have. No `except Exception` hides it."""
+    """The code asked for a device that a trace does not have. Not an `Exception`, so that the
+    user's code does not catch it."""
 
 
 class NoNetwork(OSError):
-    """The code asked for a connection."""
+    """The code tried to open a network connection."""
 
 
 # --- counting ------------------------------------------------------------------------------------
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered, it counts the bytes of each storage that an operator makes, until the
-    storage is gone."""
+    """A context manager that counts the bytes of each storage from the operator that creates it
+    until it is freed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +68,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.begin("before")
 
     def begin(self, phase: str) -> None:
-        """Begin a phase: its peaks are those from now on."""
+        """Begin a phase; peaks are counted from here on."""
         self.phase = phase
         self.peaks[phase] = 0
         self.transient[phase] = 0
@@ -75,7 +76,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.count(None)
 
     def count(self, value: Any, workspace: int = 0) -> None:
-        """Count every tensor in `value` that is not known yet, and what came and went with it."""
+        """Count every tensor in `value` that is not known yet, and the tensors that were created
+        and freed meanwhile."""
         for tensor in tensors_in(value):
             self.key_of(tensor)
         phase = self.phase
@@ -86,7 +88,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.transient[phase] = max(self.transient[phase], transient_bytes)
 
     def mark_states(self, value: Any) -> None:
-        """The tensors in `value` are weights, gradients or optimizer states."""
+        """Record that the tensors in `value` are weights, gradients or optimizer states."""
         for tensor in tensors_in(value):
             key = self.key_of(tensor)
             # Two tensors may share a storage.
@@ -95,7 +97,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
                 self.states += self.sizes[key]
 
     def key_of(self, tensor: Any) -> int:
-        """The storage of a tensor, which is counted from now on until it is gone."""
+        """The key of a tensor's storage, which is counted from now on until it is freed."""
         storage = tensor.untyped_storage()
         key: int = storage._cdata
         if key not in self.sizes:
@@ -107,7 +109,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         return key
 
     def forget(self, key: int) -> None:
-        """A storage is gone; another one may get its key."""
+        """Remove a storage that was freed, because another one may get the same key."""
         size = self.sizes.pop(key)
         self.total -= size
         if key in self.state_keys:
@@ -136,7 +138,8 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def value_of(self, tensor: Any) -> Any:
-        """1.0 for a number with a fraction (a loss that is logged); None: no other is invented.
+        """1.0 for a floating-point number, such as a loss for the log; None otherwise, because we
+        invent no other values.
 
         A DataLoader draws 0 for its seed and every index. A mask of transformers that asks whether
         the batch is full hears that it is.
@@ -170,7 +173,7 @@ def refuse_other_device(device: Any) -> None:
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
-    """Every tensor in a nest of containers that torch knows."""
+    """All tensors in a nest of containers that torch supports."""
     for leaf in tree_iter(value):
         # Numbers and names may stand beside them.
         if isinstance(leaf, torch.Tensor):
@@ -178,7 +181,7 @@ def tensors_in(value: Any) -> Iterator[Any]:
 
 
 def is_called_from(*names: str) -> bool:
-    """Whether a file of such a name is among what runs."""
+    """Whether a file with this name is on the call stack."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
@@ -196,7 +199,8 @@ compiled: List[Any] = []
 
 
 def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
-    """`torch.compile`, as a function and as a decorator: the model itself."""
+    """A replacement for `torch.compile`, as a function or a decorator, that returns the model
+    unchanged."""
     compiled.append(model)
     if model is not None:
         return model
@@ -205,8 +209,8 @@ def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
 
 
 def swap_data(one: Any, other: Any) -> None:
-    """`torch.utils.swap_tensors`, by which a fake parameter is cast: weak references forbid torch's
-    own; the parameter stays the same object."""
+    """A replacement for `torch.utils.swap_tensors`, which casts parameters. torch's own fails for
+    fake parameters because of weak references; here the parameter stays the same object."""
     # One of the two is thrown away by its caller.
     cast_data = other.data
     one.data = cast_data
@@ -217,8 +221,8 @@ def refuse_cuda(*_: Any, **__: Any) -> None:
 
 
 def prepare() -> None:
-    """What ordinary code does before its first step (moving, casting, filling parameters,
-    compiling), made to work without values; the child ends with it."""
+    """Make everything that ordinary code does before its first step (moving, casting, filling
+    parameters, compiling) work without values. The changes last until the child process ends."""
     module: Any = nn.Module
     torch.utils.swap_tensors = swap_data
     for name in dir(nn.init):
@@ -232,7 +236,8 @@ def prepare() -> None:
 
 
 def masks_as_in_training() -> None:
-    """transformers makes whole masks for fake tensors, where a training step has none."""
+    """Let transformers create the same masks as in a real training step; for fake tensors it would
+    create complete masks."""
     masks: Any = sys.modules.get("transformers.masking_utils")
     # Other code, and older transformers, have no such question.
     if hasattr(masks, "is_tracing"):
@@ -243,7 +248,8 @@ def masks_as_in_training() -> None:
 
 
 class Prepared:
-    """A job that has taken its first step: its states stand as in every later one."""
+    """A job that has taken its first step, so that its states are the same as in every later
+    step."""
 
     def __init__(self, job: Any, ledger: Ledger, request: Dict[str, Any]) -> None:
         self.job = job
@@ -267,7 +273,7 @@ class Prepared:
             parameter.register_post_accumulate_grad_hook(self.mark_gradient)
 
     def mark_gradient(self, parameter: Any) -> None:
-        """A gradient was made in the backward pass."""
+        """Record that the backward pass created a gradient."""
         gradient = parameter.grad
         # It is no activation.
         self.ledger.mark_states(gradient)
@@ -276,7 +282,7 @@ class Prepared:
 def trace_step_at(
     function: Callable[..., Any], batch: int, request: Dict[str, Any]
 ) -> Dict[str, Any]:
-    """What one step with this batch takes, as from the second step on."""
+    """The memory that a step with this batch needs, from the second step on."""
     ledger = Ledger()
     with ledger:
         job = steps.job_for(function, batch)
@@ -310,8 +316,8 @@ def trace_step_at(
 
 
 def gathered_bytes(model: Any) -> int:
-    """Bytes of weights that a GPU holds at once where they are sharded: two blocks, and what is in
-    no block."""
+    """The bytes of gathered weights that a GPU holds at once with sharding: two blocks, and
+    everything outside of blocks."""
     block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
     all_bytes = size_of(model.parameters())
     outside_bytes = all_bytes - sum(block_sizes)
@@ -320,7 +326,7 @@ def gathered_bytes(model: Any) -> int:
 
 
 def convolves(model: Any) -> bool:
-    """Whether most of its layers are convolutions; a vision transformer has one of them."""
+    """Whether most of the layers are convolutions; a vision transformer only has one."""
     names = [type(module).__name__ for module in model.modules()]
     # Libraries have classes of their own: Conv2dSame, LazyConv2d.
     convolutions = [name for name in names if "Conv2d" in name]
@@ -328,7 +334,7 @@ def convolves(model: Any) -> bool:
 
 
 def size_of(value: Any) -> int:
-    """Bytes of the tensors in a value; one that is there twice counts once."""
+    """The total bytes of the tensors in a value; a tensor that occurs twice counts once."""
     tensors = list(tensors_in(list(value)))
     distinct = {id(tensor): tensor for tensor in tensors}
     # Tied weights are one tensor.
@@ -341,7 +347,7 @@ MOST_LETTERS = 200
 
 
 def answer(request: Dict[str, Any]) -> Dict[str, Any]:
-    """What the step takes with the batch of the request, and with twice as much."""
+    """Trace the requested batch, and a batch of twice the size."""
     version = str(torch.__version__)
     release = tuple(int(part) for part in version.split(".")[:2])
     if release < OLDEST:
@@ -372,7 +378,7 @@ CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connec
 
 
 def refuse_connections(event: str, arguments: Any) -> None:
-    """An audit hook: a trace downloads nothing."""
+    """An audit hook that blocks connections, so that a trace downloads nothing."""
     index = CONNECTING.get(event)
     if index is None:
         return
@@ -384,7 +390,8 @@ def refuse_connections(event: str, arguments: Any) -> None:
 
 
 def where(problem: BaseException) -> str:
-    """`train.py:12 in forward`: the innermost line that is neither a library's nor ours."""
+    """The innermost line that belongs neither to a library nor to us, such as `train.py:12 in
+    forward`."""
     standard_library = os.path.dirname(os.__file__)
     foreign = (HERE, standard_library, "<")
     frames = traceback.extract_tb(problem.__traceback__)

@@ -1,4 +1,4 @@
-"""One training step as a trainer does it: the same on fake tensors and on real ones.
+"""One training step as a trainer runs it, on fake or on real tensors.
 
 What a user's function may return, how its model is called, where checkpoints are put, and the
 phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
@@ -27,7 +27,7 @@ OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adaf
 
 
 class Contract(Exception):
-    """The user's function is not what `--code` takes."""
+    """The user's function does not return what `--code` needs."""
 
 
 class NoSuchFunction(Exception):
@@ -35,7 +35,7 @@ class NoSuchFunction(Exception):
 
 
 class NoLoss(Contract):
-    """The model gives something that is no loss, and no function for one came with it."""
+    """The model returns no loss, and the user gave no loss function."""
 
 
 class TracedJob:
@@ -63,7 +63,7 @@ PARTS = ("model", "batch", "loss", "optimizer", "dataset")
 
 
 def function_named(code: str) -> Callable[..., Any]:
-    """The function of `MODULE:FUNCTION`; MODULE may be the path of a file."""
+    """Import the function `MODULE:FUNCTION`; MODULE may be the path of a file."""
     module_text, _, name = code.rpartition(":")
     folder = os.getcwd()
     module = module_text
@@ -106,7 +106,7 @@ def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
 
 
 def takes_batch(function: Callable[..., Any]) -> bool:
-    """Whether it can be called with one positional argument.
+    """Whether a function can be called with one positional argument.
 
     >>> takes_batch(lambda batch=8: None), takes_batch(lambda: None)
     (True, False)
@@ -140,7 +140,7 @@ MOST_NAMED = 5
 
 
 def named_parts(returned: Any) -> Dict[str, Any]:
-    """The parts of a job by their names, from a dict or a tuple."""
+    """The parts of a job by name, from a dict or a tuple."""
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
@@ -160,14 +160,14 @@ def named_parts(returned: Any) -> Dict[str, Any]:
 
 
 def kind(value: Any) -> str:
-    """What a value is, as errors name it."""
+    """What kind of value this is, for error messages."""
     # A user's tensor has too much to be printed.
     name = type(value).__name__
     return "a value of type %s" % name
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
-    """Every tensor in a nest of dicts, lists and tuples."""
+    """All tensors in a nest of dicts, lists and tuples."""
     leaves: List[Any] = []
     map_leaves(value, leaves.append)
     found_tensors = []
@@ -200,7 +200,7 @@ def resized(value: Any, batch: int) -> Any:
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nest with each of its leaves changed."""
+    """Apply a function to every leaf of a nest."""
     if isinstance(value, Mapping):
         changed_map = {}
         for key, inner in value.items():
@@ -218,7 +218,7 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class Endless(Sampler):  # type: ignore[misc]
-    """The numbers of samples, in a loader's own order or drawn by a seed, without an end."""
+    """An endless sequence of sample numbers, in the loader's order or drawn with a seed."""
 
     def __init__(self, order: Any, seed: int) -> None:
         # A range stands for a random order.
@@ -236,7 +236,8 @@ class Endless(Sampler):  # type: ignore[misc]
 
 
 def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
-    """A loader of a data set with this batch size, or a given loader made so again."""
+    """A loader for a data set with this batch size, or a copy of the given loader with that
+    size."""
     options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
     dataset = data
     order = None
@@ -263,7 +264,7 @@ def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
 
 
 def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterator[Any]:
-    """Batches of this size without an end; a stream that ends is read again."""
+    """An endless sequence of batches of this size; if a stream ends, it starts again."""
     loader = loader_of(data, batch, workers, seed)
     while True:
         count = 0
@@ -275,12 +276,12 @@ def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterat
 
 
 def is_stream(dataset: Any) -> bool:
-    """Whether samples only come one after the other."""
+    """Whether samples can only be read one after the other."""
     return isinstance(dataset, IterableDataset)
 
 
 def length_of(data: Any) -> Optional[int]:
-    """The samples of an epoch; None if the data set does not say.
+    """The number of samples in an epoch; None if the data set does not tell.
 
     >>> length_of(["a", "b"]), length_of(object())
     (2, None)
@@ -325,7 +326,8 @@ def call_model(model: Any, inputs: Any) -> Any:
 
 
 def own_loss(output: Any) -> Any:
-    """The loss that a model computed itself: `.loss`, `["loss"]`, or the one scalar it returned."""
+    """The loss that the model computed: `.loss`, `["loss"]`, or the single scalar that it
+    returned."""
     if isinstance(output, Mapping):
         return output.get("loss")
     if isinstance(output, torch.Tensor):
@@ -342,7 +344,7 @@ def own_loss(output: Any) -> Any:
 
 
 def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Cross entropy for whole-number targets, mean squared error for the others."""
+    """Cross entropy for whole-number targets, mean squared error for all others."""
     if target.is_floating_point():
         return nn.functional.mse_loss(output, target)
     has_one_more = output.dim() == target.dim() + 1
@@ -358,7 +360,8 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def blocks(model: nn.Module) -> List[nn.Module]:
-    """The repeated parts: members of a ModuleList or Sequential that have a twin in it.
+    """The repeated parts of a model: members of a ModuleList or Sequential that occur more than
+    once.
 
     A part inside another one is left out; so is one without parameters.
     """
@@ -376,7 +379,7 @@ def blocks(model: nn.Module) -> List[nn.Module]:
 
 
 def twins_in(container: Any) -> List[nn.Module]:
-    """The blocks of a container that have another of their kind in it."""
+    """The blocks in a container that are of the same kind as another block in it."""
     kinds = [type(part) for part in container]
     twins = []
     for part in container:
@@ -388,7 +391,8 @@ def twins_in(container: Any) -> List[nn.Module]:
 
 
 def is_block(module: nn.Module) -> bool:
-    """Whether it has parameters and parts of its own: a block, no single layer."""
+    """Whether a module has parameters and submodules, so that it is a block and not a single
+    layer."""
     first_parameter = next(module.parameters(), None)
     first_part = next(module.children(), None)
     # A tensor has no truth value, so both are compared with None.
@@ -396,7 +400,8 @@ def is_block(module: nn.Module) -> bool:
 
 
 def checkpoint(model: nn.Module) -> int:
-    """Recompute the repeated blocks in backward instead of keeping what they made; how many.
+    """Recompute the repeated blocks in the backward pass instead of keeping their activations;
+    returns how many there are.
 
     A Hugging Face model is asked to do it itself.
     """
@@ -445,7 +450,7 @@ def optimizer_class(name: str) -> Any:
 
 
 def warm(optimizer: Any) -> None:
-    """Make the optimizer's states, as they stand from the second step on."""
+    """Create the optimizer's states, as they are from the second step on."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             # Their values do not matter.
@@ -460,7 +465,8 @@ def warm(optimizer: Any) -> None:
 def step(
     job: TracedJob, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
 ) -> torch.Tensor:
-    """Forward and loss, backward, optimizer; `begin` hears of each, and of what comes after."""
+    """Run forward and loss, backward, and optimizer; calls `begin` before each phase and after the
+    last one."""
     begin("forward")
     with cast:
         output, loss = loss_of(job.model, job.batch, job.loss)
@@ -481,7 +487,7 @@ def step(
 
 
 def autocast(device: str, amp: Optional[str]) -> Any:
-    """Mixed precision in a 16-bit type, or nothing."""
+    """A context for mixed precision in a 16-bit type, or one that does nothing."""
     if not amp:
         return contextlib.nullcontext()
     dtype = DTYPES[amp]

@@ -1,4 +1,5 @@
-"""What a trial takes of a GPU or of the host, and what it may take. Python 3.8 syntax."""
+"""How much memory of a GPU or of the host a trial uses, and how much it may use. Uses Python 3.8
+syntax."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ STEADY_SHARE = 0.002
 
 
 def process_memory(name: str) -> Optional[int]:
-    """A size of /proc/self/status in bytes; None if there is no such file."""
+    """A size from /proc/self/status in bytes; None if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
         for line in file:
             label, _, value = line.partition(":")
@@ -25,7 +26,7 @@ def process_memory(name: str) -> Optional[int]:
 
 
 def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
-    """Whether one more step would tell nothing new.
+    """Whether another step would show nothing new.
 
     >>> is_steady([{"forward": 1000}, {"forward": 1001}]), is_steady([{"forward": 900}])
     (True, False)
@@ -40,7 +41,7 @@ def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
 
 
 def highest(peaks: Dict[str, Optional[int]]) -> int:
-    """The peak of the phase that takes most, in bytes; 0 if the device tells none."""
+    """The peak of the phase that needs the most memory, in bytes; 0 if the device reports none."""
     sizes = []
     for peak in peaks.values():
         # A system without /proc tells none.
@@ -50,7 +51,7 @@ def highest(peaks: Dict[str, Optional[int]]) -> int:
 
 
 class Cuda:
-    """What torch's CUDA allocator counts."""
+    """The memory that torch's CUDA allocator counts."""
 
     def __init__(self, limit: Optional[int]) -> None:
         self.cuda: Any = torch.cuda
@@ -64,36 +65,36 @@ class Cuda:
         self.cuda.set_per_process_memory_fraction(share)
 
     def finish(self) -> None:
-        """Wait until the GPU has done what it was given."""
+        """Wait until the GPU has finished all its work."""
         self.cuda.synchronize()
 
     def begin(self) -> None:
-        """Begin a new phase, whose peak is counted from now on."""
+        """Begin a new phase and count its peak from now on."""
         self.finish()
         # What the last phase still does must not count.
         self.cuda.reset_peak_memory_stats()
 
     def peak(self) -> Optional[int]:
-        """The most that tensors took since the phase began."""
+        """The largest memory of the tensors since the phase began."""
         self.finish()
         most = self.cuda.max_memory_allocated()
         return int(most)
 
     def now(self) -> Optional[int]:
-        """What tensors take now."""
+        """The current memory of the tensors."""
         # Without the gaps between the allocator's blocks.
         allocated = self.cuda.memory_allocated()
         return int(allocated)
 
     def reserved(self) -> Optional[int]:
-        """What the allocator has taken of the card, with the gaps between its blocks: this is what
-        other programs miss, and what nvidia-smi shows."""
+        """The memory that the allocator has reserved on the card, including the gaps between its
+        blocks. Other programs cannot use it, and nvidia-smi shows it."""
         # Without the CUDA context itself.
         reserved = self.cuda.memory_reserved()
         return int(reserved)
 
     def busy(self) -> Optional[float]:
-        """What NVML says of the last moments, in percent; None without its binding."""
+        """How busy the GPU was just now according to NVML, in percent; None without the binding."""
         with contextlib.suppress(Exception):
             return float(self.cuda.utilization())
         return None
@@ -109,20 +110,20 @@ class HostMemory:
             limit_address_space(limit)
 
     def finish(self) -> None:
-        """There is no device to wait for."""
+        """Do nothing, because there is no device to wait for."""
 
     def begin(self) -> None:
-        """Begin a new phase: the kernel forgets the highest size so far."""
+        """Begin a new phase; the kernel resets the peak."""
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             # 5: the peak resident set size (proc(5), Linux 4.0).
             file.write("5")
 
     def peak(self) -> Optional[int]:
-        """The most that was resident since the phase began."""
+        """The largest resident memory since the phase began."""
         return process_memory("VmHWM")
 
     def now(self) -> Optional[int]:
-        """What is resident now."""
+        """The current resident memory."""
         return process_memory("VmRSS")
 
     def reserved(self) -> Optional[int]:
@@ -148,7 +149,8 @@ ADDRESS_LIMITS = address_limits()
 
 
 def limit_address_space(limit: int) -> None:
-    """A guess of a size that is far off must not take the host's memory."""
+    """Limit the address space, so that a trial with a far too large size cannot use up the host's
+    memory."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -163,7 +165,7 @@ def limit_address_space(limit: int) -> None:
 
 
 def device_of(request: Dict[str, Any]) -> str:
-    """The device that a request names, or the GPU if there is one."""
+    """The device in the request, or else the GPU if there is one."""
     wanted_device = str(request.get("device") or "auto")
     if wanted_device.startswith("cuda:"):
         torch.cuda.set_device(wanted_device)  # what counts memory and time asks the current device
@@ -174,7 +176,7 @@ def device_of(request: Dict[str, Any]) -> str:
 
 
 def memory_of(device: str, request: Dict[str, Any]) -> Any:
-    """What counts the memory of a device, within the request's limit."""
+    """The object that counts a device's memory, within the limit of the request."""
     is_cuda = device.startswith("cuda")
     # Other devices (mps, xpu) share the host's memory, or tell nothing.
     kind = Cuda if is_cuda else HostMemory

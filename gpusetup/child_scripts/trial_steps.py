@@ -1,4 +1,4 @@
-"""One trial of `gpusetup tune`: real training steps of one setting, and what they took.
+"""One trial of `gpusetup tune`: runs real training steps with one setting and measures them.
 
 `bench.py` runs it, and answers with what it says. Python 3.8 syntax.
 """
@@ -30,7 +30,7 @@ Answer = Dict[str, Any]
 
 
 def saved_job(path: str) -> Callable[[], Answer]:
-    """A job that the user's process saved a moment ago, as a function without parameters.
+    """A job that the user's process has saved, as a function without parameters.
 
     Classes of the user's script (`__main__`) are found by running that script under another name,
     as multiprocessing does.
@@ -99,7 +99,7 @@ class SettingTrial:
         """Where each step takes its batch from; None: all steps train on one batch."""
 
     def moved(self, batch: Any) -> Any:
-        """A batch on the device."""
+        """The batch, moved to the device."""
 
         def to_device(leaf: Any) -> Any:
             # Names and numbers stay on the host.
@@ -110,7 +110,7 @@ class SettingTrial:
         return steps.map_leaves(batch, to_device)
 
     def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
-        """One training step; `begin` hears of each of its phases."""
+        """Run one training step; calls `begin` at the start of each phase."""
         if self.batches is not None:
             self.job.batch = self.moved(next(self.batches))
         loss = steps.step(self.job, self.cast, begin, self.scaler)
@@ -121,7 +121,8 @@ class SettingTrial:
         self.loss = loss
 
     def read(self) -> Dict[str, Optional[int]]:
-        """One step, synchronised after each phase: phase -> its peak, where the device tells."""
+        """Run one step, synchronise after each phase, and return the peak of each phase if the
+        device reports it."""
         peaks: Dict[str, Optional[int]] = {}
         begun: List[str] = []
 
@@ -136,7 +137,8 @@ class SettingTrial:
         return peaks
 
     def timed(self, count: int) -> float:
-        """The seconds of a step, of so many between which nothing waits for the device."""
+        """The seconds per step, measured over several steps without waiting for the device in
+        between."""
         began = time.perf_counter()
         for _ in range(count):
             self.step()
@@ -146,7 +148,7 @@ class SettingTrial:
         return seconds / count
 
     def complete_losses(self, step_seconds: float, most_seconds: float) -> None:
-        """More steps on the one batch, so that as many losses as possible can be compared."""
+        """Run more steps on the same batch, so that as many losses as possible can be compared."""
         missing = LOSS_STEPS - len(self.losses)
         affordable = most_seconds / step_seconds
         # The timed steps need the rest of the time.
@@ -155,7 +157,7 @@ class SettingTrial:
             self.step()
 
     def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
-        """From now on each step takes its batch from the data set's loader, as training does.
+        """From now on, take the batch of each step from the data set's loader, as in training.
 
         Workers are ahead by some batches when the first one arrives. These are used up first, or
         the steps would seem faster than the loader is.
@@ -179,7 +181,8 @@ class SettingTrial:
 
 
 def run_steps(request: Answer) -> Answer:
-    """Warm-up, steps whose memory is read until it is steady, and then steps that are timed.
+    """Run warm-up steps, then steps whose memory is measured until it is steady, then steps that
+    are timed.
 
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     With `loaded` the timed steps take their batches from the job's data set, if it has one.
@@ -223,7 +226,7 @@ def run_steps(request: Answer) -> Answer:
 def timed_steps(
     trial: SettingTrial, request: Answer, seconds_read: List[float], ends: float
 ) -> Tuple[Answer, List[float]]:
-    """What the loader is, if batches come from one, and the seconds of a step in some rounds.
+    """The kind of loader, if batches come from one, and the seconds per step in several rounds.
 
     `seconds_read`: of the steps that were read, which say about how many there is time for.
     """
@@ -260,7 +263,7 @@ def timed_rounds(
 
 
 def finite(loss: Any) -> Optional[float]:
-    """A loss as a number; None for NaN and infinity, which JSON does not have."""
+    """A loss as a number; None for NaN and infinity, which JSON does not support."""
     number = float(loss)
     # Mixed precision may overflow.
     if not math.isfinite(number):
@@ -269,7 +272,7 @@ def finite(loss: Any) -> Optional[float]:
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:
-    """What the steps took together: the middle of their times, the means of their peaks.
+    """Summarise the steps: the median of their times and the means of their peaks.
 
     >>> summary([{"forward": 10}, {"forward": 12}], [0.5, 0.5], 8)["phases"]
     {'forward': 11}

@@ -1,4 +1,4 @@
-"""The single change of a host or of a wish that would help most."""
+"""The single change to a host or a request that would help most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusetup.model.versions import parsed
 
 
 class PossibleChange(Frozen):
-    """Something that could be changed, and the question as it would be then."""
+    """A change that is possible, and the question as it would be after the change."""
 
     kind: Literal["driver", "python", "torch", "backend"]
     to: str | None
@@ -22,12 +22,12 @@ class PossibleChange(Frozen):
 
     @property
     def keeps_wish(self) -> bool:
-        """Whether what is wanted stays as it is."""
+        """Whether the change leaves the request as it is."""
         of_the_host = ("driver", "python")
         return self.kind in of_the_host
 
     def advice(self, build: TorchBuild) -> Advice:
-        """What somebody is advised, with what the change gives."""
+        """The advice for the person, with what the change would achieve."""
         of_build = build.torch if self.kind == "torch" else build.backend
         return Advice(
             change=self.kind,
@@ -37,7 +37,8 @@ class PossibleChange(Frozen):
 
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
-    """The change that gives the newest torch; None if none gives a newer one than the chosen.
+    """The change that allows the newest torch; None if no change allows a newer one than the
+    chosen.
 
     One that keeps the wish comes before one that does not, and of two equally good the first.
     """
@@ -61,7 +62,7 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
 
 
 def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
-    """What could be changed, the least costly first."""
+    """All possible changes, the least costly first."""
     catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
         other_host = replace(
@@ -91,8 +92,8 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
 
 
 def other_drivers(question: BuildQuestion) -> list[str]:
-    """The drivers that may help: a newer one that some build needs, or an older one for a GPU that
-    newer drivers dropped."""
+    """The drivers that may help: a newer one that a build needs, or an older one for a GPU that
+    newer drivers no longer support."""
     host, catalog = question.host, question.catalog
     drivers: set[str] = set()
     first_drivers = [first for _, first in host.first_drivers]
@@ -116,7 +117,7 @@ def other_drivers(question: BuildQuestion) -> list[str]:
 
 
 def other_pythons(question: BuildQuestion) -> list[str]:
-    """The Pythons that builds are made for, the nearest to this one first."""
+    """The Python versions that have builds, those nearest to the current one first."""
     python = (question.host.python or "").rstrip("t")
     minor = parsed(python).minor
     # Of an unknown Python nobody says that another one is needed.

@@ -1,4 +1,5 @@
-"""The builds that may go together with packages, and a set by the table of companions alone."""
+"""The torch builds that may go together with packages, and a set chosen from the table of
+companions alone."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ OLDEST = "2.5"
 
 
 class PackageQuestion(Frozen):
-    """Which packages are to go together with which torch, on which host."""
+    """Which packages should go together with which torch, on which host."""
 
     wish: Wish
     host: Host
@@ -134,7 +135,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
 
 
 def way_without_release(project: Project, build: TorchBuild, host: HostFacts) -> str:
-    """What to do where a package has no release for a build on a host."""
+    """What to do if a package has no release for a build on a host."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
     # What cannot compute on these GPUs is not worth an hour of building.
@@ -233,7 +234,7 @@ def how_to_build(name: str) -> str:
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version of a member of torch's family as torch's index has it.
+    """The version of torch or a companion with the label that torch's index uses.
 
     >>> from gpusetup.catalog.file import load_catalog
     >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")

@@ -98,7 +98,7 @@ class Choice(Frozen):
         return build.torch == torch
 
     def at_root(self, root: str) -> Choice:
-        """The choice with a mirror's addresses instead of those of torch's own index."""
+        """The same choice with a mirror's addresses instead of torch's own index."""
         build = self.build
         # conda's channels have mirrors of their own.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":

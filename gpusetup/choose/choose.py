@@ -138,7 +138,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 
 
 def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
-    """Whether the packages go with the torch that is chosen without them."""
+    """Whether the packages work with the torch that would be chosen without them."""
     build = choice.build
     if build is None:
         return False
@@ -163,7 +163,7 @@ def reason_with_packages(
 
 
 def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
-    """The build with the torchvision and torchaudio of a set."""
+    """The build with the torchvision and torchaudio from a set."""
     if build is None:
         return None
     versions = {package.name: package.version for package in chosen.packages}

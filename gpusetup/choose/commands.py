@@ -86,7 +86,7 @@ def carries_label(build: TorchBuild, package: str) -> bool:
 
 
 def exact_family(build: TorchBuild, packages: Words) -> Words:
-    """The exact requirements of torch's family: `torch==2.5.1+cu124`."""
+    """The exact requirements for torch and its companions, such as `torch==2.5.1+cu124`."""
     requirements = []
     for name, version in build.family(packages).items():
         requirement = f"{name}=={version}"

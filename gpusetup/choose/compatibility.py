@@ -68,7 +68,7 @@ class CompanionQuestion(Frozen):
 
 
 def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
-    """Why one of the packages has no release for a build; None if each has one."""
+    """The reason why a package has no release for a build; None if each package has one."""
     for word in companions.words:
         reason = why_extra_differs(word, build)
         if reason:
@@ -87,7 +87,8 @@ def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | Non
 
 
 def why_extra_differs(word: str, build: TorchBuild) -> str | None:
-    """Why an extra of a package (`jax[cuda12]`) does not go with the CUDA of a build."""
+    """The reason why an extra of a package (`jax[cuda12]`) does not match the build's CUDA
+    version."""
     # A CPU build loads no library of CUDA that could differ.
     if build.cuda is None:
         return None
@@ -134,7 +135,7 @@ def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> li
 def why_row_differs(
     companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
 ) -> str | None:
-    """Why the releases of a row do not go with a build."""
+    """The reason why the releases of a row do not go together with a build."""
     versions = row.versions.removeprefix("==")
     releases = f"{project.name} {versions}"
     if companions.only_table and not project.has_wheels(row):
@@ -236,7 +237,7 @@ def numpy_beside(torch: str, catalog: Catalog) -> str | None:
 
 
 def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
-    """Whether a torch works with an installed numpy."""
+    """Whether a torch works with the installed numpy."""
     needs_numpy_1 = numpy_beside(torch, catalog) is not None
     is_numpy_1 = parsed(numpy).major < 2
     # numpy 2 changed its C interface; whatever was built for it runs with both.

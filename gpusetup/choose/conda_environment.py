@@ -35,7 +35,7 @@ def conda_name(text: str) -> str:
 
 
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
-    """The name of the environment to create; None if the active one is to be changed.
+    """The name of the environment to create; None to change the active one.
 
     torch does not belong into conda's base environment, which conda itself runs in: one broken
     package there can break conda.

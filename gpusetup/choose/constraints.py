@@ -299,7 +299,8 @@ FIRST_WITH_AMPERE = 11
 
 
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
+    """A sort key: the newest torch, the channel, then the CUDA version nearest below the driver's
+    own, then those above.
 
     An unknown driver is taken to serve the last CUDA major but one: what needs a newer one comes
     after all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
@@ -321,14 +322,15 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
 
 def cuda_release(build: TorchBuild) -> tuple[int, ...]:
-    """The CUDA of a build as numbers; zeros for a CPU build."""
+    """The build's CUDA version as numbers; zeros for a CPU build."""
     if build.cuda is None:
         return (0, 0)
     return release(build.cuda)
 
 
 def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
-    """A sort key: the newest torch, and of one torch the preferred channel."""
+    """A sort key: the newest torch first, and among builds of the same torch the preferred
+    channel."""
     channel = CHANNELS.index(build.channel)
     return (*newest_first(build.torch), channel)
 

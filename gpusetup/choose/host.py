@@ -73,12 +73,12 @@ class BuildQuestion(Frozen):
 
     @property
     def backend(self) -> str:
-        """The backend that is wanted; `auto` for any."""
+        """The requested backend; `auto` for any."""
         return self.wish.wanted_backend
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The channels whose builds may be chosen."""
+        """The channels from which a build may be chosen."""
         by_conda = self.wish.installer == "conda"
         # conda's torch and a wheel in one environment would hide each other.
         return CONDA_CHANNELS if by_conda else WHEELS
@@ -95,7 +95,7 @@ class BuildQuestion(Frozen):
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
-    """The question which build of torch serves a wish on a host."""
+    """The question which build of torch meets a request on a host."""
     return BuildQuestion(
         # What is wanted besides torch decides nothing here, and would keep answers apart.
         wish=wish.of_torch_alone,
@@ -108,7 +108,7 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """A machine as a host; a text that wants another Python is about that Python."""
+    """A machine as a host; if its text asks for another Python, the host has that Python."""
     version = machine.wanted.python
     # An old document asks for an old Python along with its old torch.
     if version and not is_a_step_back(machine):
@@ -123,7 +123,7 @@ LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
 
 
 def is_a_step_back(machine: Snapshot) -> bool:
-    """Whether a document asks for an older release than the one that lacks kernels."""
+    """Whether a document asks for an older release than the one that has no kernels for the GPU."""
     if machine.origin != "report":
         return False
     kinds = {event.kind for event in machine.events}
@@ -138,7 +138,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
-    """What the constraints look at of a machine."""
+    """The facts about a machine that the constraints use."""
     os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -182,7 +182,7 @@ def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
 
 
 def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The driver that an unknown one is taken to be; None where the driver or the board is known.
+    """The driver that we assume if it is unknown; None if the driver or the board is known.
 
     It is taken to serve the last CUDA major but one, as most drivers do, and to start each GPU.
     """
@@ -204,7 +204,7 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
 
 
 def driver_family(machine: Snapshot) -> str:
-    """Whose driver numbers count."""
+    """Whose driver version numbers apply."""
     # WSL uses the driver of Windows.
     if machine.os.wsl:
         return "windows"
@@ -212,7 +212,7 @@ def driver_family(machine: Snapshot) -> str:
 
 
 def python_tag(machine: Snapshot) -> str | None:
-    """The interpreter as wheels name it: `3.11`, `3.13t`; None when unknown."""
+    """The Python version as wheels name it: `3.11`, `3.13t`; None if unknown."""
     python = machine.python
     version = python.version or ""
     release = re.match(r"\d+\.\d+", version)
@@ -225,7 +225,8 @@ def python_tag(machine: Snapshot) -> str | None:
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
-    """The GPUs to serve: the visible ones; all if a variable hides every one; else PCI's."""
+    """The GPUs that the build must support: the visible ones; all, if a variable hides every GPU;
+    or those on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
     gpus = list(visible_gpus(machine)) if present else []
     if not gpus:
@@ -239,7 +240,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
 
 
 def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
-    """NVIDIA's GPUs as the PCI bus names them: `GA107M [GeForce RTX 3050]`."""
+    """NVIDIA's GPUs with their names on the PCI bus: `GA107M [GeForce RTX 3050]`."""
     for device in judged_on(machine.pci_devices):
         by_id = pci_name(device.device_id)
         name = device.name or by_id or "NVIDIA GPU"
@@ -250,7 +251,7 @@ def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
 
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """The GPUs that no driver listed, each with the first driver that knows it."""
+    """The GPUs that no driver listed, each with the first driver that supports it."""
     # The driver of a Jetson is numbered apart.
     if board_of(machine):
         return ()

@@ -1,4 +1,5 @@
-"""A package index, as far as a choice needs one. Pure: who asks it hands it in."""
+"""The interface of a package index, as far as a choice needs it. Pure; the caller passes in an
+implementation."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Released(Frozen):
 
 
 class IndexAnswer(Frozen):
-    """What an index has for some requirements; or its sentence why there is nothing."""
+    """The releases that an index has for some requirements, or the reason why there are none."""
 
     packages: Mapping[str, Released] = {}
     reason: str | None = None
@@ -32,7 +33,7 @@ class IndexAnswer(Frozen):
 
 
 class SetQuestion(Frozen):
-    """Which packages go together with one of several torches of a backend."""
+    """Which packages go together with one of several torch builds for the same backend."""
 
     backend: str
     torch: str
@@ -51,13 +52,13 @@ class AnsweringIndex(Protocol):
         """The root of torch's own indexes, without a login."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Before the first question: the choice without the packages, and the packages."""
+        """Called before the first question, with the choice without packages, and the packages."""
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
-        """The set of packages that meets some requirements beside a torch, within limits."""
+        """The packages that meet some requirements together with a torch, within limits."""
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
         """The newest release of each package that has a wheel for the host."""
 
     def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package if it exists only as source."""
+        """The newest release of a package, if it exists only as source code."""

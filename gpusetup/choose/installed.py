@@ -1,4 +1,4 @@
-"""The torch that is installed, as a build, whether it serves the host, and what stands beside it.
+"""The installed torch as a build, whether it works on the host, and the packages installed with it.
 
 Pure: the probe reads the environment. Companions are torchvision, torchaudio, and every installed
 distribution whose METADATA names the torch that it takes (`Requires-Dist: torch==2.5.1`).
@@ -27,7 +27,7 @@ COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
 def installed_packages(machine: Snapshot) -> dict[str, Package]:
-    """What is installed, by name."""
+    """All installed packages, by name."""
     packages: dict[str, Package] = {}
     for package in machine.packages or ():
         name = normalised(package.name)
@@ -37,7 +37,7 @@ def installed_packages(machine: Snapshot) -> dict[str, Package]:
 
 
 def installed_family(machine: Snapshot) -> tuple[str, ...]:
-    """torch, and those of its companions that the environment has."""
+    """torch, and its companions in the environment."""
     packages = installed_packages(machine)
     companions = [name for name in COMPANIONS if name in packages]
     # torch counts as a member even if it is yet to come.
@@ -48,7 +48,7 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
 
 
 def public(version: str | None) -> str:
-    """A version without its local label.
+    """A version without its local label (such as `+cu124`).
 
     >>> public("2.5.1+cu124")
     '2.5.1'
@@ -58,7 +58,8 @@ def public(version: str | None) -> str:
 
 
 def backend_read(torch: Torch) -> str | None:
-    """The backend of the installed torch: as read, else from its label or its CUDA."""
+    """The backend of the installed torch, as it was read, or else from its label or CUDA
+    version."""
     if torch.backend:
         return torch.backend
     _, _, label = (torch.version or "").partition("+")
@@ -74,7 +75,7 @@ def backend_read(torch: Torch) -> str | None:
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend of an installed torch: as read, else the default index's of that release.
+    """The backend of an installed torch, as it was read, or else that of the default index's build.
 
     `UNREAD` if nothing tells.
     """
@@ -93,7 +94,8 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
 
 
 def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | None:
-    """The installed torch as a build: the catalog's row, else what was read of it; None: none.
+    """The installed torch as a build: the row of the catalog, or else what was read; None if there
+    is no torch.
 
     A nightly, a vendor's or a build of one's own has no row: its companions are not known then.
     """
@@ -117,7 +119,7 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
 
 
 def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
-    """A build with the kernels and PTX that its own files have, as far as they were read."""
+    """A build with the kernels and PTX that were read from its files."""
     codes = (*build.kernels, *build.ptx)
     if torch.kernels:
         codes = readable(torch.kernels)
@@ -127,7 +129,7 @@ def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
 
 
 def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
-    """A torch without a row of the catalog, with what was read of it."""
+    """A build for a torch that is not in the catalog, made from what was read."""
     host = question.host
     # conda's torch has no label: the row of its release says which companions belong to it.
     release = question.catalog.release_of(torch.version or "")
@@ -147,7 +149,7 @@ def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchB
 
 
 def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed build does what it can on this machine, as far as is known.
+    """Whether the installed build works on this machine, as far as that is known.
 
     An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
     machine that has no NVIDIA GPU; what is not known is not held against it.
@@ -173,7 +175,7 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
-    """Whose devices the PCI bus shows, or a text names."""
+    """The vendors of the devices that the PCI bus shows or a text mentions."""
     vendors = set()
     for device in machine.pci_devices or ():
         vendors.add(device.vendor)
@@ -185,7 +187,7 @@ def vendors_of(machine: Snapshot) -> frozenset[str]:
 
 
 def is_damaged(machine: Snapshot) -> bool:
-    """Whether files of the installed torch are missing, or it was asked to import and did not."""
+    """Whether files of the installed torch are missing, or importing it failed."""
     # A file that is missing fails later, when it is needed.
     for package in machine.packages or ():
         if package.name == "torch" and package.intact is False:
@@ -194,7 +196,7 @@ def is_damaged(machine: Snapshot) -> bool:
 
 
 def is_of_conda(machine: Snapshot) -> bool:
-    """Whether conda has installed torch."""
+    """Whether conda installed torch."""
     installer = machine.torch.installer
     return installer == "conda"
 
@@ -203,7 +205,7 @@ def is_of_conda(machine: Snapshot) -> bool:
 
 
 class Dependent(Frozen):
-    """An installed distribution that does not take the torch that is to come."""
+    """An installed package that does not support the new torch."""
 
     name: str
     version: str
@@ -214,7 +216,7 @@ class Dependent(Frozen):
 
 
 def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
-    """The installed distributions besides torch's family that take another torch than a build's."""
+    """The installed packages, other than companions, that need another torch than a build's."""
     packages = installed_packages(machine)
     new_versions = build.family(installed_family(machine))
     broken = []
@@ -236,7 +238,8 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
 
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
-    """The names of what is asked for again, because it takes another torch than a build's."""
+    """The names of packages that are installed again because they need another torch than a
+    build's."""
     names = []
     for package in dependents(machine, build):
         # The others stay, and a note says that they may fail.
@@ -246,7 +249,7 @@ def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """torch and what moves with it, by name."""
+    """torch and the packages that change with it, by name."""
     # A text shows no whole environment: the whole family counts.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
@@ -259,7 +262,7 @@ def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
 def broken_requirement(
     package: Package, new_versions: Mapping[str, str], machine: Snapshot
 ) -> str | None:
-    """The first requirement of a distribution that the new versions do not meet."""
+    """The first requirement of a package that the new versions do not meet."""
     for text in package.requires:
         name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
         version = new_versions.get(normalised(name[1])) if name else None
@@ -289,7 +292,8 @@ SYSTEMS = {
 
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
-    """The markers' variables on that machine, as far as they are known; no extra is chosen."""
+    """The variables for environment markers on that machine, as far as they are known, without
+    extras."""
     family = machine.os.family or ""
     platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""

@@ -42,7 +42,7 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
 
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
-    """The build with the torchaudio of this Python, and the first driver that its GPUs need."""
+    """The build with the torchaudio for this Python, and the first driver that its GPUs need."""
     host = question.host
     torchaudio = beside(question.catalog, "torchaudio", build, host.python)
     floor = build.driver_floor
@@ -57,8 +57,8 @@ def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
 
 @lru_cache(maxsize=1024)
 def _newest_fitting(question: BuildQuestion) -> Choice:
-    """The choice without what only this machine adds. Cached, because many reports are about hosts
-    that do not differ."""
+    """The choice without the parts that are specific to one machine. Cached, because many reports
+    are about equal hosts."""
     reasons = []
     for build in in_scope(question):
         reasons.append((build, why_not(build, question)))

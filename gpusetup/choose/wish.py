@@ -1,4 +1,4 @@
-"""What is wanted: a torch, a backend, packages, an installer. Words are parsed here alone.
+"""What a person requests: a torch, a backend, packages, an installer. All words are parsed here.
 
 Pure. A text that cannot be read as a version matches no build; `check_wish` raises for the command
 line.
@@ -33,7 +33,7 @@ NEWEST = "latest"
 
 
 class Wish(Frozen):
-    """What somebody wants of torch, or what a machine or a text shows that they want."""
+    """What a person requests of torch, or what a machine or text shows that they want."""
 
     torch: Text = None
     """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124`, `latest`."""
@@ -54,30 +54,30 @@ class Wish(Frozen):
 
     @property
     def label(self) -> str | None:
-        """The backend that the wanted torch names: `cu124` of `2.5.1+cu124`."""
+        """The backend in the requested torch version: `cu124` in `2.5.1+cu124`."""
         return label_of(self.torch)
 
     @property
     def wanted_backend(self) -> str:
-        """The backend that is wanted; `auto` for any."""
+        """The requested backend; `auto` for any."""
         # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
         return self.label or self.backend
 
     @property
     def names_backend(self) -> bool:
-        """Whether one backend is wanted."""
+        """Whether a backend was requested."""
         return self.wanted_backend != "auto"
 
     @property
     def names_build(self) -> bool:
-        """Whether a torch or a backend is wanted."""
+        """Whether a torch version or a backend was requested."""
         names_torch = self.torch is not None
         names_backend = self.backend != "auto"
         return names_torch or names_backend
 
     @property
     def wants_newest(self) -> bool:
-        """Whether the installed torch is to be replaced by the newest, in whatever words."""
+        """Whether the installed torch should be replaced with the newest."""
         torch = (self.torch or "").strip()
         # `--torch latest` and `--upgrade` mean the same.
         is_named = torch.lower() == NEWEST
@@ -85,7 +85,7 @@ class Wish(Frozen):
 
     @property
     def is_about_torch(self) -> bool:
-        """Whether the question is about torch itself, and not about packages beside it."""
+        """Whether the request is about torch itself, not about packages that use it."""
         if self.names_build or self.upgrade:
             return True
         names_packages = bool(self.packages or self.family)
@@ -95,14 +95,14 @@ class Wish(Frozen):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is named: what the machine or its text shows counts then."""
+        """Whether nothing was requested, so that the machine or its text decides."""
         names_packages = bool(self.packages or self.family)
         names_torch = self.names_build or self.upgrade
         return not names_packages and not names_torch
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The packages and companions that are named, to be chosen together with torch."""
+        """The requested packages and companions, which are chosen together with torch."""
         versions = dict(self.companions)
         words = [*self.packages]
         for name in self.family:
@@ -114,7 +114,7 @@ class Wish(Frozen):
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The same without packages: what decides about a build."""
+        """The same request without packages, which is what decides about a build."""
         return Wish(
             torch=self.torch,
             backend=self.backend,
@@ -122,7 +122,7 @@ class Wish(Frozen):
         )
 
     def exactly(self, build: TorchBuild) -> Wish:
-        """The wish for one build."""
+        """The request for exactly one build."""
         return replace(
             self,
             torch=f"=={build.torch}",
@@ -136,7 +136,7 @@ class Wish(Frozen):
 
 
 def specifier_text(text: str | None) -> str | None:
-    """The versions that a text allows, as a specifier; None if it allows all.
+    """The versions that a text allows, as a specifier; None if it allows all versions.
 
     A bare version means that version, and `2.5` its newest patch; a local label is set aside.
     """
@@ -156,7 +156,7 @@ def specifier_text(text: str | None) -> str | None:
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
-    """The torch that a text asks for; UsageError if it is no version or specifier.
+    """The torch version that a text requests; UsageError if it is not a version or specifier.
 
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
@@ -177,7 +177,7 @@ def specifier(text: str | None) -> SpecifierSet | None:
 
 
 def label_of(text: str | None) -> str | None:
-    """The backend in a torch that is asked for.
+    """The backend in a requested torch version.
 
     >>> label_of("2.5.1+cu124"), label_of("2.5.1")
     ('cu124', None)
@@ -190,8 +190,8 @@ def label_of(text: str | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def allows_torch(wanted: str | None, torch: str) -> bool:
-    """Whether a wanted torch may be this one. Cached: each row of the catalog asks it of each
-    machine."""
+    """Whether the request allows a torch version. Cached, because it is called for each row of the
+    catalog."""
     versions = specifier_text(wanted)
     try:
         return versions is None or allows(versions, torch)
@@ -200,7 +200,8 @@ def allows_torch(wanted: str | None, torch: str) -> bool:
 
 
 def check_wish(wish: Wish, catalog: Catalog) -> None:
-    """UsageError for a wish that is malformed, contradicts itself or names what never existed."""
+    """Raise UsageError if a request is malformed, contradicts itself, or names something that never
+    existed."""
     specifier(wish.torch)
     if wish.label and wish.backend not in ("auto", wish.label):
         raise UsageError(
@@ -220,7 +221,8 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
 
 
 def backend_label(text: str) -> str:
-    """The label on torch's index that a text means; a text that is none stays as it is.
+    """The label on torch's index that a text means; a text that is not a label is returned
+    unchanged.
 
     >>> [backend_label(text) for text in ("12.4", "CU124", "cuda 12.4.1", "cuda-11.8", "ROCm 6.4")]
     ['cu124', 'cu124', 'cu124', 'cu118', 'rocm6.4']
@@ -240,7 +242,7 @@ def backend_label(text: str) -> str:
 
 
 def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
-    """The wish of the words of a command line: `numpy transformers>=4 torch torchvision`.
+    """Parse the words of a command line, such as `numpy transformers>=4 torch torchvision`.
 
     `environment` are the markers' variables of the target: a word whose marker is false there is
     left out. UsageError for what is no package.
@@ -268,7 +270,7 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
 
 
 def parse_requirement(word: str) -> Requirement:
-    """A word as a requirement; UsageError for what is none."""
+    """Parse a word as a requirement; UsageError if it is not one."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -282,7 +284,7 @@ def parse_requirement(word: str) -> Requirement:
 
 
 def refuse_address(requirement: Requirement) -> None:
-    """UsageError for a package that is given by its address: no index is asked for such."""
+    """Raise UsageError for a package with an address, because no index can be asked for it."""
     if requirement.url:
         raise UsageError(
             f"{requirement.name} is given by its address",
@@ -296,7 +298,7 @@ FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 
 
 def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
-    """A wish with a word that names torch, torchvision or torchaudio."""
+    """Add a word that names torch, torchvision or torchaudio to a request."""
     if requirement.extras:
         raise UsageError(
             f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
@@ -315,7 +317,8 @@ def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:
-    """A wish of words with the torch of `--torch`; UsageError if both name another one."""
+    """Add the torch from `--torch` to a request; UsageError if the request names a different
+    one."""
     if torch and wish.torch and torch != wish.torch:
         raise UsageError(
             f"`--torch {torch}` and torch {wish.torch} among the packages both name a version",
@@ -325,7 +328,7 @@ def with_torch_named(wish: Wish, torch: str | None) -> Wish:
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
-    """A wish with the torch that goes with the wanted versions of torchvision and torchaudio.
+    """Add the torch that belongs to the requested versions of torchvision and torchaudio.
 
     UsageError if no torch has them, or not the one that is wanted.
     """
@@ -355,7 +358,8 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
 
 
 def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
-    """The wanted torchvision and torchaudio belong to no torch, or to another than the wanted."""
+    """The error if the requested torchvision and torchaudio belong to no torch, or to a different
+    one."""
     words = [f"{name}{versions}" for name, versions in wish.companions]
     belongs = "no torch"
     if releases:
@@ -370,7 +374,7 @@ def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
 
 
 def name_of(word: str) -> str:
-    """The name of a requirement, as an index spells it.
+    """The name of a requirement, normalised as on an index.
 
     >>> name_of("jax[cuda13]>=0.7")
     'jax'
@@ -381,8 +385,8 @@ def name_of(word: str) -> str:
 
 
 def by_name(words: Sequence[str]) -> tuple[str, ...]:
-    """The words in the order of their names, each once: an answer does not depend on how they were
-    typed.
+    """The requirements sorted by name, without duplicates, so that the answer does not depend on
+    the order in which they were typed.
 
     >>> by_name(["torchao", "numpy>=2", "torchao"])
     ('numpy>=2', 'torchao')

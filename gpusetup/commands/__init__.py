@@ -1,1 +1,2 @@
-"""One file per command: gather, decide, render, exit code."""
+"""One file for each command: it gathers facts, decides, renders the result and sets the exit
+code."""

@@ -1,4 +1,4 @@
-"""A command that is asked from Python: its question is checked, and its document comes back."""
+"""Calls a command from Python: checks its options and returns its document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Notify = Callable[[str], object]
 
 
 class Listener(Console):
-    """Hands on what a command says on its way; neither stdout nor stderr is touched."""
+    """Receives the messages of a command while it runs; nothing is written to stdout or stderr."""
 
     def __init__(self, notify: Notify) -> None:
         # Not the base's: it would change the streams of the program that calls us.
@@ -47,7 +47,7 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
 
 
 def _document_of(ask: Callable[..., object], question: object, listener: Listener) -> object:
-    """The document of the reply; what fails unforeseen is a fault of our own."""
+    """The document of the reply; an unexpected error becomes a bug report of ours."""
     try:
         reply = ask(question, listener)
     except GpuSetupError:

@@ -1,4 +1,4 @@
-"""What commands share: options of one meaning, and reading the machine that they name."""
+"""Options that several commands share, and the code that reads the machine that they name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _backend(text: str) -> str:
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
-    """What reads a time in seconds."""
+    """A parser for times in seconds."""
 
     def read(text: str) -> float:
         try:
@@ -50,10 +50,14 @@ PYTHON: Option = option(
     "the environment to use: its Python, or its folder", "--python", metavar="PATH"
 )
 GPU: Option = options(
-    "for a host with this GPU (a name, or sm_86); repeatable", "--gpu", metavar="NAME"
+    "choose or judge for a host with this GPU, by name or as sm_86; repeatable",
+    "--gpu",
+    metavar="NAME",
 )
 DRIVER: Option = option(
-    "for a host with this NVIDIA driver: 580.95.05", "--driver", metavar="VERSION"
+    "choose or judge for a host with this NVIDIA driver version, e.g. 580.95.05",
+    "--driver",
+    metavar="VERSION",
 )
 TORCH: Option = option("the torch that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC")
 BACKEND: Option = option(
@@ -68,33 +72,37 @@ INDEX: Option = option(
 )
 REQUIREMENTS: Option = options("a requirements.txt", "-r", "--requirements", metavar="FILE")
 TIMEOUT: Option = option(
-    "seconds that the driver may take to answer (default: 30)",
+    "how long to wait for the driver (default: 30)",
     "--timeout",
     metavar="SECONDS",
     parse=seconds(0.1, 3600),
 )
 LIMIT: Option = option("", "--limit", metavar="SECONDS", parse=seconds(5, 7 * 86400))
-DEVICE: Option = option("as for `gpusetup verify`", "--device", default="auto", metavar="NAME")
+DEVICE: Option = option(
+    "the device to use, as in `gpusetup verify`", "--device", default="auto", metavar="NAME"
+)
 PROFILE: Option = option(
-    "the output of `fleet check --json` on a sound node", "--profile", metavar="FILE"
+    "compare with this file, the output of `fleet check --json` on a healthy node",
+    "--profile",
+    metavar="FILE",
 )
 PROMETHEUS: Option = option(
-    "also write metrics for node_exporter's textfile collector: a name that ends in .prom",
+    "also write metrics for node_exporter's textfile collector; the file name must end in .prom",
     "--prometheus",
     metavar="FILE",
 )
 HISTORY: Option = option(
-    "keep there since when this node has each finding (NODE.history.json)",
+    "record in this folder since when this node has each finding (NODE.history.json)",
     "--history",
     metavar="DIR",
 )
 KEEP_PRIVATE: Option = switch(
-    "do not hide names of users, hosts and folders, or UUIDs", "--keep-private"
+    "do not hide the names of users, hosts and folders, or UUIDs", "--keep-private"
 )
 
 
 def shared(option: Option, **changes: Any) -> Any:
-    """One of the options above, with what is different here: its group, or its help."""
+    """One of the options above with a different group or help."""
     return option._replace(**changes)
 
 
@@ -102,32 +110,30 @@ def shared(option: Option, **changes: Any) -> Any:
 
 
 class MachineToRead(NamedTuple):
-    """Which machine a command asks about, and how it is read."""
+    """The machine that a command is about, and how to read it."""
 
     named: Machine | None = None
-    """An example, a file, or a snapshot; None: this machine."""
+    """An example machine, a file, or a snapshot; None means this machine."""
     python: str | None = None
     """The environment on this machine: its Python, or its folder."""
     timeout: float | None = None
-    """Seconds that the driver may take to answer; None: the usual ones."""
+    """How many seconds to wait for the driver; None means the default."""
     need_target: bool = False
-    """Whether a machine without a target interpreter ends the command (`Blocked`, exit 3).
-
-    Otherwise Python and torch are then unknown.
-    """
+    """Whether the command ends if there is no Python environment (`Blocked`, exit code 3).
+    Otherwise it continues with Python and torch unknown."""
     is_examined: bool = False
     """Whether the command itself finds what is wrong with the environment, as doctor does."""
 
 
 def timeout_of(timeout: float | None) -> float:
-    """The limit that was asked for, in seconds, else the usual one."""
+    """The requested time limit in seconds, or the default."""
     from gpusetup.probe.deadline import LIMIT_SECONDS
 
     return timeout or LIMIT_SECONDS
 
 
 def gather(wanted: MachineToRead, out: Console) -> Snapshot:
-    """The machine that the question names: an example, a file, or this one."""
+    """Read the machine that the options name: an example, a file, or this one."""
     if wanted.named and wanted.python:
         raise UsageError(
             "`--from` and `--python` exclude each other",
@@ -156,7 +162,7 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
-    """Before an answer about an environment that is between two states, or not the active one."""
+    """Warn if the environment is between two states, or is not the active one."""
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:
@@ -170,7 +176,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def words_with_files(
     packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
 ) -> tuple[str, ...]:
-    """The packages that were named, and those of the requirements' files."""
+    """The packages on the command line and in the requirements files."""
     from gpusetup.commands.words import words_of_files
 
     return (*packages, *words_of_files(requirements, out.talk, installs=installs))

@@ -1,4 +1,5 @@
-"""`gpusetup completion SHELL`: a completion script for five shells. The home of `shtab`."""
+"""`gpusetup completion SHELL`: a completion script for five shells. The only module that imports
+`shtab`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 
 
 class CompletionQuestion(CommandQuestion):
-    """For which shell."""
+    """The shell to write for."""
 
     shell: str = argument("the shell to write for", default=NEEDED, choices=SHELLS)
 
@@ -41,7 +42,7 @@ def run(question: CompletionQuestion, out: Console) -> Reply:
 
 
 def _complete_files(parser: ArgumentParser, files: Any) -> None:
-    """Tell the options of a parser, and of the commands below it, that files may follow."""
+    """Make the options of a parser, and of its commands, complete file names."""
     for action in parser._actions:
         if action.metavar in FILES:
             action.complete = files  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`gpusetup doctor`: reads this machine, names the root cause and the way out."""
+"""`gpusetup doctor`: reads this machine, and prints the root cause and the fix."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.machine import Snapshot
 
-SUMMARY = (
-    "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
-    "and does not import torch: `gpusetup verify` tests it. Exit 0: healthy; 1: something is "
-    "wrong, or cannot be judged."
-)
+SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
+only reads, and does not import torch; to test torch, use `gpusetup verify`. Exit code 0: nothing is
+wrong; 1: something is wrong, or doctor cannot tell."""
 EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
@@ -41,13 +39,13 @@ EXAMPLES = (
 
 
 class DoctorQuestion(CommandQuestion):
-    """What is wrong with a machine, or with the machine in a text."""
+    """The machine to examine, or the text that shows it."""
 
     machine: Machine | None = shared(FROM, one_of="read")
     python: str | None = shared(PYTHON, one_of="read")
     report: str | bytes | None = option(
-        "a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
-        "mixture of them; `-` is stdin",
+        "read a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, "
+        "or any mix of them; `-` reads from stdin",
         metavar="FILE",
         one_of="read",
         as_it_is=(bytes,),
@@ -57,16 +55,16 @@ class DoctorQuestion(CommandQuestion):
     gpu: tuple[str, ...] = shared(GPU)
     driver: str | None = shared(DRIVER)
     explain: str | None = option("explain a finding", metavar="ID")
-    strict: bool = switch("exit 1 for warnings, too")
+    strict: bool = switch("also exit with 1 if there are only warnings")
     format: str = option(
-        "markdown is for sharing, without private data",
+        "markdown prints a text for sharing, without private data",
         default="text",
         choices=("text", "markdown"),
     )
 
     @property
     def describes_other_host(self) -> bool:
-        """Whether the driver or the GPUs are another host's than those that are read."""
+        """Whether the options describe the driver or GPUs of another host."""
         return bool(self.gpu or self.driver)
 
 
@@ -102,7 +100,7 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
 
 
 def _explanation(finding_id: str) -> Reply:
-    """What a finding means, whatever machine has it."""
+    """The explanation of a finding, independent of any machine."""
     from gpusetup.diagnosis.explanations import known_finding, record
     from gpusetup.model.documents import FindingAnswer
     from gpusetup.render.doctor import explained
@@ -112,7 +110,8 @@ def _explanation(finding_id: str) -> Reply:
 
 
 def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
-    """The machine that is read, or that a text shows; with another host's GPUs and driver."""
+    """The machine that is read or that a text shows, with the described GPUs and driver of another
+    host."""
     if question.report is not None:
         from gpusetup.commands.report import snapshot_of
 
@@ -138,7 +137,7 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 
 
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
-    """The exit code of `doctor`: 0 for a healthy stack, or one that only loses speed; else 1.
+    """The exit code of `doctor`: 0 if nothing is wrong or only speed is lost, otherwise 1.
 
     1 is: an error; a stack that was not shown to be healthy; in a text a failure that lies outside
     the GPU's stack, or torch's own `False`; and with `strict` a warning.

@@ -1,4 +1,4 @@
-"""Command -> the types of its answers under `--json`, and the JSON schema that is made of them."""
+"""Maps each command to the types of its JSON documents, and makes their JSON schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The JSON schema of what a command prints under `--json`, an error too."""
+    """The JSON schema of what a command prints with `--json`, including errors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"gpusetup {command}",

@@ -1,4 +1,4 @@
-"""`gpusetup fleet`: one node or many, and which of them is not like the others."""
+"""`gpusetup fleet`: checks one node or many, and finds the one that differs from the others."""
 
 SUMMARY = (
     "Checks one node (`check`), a folder of records (`show`), all nodes of a cluster (`run`), or "
@@ -11,9 +11,9 @@ EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
 )
 ACTIONS = {
-    "check": "says within seconds whether this node can take jobs",
-    "show": "compares the records of a folder, one file for each node",
-    "run": "collects such a folder from the nodes of a cluster, and compares it",
+    "check": "tells within seconds whether this node can take jobs",
+    "show": "compares the records in a folder, one file for each node",
+    "run": "collects records from all nodes of a cluster, and compares them",
     "sweep": "measures communication between ranks (launch it with srun, torchrun or Ray)",
-    "slurm": "prints or installs Slurm's prolog and health program",
+    "slurm": "writes a prolog and a health program for Slurm",
 }

@@ -1,4 +1,5 @@
-"""`gpusetup fleet check`: may this node take jobs, within seconds and while one runs."""
+"""`gpusetup fleet check`: whether this node can take jobs, within seconds and without disturbing a
+running job."""
 
 from __future__ import annotations
 
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from gpusetup.fleet.history import NodeHistory
     from gpusetup.fleet.node_check import NodeCheckAnswer
 
-SUMMARY = (
-    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without "
-    "torch and without CUDA, so it does not disturb a running job. With a profile (the record of "
-    "a sound node) it also compares this node with the profile. Prints one line with the reason. "
-    "Exit 0: ok; 1: not."
-)
+SUMMARY = """Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds. It uses
+neither torch nor CUDA, so it does not disturb a running job. With a profile (the record of a
+healthy node) it also reports how this node differs from the profile. It prints one line with the
+reason. Exit code 0: the node can take jobs; 1: it cannot."""
 EXAMPLES = (
     "gpusetup fleet check",
     "gpusetup fleet check --json > h100x8.json",
@@ -33,11 +32,11 @@ EXAMPLES = (
 
 
 class FleetCheckQuestion(CommandQuestion):
-    """With what this node is compared, and where its state is kept."""
+    """What the node is compared with, and where its state is recorded."""
 
     profile: str | None = shared(PROFILE)
     timeout: float | None = shared(
-        TIMEOUT, help="seconds that the driver may take to answer (default and maximum: 3.5)"
+        TIMEOUT, help="how long to wait for the driver (default and maximum: 3.5)"
     )
     history: str | None = shared(HISTORY)
     prometheus: str | None = shared(PROMETHEUS)
@@ -74,7 +73,7 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
 
 
 def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
-    """The file of a node's history, and what it holds; a file that is broken begins again."""
+    """The file with a node's history, and its content; a damaged file starts again."""
     from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
     from gpusetup.named_file import read_text
 
@@ -89,7 +88,7 @@ def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, Node
 
 
 def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str) -> str:
-    """The history with this check, as the text of its file."""
+    """The text of the history file after this check."""
     from gpusetup.fleet.history import updated
     from gpusetup.fleet.node_check import all_findings
     from gpusetup.model.codec import to_json
@@ -107,7 +106,8 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out
 
 
 def _write(file: Path, text: str, out: Console) -> None:
-    """Replace a file at once, readable for everybody, because node_exporter is another user.
+    """Replace a file in one step, readable for everybody, because node_exporter runs as another
+    user.
 
     The node's health is the answer, so a full disk here is a warning and changes no exit code.
     """

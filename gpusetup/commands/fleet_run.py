@@ -1,4 +1,4 @@
-"""`gpusetup fleet run`: the same proof on each node, by the engine that is there."""
+"""`gpusetup fleet run`: runs the same tests on each node, with Slurm, Ray, Kubernetes or ssh."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 USUAL_FOLDER = "gpusetup-fleet"
 
 
-SUMMARY = (
-    "Runs `fleet check`, snapshot and verify on every idle node of Slurm, Ray or Kubernetes, or on "
-    "the hosts of a file, keeps the records in a folder, and shows them as `fleet show` does. Exit "
-    "1 if a node failed or did not answer."
-)
+SUMMARY = """Runs `fleet check`, `snapshot` and `verify` on every idle node of Slurm, Ray or
+Kubernetes, or on the hosts listed in a file. It saves the records in a folder, and shows them as
+`fleet show` does. Exit code 1: a node failed or did not respond."""
 EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
@@ -48,33 +46,43 @@ HOW = HelpGroup("how")
 
 
 class FleetRunQuestion(CommandQuestion):
-    """Which nodes are asked, by which engine, and what each of them does."""
+    """The nodes, the engine that reaches them, and what each node does."""
 
     nodes: str | None = shared(NODES)
     slurm: bool = switch(
-        "an exclusive job on each idle node", group=BY_ENGINE, one_of="engine", is_needed=True
+        "submit an exclusive Slurm job to each idle node",
+        group=BY_ENGINE,
+        one_of="engine",
+        is_needed=True,
     )
     hosts: str | None = option(
-        "ssh to each host of a file", metavar="FILE", group=BY_ENGINE, one_of="engine"
+        "connect over ssh to each host listed in FILE",
+        metavar="FILE",
+        group=BY_ENGINE,
+        one_of="engine",
     )
     ray: str | None = option(
-        "an actor on each node of a Ray cluster; `auto`: the running one",
+        "start an actor on each node of this Ray cluster; `auto` uses the running cluster",
         metavar="ADDRESS",
         group=BY_ENGINE,
         one_of="engine",
     )
     kubernetes: str | None = option(
-        "a Job on each idle node, of an image with gpusetup and your torch",
+        "start a Job on each idle node, with this image (it must contain gpusetup and your torch)",
         metavar="IMAGE",
         group=BY_ENGINE,
         one_of="engine",
     )
-    partition: str | None = option("Slurm: only this partition", metavar="NAME", group=BY_ENGINE)
+    partition: str | None = option(
+        "with Slurm: use only this partition", metavar="NAME", group=BY_ENGINE
+    )
     runtime_class: str | None = option(
-        "Kubernetes: nvidia, if needed", metavar="NAME", group=BY_ENGINE
+        "with Kubernetes: the runtime class, if needed, e.g. nvidia",
+        metavar="NAME",
+        group=BY_ENGINE,
     )
     level: str = option(
-        "verify's level",
+        "the level of `gpusetup verify`",
         default="quick",
         choices=("quick", "standard", "stress"),
         group=EACH_NODE,
@@ -82,17 +90,21 @@ class FleetRunQuestion(CommandQuestion):
     device: str = shared(DEVICE, group=EACH_NODE)
     python: str | None = shared(PYTHON, group=EACH_NODE)
     node_python: str | None = option(
-        "the Python on the nodes that has gpusetup (default: the same path as here; Ray: the "
-        "workers' own)",
+        "path of the Python on the nodes in which gpusetup is installed (default: the same path "
+        "as here; Ray: the workers' own)",
         metavar="PATH",
         group=EACH_NODE,
     )
     limit: float | None = shared(
-        LIMIT, help="time for each node (default by level: 300, 1200, 600)", group=EACH_NODE
+        LIMIT,
+        help="time limit for each node (default: 300, 1200 or 600, depending on the level)",
+        group=EACH_NODE,
     )
     print: bool = switch("only show what would be submitted", group=HOW)
     into: str | None = option(
-        f"a new folder for the records (default: {USUAL_FOLDER}-DATE)", metavar="DIR", group=HOW
+        f"write the records into this new folder (default: {USUAL_FOLDER}-DATE)",
+        metavar="DIR",
+        group=HOW,
     )
     after: tuple[str, ...] = command_after_dashes()
 
@@ -101,7 +113,7 @@ QUESTION = FleetRunQuestion
 
 
 def run(question: FleetRunQuestion, out: Console) -> Reply:
-    """Ask every node, keep their records, and judge them."""
+    """Run the work on every node, save the records, and evaluate them."""
     _check_engine_options(question)
     request = _request(question)
     into = _folder(question)
@@ -122,7 +134,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
-    """UsageError for an option of one engine beside another."""
+    """Raise UsageError if an option belongs to another engine."""
     of_one_engine = (
         (question.partition, "--partition", question.slurm, "--slurm"),
         (question.after, "--", question.slurm, "--slurm"),
@@ -149,7 +161,7 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
 
 
 def _usual_python(question: FleetRunQuestion) -> str:
-    """The Python on the nodes if nobody names one; empty: the engine's own."""
+    """The default Python on the nodes; empty if the engine has its own."""
     if question.ray:
         return ""
     if question.kubernetes:
@@ -181,7 +193,7 @@ def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
 
 
 def _folder(question: FleetRunQuestion) -> Path:
-    """A new folder: records of another run would be taken for this one's."""
+    """A new folder, because records of another run would be mistaken for those of this one."""
     from datetime import datetime
 
     now = f"{datetime.now():%Y%m%d-%H%M%S}"

@@ -1,4 +1,4 @@
-"""`gpusetup fleet show`: a folder of records, and which node is not like the others."""
+"""`gpusetup fleet show`: evaluates a folder of records and finds the node that differs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from gpusetup.model.frozen import replace
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 
-SUMMARY = (
-    "Reads a folder of records (snapshots, doctor's answers, reports of verify and `fleet check`, "
-    "one file for each node) and lists the nodes, the worst first: the findings of each, and how "
-    "it differs from most nodes of its kind. Exit 1 if a node failed or did not answer."
-)
+SUMMARY = """Reads a folder of records (snapshots, doctor's JSON, reports of verify and `fleet
+check`, one file for each node) and lists the nodes, those with the worst problems first. For each
+node it shows the findings, and how the node differs from most nodes of its kind. Exit code 1: a
+node failed or sent no record."""
 EXAMPLES = (
     "gpusetup fleet show records/",
     'gpusetup fleet show records/ --nodes "gpu[001-064]"',
@@ -29,16 +28,18 @@ EXAMPLES = (
 
 
 NODES: Option = option(
-    "nodes that should have a record: gpu[001-016],login1", "--nodes", metavar="LIST"
+    "the nodes that you expect, e.g. gpu[001-016],login1; a node without a record counts as failed",
+    "--nodes",
+    metavar="LIST",
 )
 
 
 class FleetShowQuestion(CommandQuestion):
-    """Which folder is judged, and which nodes it should have records of."""
+    """The folder to evaluate, and the nodes that should have records in it."""
 
-    folder: str = argument("the folder of records", default=NEEDED, metavar="DIR")
+    folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
     nodes: str | None = shared(NODES)
-    strict: bool = switch("exit with 1 also if a node differs or is slow")
+    strict: bool = switch("also exit with 1 if a node differs from the others or is slow")
 
 
 QUESTION = FleetShowQuestion

@@ -1,4 +1,5 @@
-"""`gpusetup fleet slurm`: the programs that Slurm calls on a node, and how they are set up."""
+"""`gpusetup fleet slurm`: writes the programs that Slurm calls on a node, and how to set them
+up."""
 
 from __future__ import annotations
 
@@ -15,13 +16,11 @@ from gpusetup.fleet.slurm_files import DEFAULT_DRAIN_LIMIT
 from gpusetup.render.console import Console
 from gpusetup.system.refusals import blocked_by_files
 
-SUMMARY = (
-    "Writes the prolog, the health program, and the lines for slurm.conf into a folder. No file of "
-    "Slurm is changed. The health program drains a node with the reason after two failed checks, "
-    "and resumes only nodes that it drained. Neither program ever takes more than a share of a "
-    "partition out of service: a check that fails on all nodes at once is usually a change that "
-    "somebody made."
-)
+SUMMARY = """Writes a prolog, a health program, and the lines for slurm.conf into a folder, without
+changing Slurm's own files. After two failed checks, the health program drains the node and gives
+the reason; it only resumes nodes that it drained itself. The two programs never take more than a
+share of a partition out of service, because if a check fails on all nodes at once, usually somebody
+has changed something."""
 EXAMPLES = (
     "gpusetup fleet slurm /etc/slurm/gpusetup",
     "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
@@ -30,7 +29,7 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """A share of a partition (`20%`) or a number of nodes, as it is typed."""
+    """Parse a share of a partition (`20%`) or a number of nodes."""
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):
@@ -39,7 +38,7 @@ def drain_limit(text: str) -> str:
 
 
 class FleetSlurmQuestion(CommandQuestion):
-    """Where the programs for Slurm are written, and what they do on a node."""
+    """Where to write the programs for Slurm, and what they do on a node."""
 
     folder: str = argument(
         "the folder to write to; it must have the same path on each node",
@@ -48,14 +47,16 @@ class FleetSlurmQuestion(CommandQuestion):
     )
     profile: str | None = shared(PROFILE)
     drain_at_most: str = option(
-        "drain no more nodes of a partition than this share or number, one at least; 0: none "
+        "drain at most this share or number of the nodes of a partition, but always allow one; "
+        "0: drain none "
         f"(default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
         default=DEFAULT_DRAIN_LIMIT,
         metavar="SHARE",
         parse=drain_limit,
     )
     node_python: str | None = option(
-        "the Python on the nodes that has gpusetup (default: the same path as here)",
+        "path of the Python on the nodes in which gpusetup is installed (default: the same "
+        "path as here)",
         metavar="PATH",
     )
     prometheus: str | None = shared(PROMETHEUS)
@@ -93,7 +94,8 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
 
 
 def _about_python(named: str | None, folder: Path) -> str:
-    """Which Python each node needs, and how to name another; `named` is None for this one."""
+    """A sentence about the Python that each node needs, and how to choose another; `named` is None
+    for this one."""
     if named:
         return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (

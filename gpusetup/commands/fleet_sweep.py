@@ -1,4 +1,4 @@
-"""`gpusetup fleet sweep`: which rank, node or path is slow, broken or silent."""
+"""`gpusetup fleet sweep`: finds the rank, node or path that is slow, broken or does not respond."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ LAUNCHERS = (
 )
 
 
-SUMMARY = (
-    "Start it with a launcher, as every rank: the ranks exchange data in pairs, and it names the "
-    "rank, node or path that is slow, broken or silent. Exit 1 if one is."
-)
+SUMMARY = """Finds slow links between GPUs. Start it with a launcher, once for each rank. The ranks
+exchange data in pairs, and the output names each rank, node or path that is slow, broken or does
+not respond. Exit code 1: there is one."""
 EXAMPLES = (
     "srun --ntasks-per-node=8 gpusetup fleet sweep",
     "torchrun --nproc-per-node=8 --no-python gpusetup fleet sweep",
@@ -37,18 +36,20 @@ EXAMPLES = (
 
 
 class FleetSweepQuestion(CommandQuestion):
-    """What a rank exchanges data with, and how long a round may take."""
+    """The device with which a rank exchanges data, and how long a round may take."""
 
     device: str = shared(DEVICE)
     python: str | None = shared(PYTHON)
-    limit: float | None = shared(LIMIT, help=f"for each round ({LIMIT_SECONDS:g})")
+    limit: float | None = shared(
+        LIMIT, help=f"time limit for each round (default: {LIMIT_SECONDS:g})"
+    )
 
 
 QUESTION = FleetSweepQuestion
 
 
 def run(question: FleetSweepQuestion, out: Console) -> Reply:
-    """Take part as the rank that the launcher named; rank 0 shows the answer."""
+    """Take part as the rank that the launcher assigned; rank 0 shows the result."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
 

@@ -1,4 +1,4 @@
-"""`gpusetup guard`: no installer may swap torch, and what stands on it, unasked."""
+"""`gpusetup guard`: prevents installers from replacing torch and the packages that need it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from gpusetup.render.screen import (
 )
 from gpusetup.system.system import System
 
-SUMMARY = """Keeps pip and uv from replacing torch and the packages that need it, by a constraints
-file: an installation that would replace one of them fails. Without `--write` it only shows the
-file; `--undo` removes it."""
+SUMMARY = """Prevents pip and uv from replacing torch and the packages that need it. For this it
+uses a constraints file: an installation that would replace one of them fails. Without `--write` it
+only shows the file; `--undo` removes the file."""
 
 EXAMPLES = (
     "gpusetup guard",
@@ -39,7 +39,7 @@ EXAMPLES = (
 
 
 class GuardQuestion(CommandQuestion):
-    """Whether the guard is shown, written or removed, and in which environment."""
+    """Whether to show, write or remove the guard, and in which environment."""
 
     write: bool = switch(
         "write the constraints file and pip's setting into the environment", one_of="what"
@@ -80,7 +80,7 @@ def run(question: GuardQuestion, out: Console) -> Reply:
 
 
 def guard_screen(answer: guard.GuardAnswer) -> Screen:
-    """What is guarded, the lines that each file gets, and what they hold; or how it ended."""
+    """What is guarded and the lines for each file, or what was written or removed."""
     pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
     present_files = "the guard already" if pins else "no file of the guard"
     paths = ", ".join(file.path for file in answer.files)

@@ -1,4 +1,5 @@
-"""`gpusetup install`: resolve, show the commands, fetch, switch, verify, keep or put back."""
+"""`gpusetup install`: choose a build, show the commands, download, switch, test, keep or
+restore."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ from gpusetup.commands.reply import Reply
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 
-SUMMARY = """Installs the PyTorch that fits this machine into an environment, and tests it. It shows
-everything first and asks. If the test fails, it restores the previous packages."""
+SUMMARY = """Installs the PyTorch build that fits this machine into an environment, and tests it. It
+shows all steps first and asks for confirmation. If the test fails, it restores the previous
+packages."""
 
 EXAMPLES = (
     "gpusetup install",
@@ -46,10 +48,11 @@ OTHER_HOST = HelpGroup("an image for another host")
 
 
 class InstallQuestion(CommandQuestion):
-    """What is installed, where, and how much of it is done."""
+    """What to install, where, and how many of the steps to run."""
 
     packages: tuple[str, ...] = arguments(
-        "torchvision, torchaudio (in the version for this torch), or any other package",
+        "also install torchvision or torchaudio (in the version that matches torch), or any "
+        "other package",
         metavar="PACKAGE",
     )
     requirements: tuple[str, ...] = shared(REQUIREMENTS)
@@ -60,7 +63,7 @@ class InstallQuestion(CommandQuestion):
     machine: Machine | None = shared(FROM, one_of="target")
     python: str | None = shared(PYTHON, one_of="target")
     venv: str | None = option(
-        "the environment; it is created if it does not exist",
+        "install into this environment; create it if it does not exist",
         # Of `D:.venv` Windows knows the folder now, and no other program's later.
         parse=lambda named: named and os.path.abspath(named),  # noqa: PTH100
         metavar="DIR",
@@ -70,7 +73,9 @@ class InstallQuestion(CommandQuestion):
         "only download the wheels into a folder, for `--offline`", metavar="DIR", one_of="files"
     )
     offline: str | None = option(
-        "install from such a folder, without network", metavar="DIR", one_of="files"
+        "install from a folder of downloaded wheels, without a network",
+        metavar="DIR",
+        one_of="files",
     )
     project: bool = switch(
         "print what to add to a uv project's pyproject.toml, or to a SCRIPT.py, instead"
@@ -111,7 +116,7 @@ def run(question: InstallQuestion, out: Console) -> Reply:
 
 
 def check_usage(question: InstallQuestion) -> None:
-    """Contradictions, before anything is read."""
+    """Report contradictory options before anything is read."""
     if question.index:
         from gpusetup.commands.words import index_root_of
 

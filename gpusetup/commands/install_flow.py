@@ -1,4 +1,5 @@
-"""The ways of `gpusetup install`: each makes a plan, shows it, asks, and carries it out."""
+"""The kinds of `gpusetup install`. Each makes a plan, shows it, asks for confirmation, and carries
+it out."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 
 
 def install(session: Session) -> Reply:
-    """Choose a torch for the environment, plan the change, show it and ask; then carry it out.
+    """Choose a torch for the environment, plan the change, show it and ask, then carry it out.
 
     The new packages are kept if they pass their test, and the previous ones come back if not.
     """
@@ -127,7 +128,7 @@ def install(session: Session) -> Reply:
 
 
 def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
-    """The task for a torch that is older than one that a mirror lacks."""
+    """The task with an older torch, because a mirror lacks the chosen one."""
     wish = replace(order.wish, torch=f"<{torch}")
     task = choose_task(replace(order, wish=wish), stops)
     return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
@@ -152,7 +153,7 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
 
 
 def _read_target(session: Session) -> tuple[Target, Snapshot]:
-    """The target and the machine around it.
+    """The environment and its machine.
 
     An interrupted installation is ended first: what it left half done is not the state to read.
     """
@@ -173,7 +174,7 @@ def _read_target(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_installed_torch(
     session: Session, target: Target, task: Task
 ) -> dict[str, Any] | None:
-    """What verify said of the torch that is installed, and is the right build.
+    """verify's result for the installed torch, which is already the right build.
 
     Empty if verify was not asked; None if torch has to be installed again.
     """
@@ -195,7 +196,7 @@ def _proof_of_installed_torch(
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
 ) -> Reply:
-    """Nothing has to be done: the answer says why, and what verify said if it was asked."""
+    """The answer if there is nothing to do: the reason, and verify's result if it ran."""
     family = _installed_family(target)
     answer = InstallAnswer(
         state="unchanged",
@@ -211,7 +212,7 @@ def _unchanged(
 
 
 def _installed_family(target: Target) -> dict[str, str]:
-    """torch, torchvision and torchaudio of the target with their versions, as far as installed."""
+    """The installed versions of torch, torchvision and torchaudio."""
     installed = target.installed
     return {name: installed[name] for name in FAMILY if name in installed}
 
@@ -265,7 +266,7 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
-    """Let conda change the torch that conda installed; show its command if it cannot be run."""
+    """Let conda change the torch that conda installed; only show its command if it cannot run."""
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
@@ -320,7 +321,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
 
 
 def undo(session: Session) -> Reply:
-    """The packages that the last installation replaced come back."""
+    """Restore the packages that the last installation replaced."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
     # An installation that was interrupted before its packages were kept has just been undone.
@@ -356,7 +357,7 @@ def undo(session: Session) -> Reply:
 
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
-    """The command that undoes, and what it restores if that is not what was just installed."""
+    """The command that undoes the installation, and what it restores if that is something else."""
     kept_copy = read_journal(Path(plan.target, STORE), UNDO)
     if kept_copy is None:
         return None
@@ -371,7 +372,7 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 
 
 def _download(session: Session, target: Target, task: Task) -> Reply:
-    """Fetch all that a new environment needs into a folder; change nothing."""
+    """Download everything that a new environment needs into a folder, and change nothing."""
     job = session.job
     task, plan = plan_download(job, target, task)
     planned = plan_answer(job, plan, task)
@@ -384,7 +385,7 @@ def _download(session: Session, target: Target, task: Task) -> Reply:
 
 
 def show_described(question: InstallQuestion, out: Console) -> Reply:
-    """The commands as one would type them on the machine that is described; nothing is asked."""
+    """Print the commands for the described machine, without asking or changing anything."""
     machine = gather(MachineToRead(question.machine), out)
     answer, task = describe(request_of(question), out.talk, machine)
     return reply(answer, _described_screen(machine, answer, task))
@@ -393,7 +394,7 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
-    """The commands for a machine, or that it needs none; `last_lines` follow them."""
+    """The commands for a machine, or that it needs none, followed by `last_lines`."""
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)

@@ -1,4 +1,5 @@
-"""`gpusetup install --project`: what to add to a uv project or to a script; nothing is written."""
+"""`gpusetup install --project`: prints what to add to a uv project or a script, and writes
+nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ExtrasQuestion(Frozen):
-    """What is asked of a project with extras."""
+    """The request about a project with extras."""
 
     coming: Coming
     wish: Wish
@@ -54,7 +55,7 @@ class ExtrasQuestion(Frozen):
 
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
-    """The lines for a uv project, which others may use on other machines, or for a script."""
+    """The lines for a uv project (which may be used on other machines too) or for a script."""
     refuse_missing_scripts(request.packages)
     scripts = [word for word in request.packages if is_script(word)]
     packages = tuple(word for word in request.packages if word not in scripts)
@@ -115,7 +116,7 @@ def _show_extras(
     project: ProjectFile,
     question: ExtrasQuestion,
 ) -> Reply:
-    """Each extra gets its source, and two of them exclude each other."""
+    """The lines that give each extra its source and exclude two extras at once."""
     coming, wish = question.coming, question.wish
     catalog = load_catalog()
     common = common_release([variant.backend for variant in variants], wish, catalog)
@@ -145,14 +146,14 @@ def _show_extras(
 
 
 def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
-    """The command that pins the versions in an extra that the project has already."""
+    """The command that pins the versions in an existing extra of the project."""
     requirements = [f"{name}=={version}" for name, version in pins.items()]
     option = "--optional" if variant.kind == "extra" else "--group"
     return ("uv", "add", "--no-sync", option, variant.name, *requirements)
 
 
 def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
-    """What a reader must join by hand: TOML has each table once."""
+    """Notes on tables that the reader must merge by hand, because TOML allows each table once."""
     new = [variant.name for variant in variants if not variant.is_there]
     tables = [*project.tables]
     if new and project.has_extras:
@@ -178,7 +179,7 @@ def _show_script(
     machine: Snapshot,
     question: tuple[Coming, TorchBuild, str],
 ) -> Reply:
-    """The lines for a script's metadata block (PEP 723), and uv's command for it."""
+    """The lines for a script's metadata block (PEP 723), and uv's command for the script."""
     coming, build, root = question
     script = read_script(path)
     family = tuple(name for name in FAMILY if name in (*coming.family, *script.family))
@@ -206,7 +207,8 @@ def _show_script(
 
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
-    """What a reader must join by hand in a script's block, which has these tables already."""
+    """Notes on tables that already exist in a script's block, so that the reader must merge them by
+    hand."""
     if SOURCES not in tables:
         return []
     return [f"the block has `{SOURCES}` already: {JOIN}"]

@@ -1,4 +1,4 @@
-"""One run of `gpusetup install`: what was asked, and how a plan is shown and agreed to."""
+"""One run of `gpusetup install`: the options, how a plan is shown, and how it is confirmed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
 Done = tuple[InstallAnswer, str, bool]
-"""What was done, as a document and as text, and whether it is what was asked for."""
+"""The result as a document and as text, and whether it is what was requested."""
 
 
 class Session:
-    """One run of `install`: what was asked, and where it is shown."""
+    """One run of `install`: the options, and the console."""
 
     def __init__(self, question: InstallQuestion, out: Console) -> None:
         self.out = out
@@ -33,7 +33,7 @@ class Session:
         self.job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
-        """Show what will be done, ask, and do it."""
+        """Show what will be done, ask for confirmation, and do it."""
         if self.request.dry_run:
             return reply(planned, screen)
         self.out.talk(screen)
@@ -45,7 +45,7 @@ class Session:
 
 
 def agreed() -> bool:
-    """Whether the person at the terminal says yes; the question goes to stderr."""
+    """Whether the person at the terminal says yes; the question is written to stderr."""
     CLOCK.end()
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()
@@ -53,7 +53,7 @@ def agreed() -> bool:
 
 
 def request_of(question: InstallQuestion) -> InstallRequest:
-    """What the phases of an installation read of the question."""
+    """The options that the phases of an installation need."""
     return InstallRequest(
         packages=question.packages,
         torch=question.torch,

@@ -1,4 +1,5 @@
-"""`gpusetup monitor`: watches GPUs, alone or beside a command, and judges at the end."""
+"""`gpusetup monitor`: watches GPUs, alone or together with a command, and gives a verdict at the
+end."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
-memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), its evidence and the next
-step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory
-and DataLoader workers are watched too, and if it prints its epochs you get the seconds of one.
-Without a GPU, the command and the machine are watched. With `--json` the command's output goes to
-stderr."""
+memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), the evidence for it and
+the next step. If you add a command after `--`, monitor runs it in this terminal, exits with its
+exit code, and also watches its CPU, memory and DataLoader workers. If the command prints its
+epochs, you also get the seconds per epoch. Without a GPU, monitor watches the command and the
+machine. With `--json`, the command's output goes to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
@@ -53,11 +54,11 @@ FASTEST_SECONDS = 0.02
 DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
-"""Between two samples of the demonstration on a terminal."""
+"""The time between two samples of the demonstration in a terminal."""
 
 
 def length(text: str) -> float:
-    """Seconds; a word here is most likely a command without its `--`."""
+    """Parse a number of seconds; any other word is most likely a command without its `--`."""
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
@@ -69,7 +70,7 @@ BETWEEN_SAMPLES = seconds(FASTEST_SECONDS, 86400)
 
 
 class MonitorQuestion(CommandQuestion):
-    """What is watched, how long, and beside which command; or which recording is judged."""
+    """What to watch, for how long, and with which command, or which recording to judge."""
 
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command)",
@@ -79,13 +80,14 @@ class MonitorQuestion(CommandQuestion):
     )
     once: bool = switch("print one sample, without a verdict", one_of="how")
     interval: float = option(
-        "time between samples (1)",
+        "time between samples (default: 1)",
         default=1.0,
         parse=BETWEEN_SAMPLES,
         metavar="SECONDS",
     )
     gpu: tuple[str, ...] = options(
-        "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)", metavar="INDEX|UUID"
+        "watch only this GPU; repeatable (default: the GPUs in CUDA_VISIBLE_DEVICES)",
+        metavar="INDEX|UUID",
     )
     pid: int | None = option(
         "also watch this process and its children, until the process ends",
@@ -98,13 +100,13 @@ class MonitorQuestion(CommandQuestion):
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )
     replay: str | None = option(
-        "judge a recording (of `--json` or `--csv`) or what nvidia-smi printed (its table, "
-        "-q, dmon, a log of --query-gpu); the command after `--` says what ran in it",
+        "judge a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, -q, "
+        "dmon, a log of --query-gpu); a command after `--` is not run, but says what ran",
         metavar="FILE",
         one_of="how",
     )
     demo: bool = switch(
-        "show what a training's run looks like, on any machine: a composed recording is replayed",
+        "replay an example recording, to see what the output for a training looks like",
         one_of="how",
     )
     after: tuple[str, ...] = command_after_dashes()
@@ -133,7 +135,8 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
-    """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
+    """Start the child process that samples NVML with our own interpreter; with `count` 0 it runs
+    until it is ended."""
     package = Path(__file__).resolve().parent.parent
     hold_back = package / "child_scripts" / "hold_back.py"
     read_nvml = package / "child_scripts" / "read_nvml.py"
@@ -144,7 +147,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 
 
 class Watching(NamedTuple):
-    """What one run of the command watches, and where it goes."""
+    """What one run of the command watches, and where its samples go."""
 
     source: SampleSource
     question: MonitorQuestion
@@ -153,7 +156,8 @@ class Watching(NamedTuple):
 
 
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
-    """Watch what can be watched: the child of NVML starts while the rest of us is imported."""
+    """Watch whatever can be watched; the NVML child starts while the remaining modules are
+    imported."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
@@ -237,7 +241,7 @@ def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: C
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
-    """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
+    """Watch until the time is over or somebody presses Ctrl-C (or sends SIGTERM)."""
     import signal
 
     from gpusetup.monitor.session import watch
@@ -253,7 +257,7 @@ def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
 
 
 def _command(watching: Watching) -> Reply:
-    """A command runs whatever can be watched, and its exit code is ours."""
+    """Run a command, whatever can be watched, and return its exit code."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command, watch
 

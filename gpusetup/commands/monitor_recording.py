@@ -1,4 +1,4 @@
-"""Where the samples of one run go: the terminal, JSON lines, a CSV file; and the answer."""
+"""Where the samples of one run go (the terminal, JSON lines, a CSV file), and the answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gpusetup.system.refusals import blocked_by_files
 
 
 def opened(path: str) -> TextIO:
-    """A new file for text; Blocked if it cannot be written."""
+    """Open a new text file; Blocked if it cannot be written."""
     with blocked_by_files(f"Cannot write {path}", "name another file"):
         return Path(path).open("w", encoding="utf-8", newline="")
 
 
 class Recording(ExitStack):
-    """Takes the samples of one run and answers at its end.
+    """Receives the samples of one run and gives the answer at the end.
 
     `csv`: a file for the samples, to be opened in a spreadsheet, or None.
     """
@@ -42,7 +42,7 @@ class Recording(ExitStack):
             self._csv = CsvWriter(self.enter_context(opened(csv)))
 
     def stream(self) -> None:
-        """Under `--json`, print every sample as it comes."""
+        """With `--json`, print every sample immediately."""
         if not self.out.json or self._file is not None:
             return
         if self.out.output:
@@ -51,12 +51,12 @@ class Recording(ExitStack):
             self._file = sys.stdout
 
     def _put_json(self, document: Sample | Summary) -> None:
-        """One document a line, written at once so that a reader sees it now."""
+        """Print one document per line and flush it, so that a reader gets it at once."""
         print(to_json(document), file=self._file, flush=True)
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show every sample: JSON lines, or a screen on a terminal."""
+        """Show every sample, as JSON lines or on the live screen."""
         self.stream()
         if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield
@@ -69,7 +69,7 @@ class Recording(ExitStack):
                 self._draw = None
 
     def take(self, samples: Iterable[Sample]) -> None:
-        """Count every sample, and write or draw it where that was asked for."""
+        """Count a sample, and write or draw it if requested."""
         for sample in samples:
             self.tally.add(sample)
             if self._csv is not None:
@@ -80,7 +80,7 @@ class Recording(ExitStack):
                 self._draw(sample)
 
     def finish(self, story: Story, *, aside: bool = True) -> None:
-        """The summary. Beside a command the text goes to stderr (`aside`)."""
+        """The summary. With a command, the text goes to stderr (`aside`)."""
         summary = summarise(self.tally, story)
         from gpusetup.render.monitor import summary_text
 

@@ -1,4 +1,4 @@
-"""The parser of the command line: every command with its options, and what it says of a wrong word.
+"""The command-line parser: every command with its options, and helpful errors for wrong words.
 
 Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
 options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
@@ -23,23 +23,23 @@ from gpusetup.verify import streams
 COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
     "resolve": "says which PyTorch build fits this machine, and why the others do not",
-    "install": "installs the build that fits and tests it; restores the previous one if it fails",
+    "install": "installs the build that fits and tests it; restores the previous one if that fails",
     "guard": "keeps pip and uv from replacing torch and the packages that need it",
-    "verify": "tests by computing that torch works on the GPUs",
+    "verify": "tests that torch works on the GPUs, by computing with it",
     "plan": "says whether a training fits on these GPUs, and with which settings",
-    "tune": "fits a training config to this machine; measures the best batch size",
-    "monitor": "watches utilisation, memory, temperature and power; ends with a verdict",
+    "tune": "adapts a training config to this machine; can measure the best batch size",
+    "monitor": "watches the GPUs or a training, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
     "snapshot": "prints a record of this machine without private data, or compares two records",
-    "mcp": "answers AI assistants over the Model Context Protocol",
+    "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
 }
-"""Command -> what it does, in one line."""
+"""Maps each command to one line about what it does."""
 
 ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
-"""A command whose module imports `gpusetup.api`, which imports this folder."""
+"""Commands whose modules import `gpusetup.api`, which itself imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
-"""What answers with a text only: no `--json`, no `--schema`."""
+"""Commands that only print text, without `--json` and `--schema`."""
 EXAMPLES = "examples:\n"
 """How the examples below a command's help begin."""
 
@@ -48,7 +48,7 @@ class CommandParser(argparse.ArgumentParser):
     """An argparse parser whose complaints are `UsageError`s like any other."""
 
     takes_command = False
-    """Whether what follows a first `--` is somebody's command; it becomes `after`."""
+    """Whether the words after the first `--` are a person's command; they become `after`."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
@@ -79,11 +79,12 @@ class CommandParser(argparse.ArgumentParser):
         self.complain(f"gpusetup has no command {word!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        """The help or the version: argparse's own passes over a stream that takes nothing."""
+        """Print the help or version. argparse's own method ignores a stream that cannot be
+        written."""
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
-        """Refuse what this command does not take, with its own options of that meaning."""
+        """Reject unknown options, and suggest options of this command with a similar meaning."""
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
@@ -100,7 +101,7 @@ class CommandParser(argparse.ArgumentParser):
         self.complain(f"`{self.prog}` has no option `{name}`", meant(name, known_options))
 
     def complain(self, message: str, nearest: Collection[str]) -> NoReturn:
-        """End with this message, and with the words that may have been meant."""
+        """Raise an error with this message and the words that may have been meant."""
         all_options = f"`{self.prog} --help` shows all"
         raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
 
@@ -122,7 +123,7 @@ def parser_of(command: str) -> CommandParser:
 
 
 def command(name: str) -> ModuleType:
-    """The module of a command, or of one of its actions."""
+    """The module of a command or action."""
     home = f"gpusetup.commands.{name.replace(' ', '_')}"
     return importlib.import_module(ELSEWHERE.get(name, home))
 
@@ -156,8 +157,8 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def of_the_screen() -> argparse.ArgumentParser:
-    """What concerns every screen, whatever was asked; it may stand after the command, too. No
-    option with a value is among them: a value of another one would be taken for it."""
+    """Options for every screen, which may also follow the command. None of them has a value,
+    because the value of another option could be mistaken for it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
@@ -194,7 +195,7 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
         json = getattr(module, "JSON", "print exactly one JSON document")
         add("--json", action="store_true", help=json)
         add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
-        add("--output", metavar="FILE", help="write the answer to this file")
+        add("--output", metavar="FILE", help="write the output to this file")
 
 
 def _words_in_usage(parser: CommandParser) -> str:
@@ -208,7 +209,7 @@ def _words_in_usage(parser: CommandParser) -> str:
 
 
 class _Schema(argparse.Action):
-    """`--schema` prints the JSON schema of the answers and ends the command."""
+    """`--schema` prints the JSON schema of the documents and ends the command."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         import json
@@ -300,11 +301,11 @@ CALLED: Mapping[str, str] = {
     "--keep-private": "raw full no-redact unredacted",
     "--json": "csv html format-json",
 }
-"""What is typed here -> what other tools and people call it."""
+"""Maps our words to the words that other tools and people use."""
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
-    """What of ours a word means, three at most.
+    """At most three of our words that a wrong word may have meant.
 
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
@@ -322,7 +323,7 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
 
 
 def offered(words: Collection[str]) -> str:
-    """A question that names them.
+    """A question that suggests these words.
 
     >>> offered(["--gpu", "--driver"]), offered([])
     ('did you mean `--gpu` or `--driver`?', '')

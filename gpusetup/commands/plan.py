@@ -1,4 +1,4 @@
-"""`gpusetup plan`: does a training workload fit on these GPUs, and with which recipe."""
+"""`gpusetup plan`: whether a training fits on these GPUs, and with which settings."""
 
 from __future__ import annotations
 
@@ -43,10 +43,8 @@ from gpusetup.render.plan import plan_text
 from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
-SUMMARY = (
-    "Says whether a training fits on GPUs (this machine's, if you name none), with which settings, "
-    "and how much memory is left."
-)
+SUMMARY = """Tells you whether a training fits on GPUs, with which settings, and how much memory is
+left. If you name no GPU, it uses those of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
@@ -76,50 +74,62 @@ class PlanQuestion(CommandQuestion):
     """What is trained or served, how, and on which GPUs."""
 
     model: str | None = option(
-        "qwen3-8b, an id at the hub, or a config.json or its folder", metavar="NAME", group=MODEL
+        "a model: a short name (qwen3-8b), a hub id, a config.json or its folder",
+        metavar="NAME",
+        group=MODEL,
     )
     params: str | None = option(
         "instead of --model: the number of parameters", metavar="124M", group=MODEL
     )
-    from_config: str | None = option("a training config", metavar="FILE", group=MODEL)
+    from_config: str | None = option(
+        "read the job from this training config", metavar="FILE", group=MODEL
+    )
     code: str | None = option(
-        "a function in your code that returns model and batch", metavar="FILE:NAME", group=MODEL
+        "a function in your code that returns a model and a batch", metavar="FILE:NAME", group=MODEL
     )
     fetch_config: bool = switch(
         "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
     )
     freeze: str | None = option(
-        "the model is frozen, not trained; or: embeddings, 10 (first layers), 90%%",
+        "do not train the model, or only this PART of it: embeddings, 10 (the first ten "
+        "layers), 90%%",
         const="all",
         metavar="PART",
         group=MODEL,
     )
     encoded_before: bool = switch(
-        "a denoiser's texts and images are encoded before the training, so that its text encoders "
-        "and VAE are not on the GPU",
+        "for a denoiser: assume that you encode texts and images before the training, so that its "
+        "text encoders and VAE are not on the GPU",
         group=MODEL,
     )
     embedding: tuple[EmbeddingTable, ...] = options(
-        "an embedding table next to the model: users=6040x64; repeat it for items",
+        "add an embedding table to the model, e.g. users=6040x64; repeatable",
         metavar="ROWSxWIDTH",
         parse=table_named,
         group=MODEL,
     )
 
-    context: int | None = option("tokens a sequence: 32768", metavar="N", parse=int, group=JOB)
+    context: int | None = option(
+        "tokens per sequence, e.g. 32768", metavar="N", parse=int, group=JOB
+    )
     batch: int | None = option(
-        "sequences in one micro-batch, on all GPUs together", metavar="N", parse=int, group=JOB
+        "number of sequences in one micro-batch, for all GPUs together",
+        metavar="N",
+        parse=int,
+        group=JOB,
     )
     accumulate: int | None = option(
         "micro-batches per optimizer step", metavar="N", parse=int, group=JOB
     )
     trainer: str | None = option(
-        "use its defaults, and print its own keys or flags: trinity, trl, hf, axolotl, verl, ...",
+        "use the defaults of this trainer, and print its keys or flags: trinity, trl, hf, "
+        "axolotl, verl, ...",
         metavar="NAME",
         group=JOB,
     )
     method: str | None = option(
-        "sft (default), or how preferences and rewards are learned: dpo, kto, grpo, ppo, ...",
+        "training method: sft (default), or one for preferences or rewards: dpo, kto, grpo, "
+        "ppo, ...",
         metavar="NAME",
         parse=method_named,
         group=JOB,
@@ -140,13 +150,14 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     attention: str | None = option(
-        "flash, sdpa, or eager, which stores all scores",
+        "flash, sdpa or eager (which keeps all attention scores in memory)",
         metavar="TYPE",
         choices=get_args(Attention),
         group=JOB,
     )
     loss: str | None = option(
-        "how logits are held: fused (Liger, Unsloth), chunked, hf, eager, ...",
+        "how the loss is computed: fused (keeps no logits; Liger, Unsloth), chunked, hf, "
+        "eager, ...",
         metavar="NAME",
         group=JOB,
     )
@@ -160,7 +171,7 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     checkpointing: str | None = option(
-        "full, selective or none",
+        "recompute activations in the backward pass: full, selective or none",
         const="full",
         choices=CHECKPOINTINGS,
         metavar="full",
@@ -201,15 +212,18 @@ class PlanQuestion(CommandQuestion):
     )
     max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
     gpus_needed: bool = switch(
-        "find the fewest GPUs that are enough, without offload", group=ANSWER, one_of=ONE_UNKNOWN
+        "find the smallest number of GPUs that is enough without offload",
+        group=ANSWER,
+        one_of=ONE_UNKNOWN,
     )
     cells: str | None = option(
-        "answer every row of a CSV file, as JSON", metavar="CSV", group=ANSWER
+        "plan every row of a CSV file, and print JSON", metavar="CSV", group=ANSWER
     )
-    predict: bool = switch("only predict; do not use measured results", group=ANSWER)
+    predict: bool = switch("always predict, even if this job has been measured", group=ANSWER)
 
     serve: str | None = option(
-        "vllm (default), sglang, llama.cpp; an older one: vllm==0.6.3",
+        "plan an inference server: vllm (default), sglang, llama.cpp; for an older version: "
+        "vllm==0.6.3",
         const="vllm",
         metavar="ENGINE",
         group=SERVING,
@@ -228,7 +242,7 @@ class PlanQuestion(CommandQuestion):
 
     @property
     def solve(self) -> str | None:
-        """The field of a job whose largest (of GPUs: least) value is looked for."""
+        """The field of a job whose largest value (for GPUs: smallest) should be found."""
         if self.max_context:
             return "context"
         if self.max_batch:
@@ -260,7 +274,7 @@ class PlanQuestion(CommandQuestion):
         return fields
 
     def serving(self) -> dict[str, Any]:
-        """What a server is asked."""
+        """The options about an inference server."""
         return {
             "serve": self.serve,
             "model": self.model,
@@ -300,7 +314,7 @@ def run(options: PlanQuestion, out: Console) -> Reply:
 
 
 def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
-    """Read `--gpu "8x H100"` as eight of them; UsageError if `--gpus` says another number."""
+    """Read `--gpu "8x H100"` as eight GPUs; UsageError if `--gpus` gives another number."""
     count, name = count_in_name(options.gpu or "")
     if count is None:
         return options
@@ -311,7 +325,7 @@ def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
-    """Answer each row; a row that cannot be answered fails alone, unless that is all of them."""
+    """Plan each row; a row that fails does not affect the others, unless all fail."""
     gpus = load_catalog().gpus
     cells = tuple(plans(file, gpus, predict=predict))
     errors = [cell.error for cell in cells if cell.error]
@@ -324,7 +338,7 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
-    """The question, checked before the machine is read, and what its answer is made with."""
+    """The checked question, and what is needed to answer it; checked before the machine is read."""
     question = question_of(options)
     from_config = None
     if options.from_config:
@@ -353,14 +367,15 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 
 
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
-    """How an unknown model's shape is got from its hub; None if nobody allowed the network."""
+    """The function that downloads an unknown model's config; None if the person did not allow the
+    network."""
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
 
 
 def question_of(options: PlanQuestion) -> TrainingQuestion:
-    """The question of the command line."""
+    """The question in the command line's options."""
     return TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
@@ -374,7 +389,8 @@ SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question of a config, with the options over it; UsageError if neither names a model."""
+    """The question in a config, with the options overriding it; UsageError if neither names a
+    model."""
     if file.endswith(SHELL_ENDINGS):
         raise UsageError(
             f"{file} is a shell script, which plan does not read",
@@ -412,7 +428,8 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
-    """Whether `--quantize` asks for adapters, whose rank the config has though it uses none."""
+    """Whether `--quantize` implies adapters with the rank in the config, which does not use it
+    itself."""
     if from_config.rank is None or job_fields.get("lora") is not None:
         return False
     # A model in fp8 is trained as it is; in every other format only adapters can be trained.
@@ -421,7 +438,7 @@ def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromCon
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:
-    """The GPU that was named, or the machine's."""
+    """The named GPU, or the machine's GPUs."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
@@ -446,7 +463,7 @@ TAKES = {
 
 
 def check_modes(options: PlanQuestion) -> None:
-    """UsageError if two options ask for different things."""
+    """Raise UsageError if two options ask for different things."""
     typed = options.given_flags()
     only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
     if not options.serve and only_for_servers:

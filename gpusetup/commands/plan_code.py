@@ -1,4 +1,4 @@
-"""`gpusetup plan --code`: a child traces one step of the user's code."""
+"""`gpusetup plan --code`: traces one step of the user's code in a child process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECONDS = 120.0
 
 
 def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
-    """Trace and decide. What the code raised is shown in full under `-v`."""
+    """Trace the code and decide. An error of the user's code is shown in full with `-v`."""
     question = question_of(options, hardware)
     out.talk(f"tracing one step of {options.code}...")
     try:
@@ -46,7 +46,7 @@ def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
 
 
 def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
-    """The words of the command line, checked."""
+    """The checked options of the command line."""
     finds_batch = options.max_batch
     batch = options.batch
     if (batch is None) != finds_batch:
@@ -73,14 +73,15 @@ def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
 
 
 def target() -> str:
-    """The interpreter that the code runs in: the contract's order."""
+    """The interpreter for the user's code, in the order that the contract defines."""
     return choose_target(System()).python
 
 
 def trace(
     request: TraceRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
 ) -> code_trace.Trace:
-    """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
+    """Trace the step in a child process of `python` (None: our own interpreter), started in
+    `folder`.
 
     Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.

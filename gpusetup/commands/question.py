@@ -1,4 +1,5 @@
-"""A command's question as a typed record, from which its parser, help and Python API are made.
+"""A command's options as a typed record, from which the parser, the help and the Python API are
+made.
 
 A field is an option of the command line, and a keyword in Python:
 
@@ -34,13 +35,13 @@ class HelpGroup(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What the command line and Python know of one field of a question."""
+    """What the command line and the Python API know about one field of a question."""
 
     kind: int
     help: str
     default: Any = None
     flags: tuple[str, ...] = ()
-    """Its names on the command line; none for a word without a name."""
+    """Its names on the command line; none for a positional argument."""
     metavar: str | None = None
     choices: Collection[str] | None = None
     parse: Callable[[str], Any] = str
@@ -52,15 +53,15 @@ class Option(NamedTuple):
     one_of: str | None = None
     """Options with the same word here exclude each other."""
     is_needed: bool = False
-    """Whether one of those that exclude each other has to be given."""
+    """Whether one of the options that exclude each other is required."""
     takes_several: bool = False
     """Whether a repeatable option takes several words each time: `--only memory sdpa`."""
     as_it_is: tuple[type, ...] = ()
-    """Types of values from Python that are taken without a look at them: a snapshot, bytes."""
+    """Types that Python callers may pass without any check: a snapshot, bytes."""
 
     @property
     def shown_name(self) -> str:
-        """Its name in a message about it."""
+        """The option's name in messages."""
         return "/".join(self.flags)
 
 
@@ -82,22 +83,22 @@ def switch(help: str, *flags: str, **rest: Any) -> Any:
 
 
 def argument(help: str, *, default: Any = None, **rest: Any) -> Any:
-    """A word without a name; it has to be given unless a `default` stands for it."""
+    """A positional argument; required unless it has a `default`."""
     return Option(ARGUMENT, help, default, **rest)
 
 
 def arguments(help: str, **rest: Any) -> Any:
-    """Any number of words without a name; the value is a tuple."""
+    """Any number of positional arguments; the value is a tuple."""
     return Option(ARGUMENTS, help, (), **rest)
 
 
 def command_after_dashes() -> Any:
-    """Somebody's own command, which follows `--`; its words are not looked at."""
+    """A person's own command after `--`, whose words are not parsed."""
     return Option(COMMAND, "", ())
 
 
 NEEDED: Any = object()
-"""The default of an argument that has to be given."""
+"""The default of an argument that is required."""
 
 if TYPE_CHECKING:
     from gpusetup.model.frozen import dataclass_transform
@@ -114,12 +115,12 @@ else:
 
 @_record
 class CommandQuestion:
-    """What a command is asked. Subclasses list the fields; see the module's example."""
+    """The options of a command. Subclasses list the fields; see the module's example."""
 
     OPTIONS: Mapping[str, Option] = {}
-    """Field -> its option, in the order of `--help`."""
+    """Maps each field to its option, in the order of `--help`."""
     given: frozenset[str] = frozenset()
-    """The fields that were typed, or given in Python; all others have their defaults."""
+    """The fields that were typed or passed from Python; all others have their defaults."""
 
     def __init_subclass__(cls) -> None:
         declared: dict[str, Option] = {}
@@ -139,14 +140,14 @@ class CommandQuestion:
         self.__dict__["given"] = frozenset(values)
 
     def replaced(self, **changes: Any) -> Any:
-        """The same question with other values; what was given stays as it was."""
+        """The same question with some values replaced."""
         values = {name: getattr(self, name) for name in self.OPTIONS if name in vars(self)}
         changed = type(self)(**{**values, **changes})
         changed.__dict__["given"] = self.given
         return changed
 
     def given_flags(self) -> set[str]:
-        """The flags of what was given, each by its longest name: `--gpu`."""
+        """The flags of the given options, each by its longest name: `--gpu`."""
         flags = set()
         for name in self.given:
             if self.OPTIONS[name].flags:
@@ -154,7 +155,7 @@ class CommandQuestion:
         return flags
 
     def words(self, *without: str) -> list[str]:
-        """What a person would type to give these values, the words without a name last."""
+        """The words that a person would type for these values, positional arguments last."""
         with_flag: list[str] = []
         without_flag: list[str] = []
         for name, spec in self.OPTIONS.items():
@@ -170,7 +171,8 @@ class CommandQuestion:
 
     @classmethod
     def from_python(cls, command: str, values: Mapping[str, Any]) -> Any:
-        """The question with these values, each checked as if it had been typed; None is no value.
+        """The question with these values, each checked as if it had been typed; None means not
+        given.
 
         Raises TypeError for a value of a type that the field does not take, and for an unknown
         field; UsageError for a wrong value, as the command line does.
@@ -195,14 +197,14 @@ class CommandQuestion:
 
 
 def _with_flags(name: str, spec: Option) -> Option:
-    """The option with the flag that its field's name gives it, if it names none itself."""
+    """The option with a flag made from its field's name, if it has no flags itself."""
     if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
         return spec
     return spec._replace(flags=(f"--{name.replace('_', '-')}",))
 
 
 def _as_words(spec: Option, value: Any) -> list[str]:
-    """A value as the words that a person types for it."""
+    """A value in the words that a person types for it."""
     if spec.kind == SWITCH:
         return [spec.flags[-1]] if value else []
     texts = [str(part) for part in _parts(value)]
@@ -223,7 +225,7 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def refuse_values(words: Sequence[str]) -> None:
-    """UsageError for a word that nobody means.
+    """Raise UsageError for a word that nobody can have meant.
 
     No path has a NUL or half of a character. An empty word is a variable that the caller's script
     forgot to set, never the default.
@@ -240,7 +242,7 @@ def refuse_values(words: Sequence[str]) -> None:
 
 
 def takes(spec: Option) -> str:
-    """The JSON type of what an option takes; `strings` is a list of texts."""
+    """The JSON type of an option's value; `strings` is a list of texts."""
     if spec.kind == SWITCH:
         return "boolean"
     if spec.kind in (LIST, ARGUMENTS, COMMAND):
@@ -265,7 +267,7 @@ A text that looks like a number is no number here: of the version 2.10 a float w
 
 
 def _check_type(name: str, spec: Option, value: Any) -> None:
-    """Raises TypeError if the option does not take such a value."""
+    """Raise TypeError if the option does not accept such a value."""
     kind = takes(spec)
     type_in_words, types = TYPES[kind]
     values = _parts(value) if kind == "strings" else (value,)
@@ -277,7 +279,7 @@ def _check_type(name: str, spec: Option, value: Any) -> None:
 
 
 def _checked_value(spec: Option, value: Any) -> Any:
-    """The value as the command line would read it; UsageError if it would refuse it."""
+    """The value as the command line would parse it; UsageError if it would reject it."""
     if spec.kind == SWITCH:
         return value
     parsed_parts = tuple(_parsed(spec, str(part)) for part in _parts(value))
@@ -287,7 +289,7 @@ def _checked_value(spec: Option, value: Any) -> Any:
 
 
 def _parsed(spec: Option, text: str) -> Any:
-    """One text as its value, with the messages of the command line."""
+    """Parse one text, with the error messages of the command line."""
     try:
         value = spec.parse(text)
     except argparse.ArgumentTypeError as problem:
@@ -304,7 +306,7 @@ def _parsed(spec: Option, text: str) -> Any:
 
 
 def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
-    """UsageError if two of the values exclude each other."""
+    """Raise UsageError if two of the values exclude each other."""
     name_by_choice: dict[str, str] = {}
     for name in values:
         spec = known[name]
@@ -338,7 +340,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
 
 
 def _add_option(group: Any, name: str, spec: Option) -> None:
-    """One option; what is not typed is left out of the namespace, so that one sees what was."""
+    """Add one option; if it is not typed, the namespace does not contain it, so that given options
+    can be recognised."""
     details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
     if spec.kind == SWITCH:
         group.add_argument(*spec.flags, dest=name, action="store_true", **details)
@@ -361,13 +364,13 @@ def _add_option(group: Any, name: str, spec: Option) -> None:
 
 
 def takes_command(kind: type[CommandQuestion]) -> bool:
-    """Whether somebody's command may follow `--`."""
+    """Whether a person's command may follow `--`."""
     kinds_of_options = [spec.kind for spec in kind.OPTIONS.values()]
     return COMMAND in kinds_of_options
 
 
 def typed_question(kind: type[CommandQuestion], typed: argparse.Namespace) -> CommandQuestion:
-    """The question that was typed."""
+    """The question with the values that were typed."""
     values: dict[str, Any] = {}
     for name, value in vars(typed).items():
         if name not in kind.OPTIONS or value is None:

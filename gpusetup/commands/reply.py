@@ -1,4 +1,4 @@
-"""What a command answers: a document, the screen that is a view of it, and the exit code."""
+"""The reply of a command: a document, the screen that shows it, and the exit code."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ Document = TypeVar("Document")
 
 
 class Reply(NamedTuple):
-    """An answer that was not shown yet."""
+    """A reply that has not been shown yet."""
 
     document: Any = None
-    """What `--json` prints and Python gets; None if the command has already written its answer."""
+    """What `--json` prints and Python receives; None if the command has already written its
+    answer."""
     screen: str | Callable[[Any], str] = ""
-    """The text for a person, or the function that makes it of the document."""
+    """The text for a person, or the function that makes it from the document."""
     exit_code: int = 0
 
 
 def answer(
     document: Document, screen: str | Callable[[Document], str] = "", *, yes: object = True
 ) -> Reply:
-    """A document and its screen; the exit code is 1 if it is no `yes`."""
+    """A document and its screen; the exit code is 0 if `yes` is true, otherwise 1."""
     return Reply(document, screen, 0 if yes else Unsatisfiable.exit_code)
 
 
 def show(reply: Reply, out: Console) -> int:
-    """Write an answer to the console; returns the exit code."""
+    """Write a reply to the console, and return the exit code."""
     if reply.document is not None:
         out.answer(reply.document, reply.screen)
     elif isinstance(reply.screen, str) and reply.screen:

@@ -1,4 +1,5 @@
-"""`doctor --report`: reading somebody's text, of a long one its beginning and its end."""
+"""`doctor --report`: reads a text that somebody posted; of a long one only the beginning and the
+end."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
 
 
 class Sifted(NamedTuple):
-    """What is read of a text, and how long it is."""
+    """The part of a text that is read, and the length of the whole text."""
 
     raw: bytes
     size: int
 
 
 def snapshot_of(name: str | bytes) -> Snapshot:
-    """The machine that a report shows: itself, a file, or `-` for standard input."""
+    """The machine in a report: a snapshot, a file, or `-` for standard input."""
     text = sifted(io.BytesIO(name)) if isinstance(name, bytes) else _sifted_by_name(name)
     snapshot = _read(text.raw)
     if len(text.raw) == text.size:
@@ -47,13 +48,13 @@ def _in_mib(size: int) -> str:
 
 
 def _with_event(snapshot: Snapshot, kind: str, values: dict[str, str]) -> Snapshot:
-    """The snapshot with one more event, which the text itself shows."""
+    """The snapshot with an additional event about the text itself."""
     event = Event(kind=kind, values=values, source="report")
     return replace(snapshot, events=(*snapshot.events, event))
 
 
 def _sifted_by_name(name: str) -> Sifted:
-    """What is read of a file, or of standard input; BadInput if it cannot be read."""
+    """The part of a file, or of standard input, that is read; BadInput if it cannot be read."""
     try:
         with _opened(name) as stream:
             if named_file.is_endless(stream):
@@ -68,14 +69,14 @@ def _sifted_by_name(name: str) -> Sifted:
 
 
 def _opened(name: str) -> AbstractContextManager[BinaryIO]:
-    """The file, or standard input, which is not closed afterwards."""
+    """The file, or standard input, which stays open afterwards."""
     if name == STDIN:
         return nullcontext(sys.stdin.buffer)
     return open(name, "rb")  # noqa: PTH123  # Path's import takes 3 ms
 
 
 def sifted(stream: BinaryIO) -> Sifted:
-    """All of a short text; of a long one the first half of what is read, and the last one."""
+    """The whole text if it is short, otherwise its beginning and its end."""
     head = stream.read(WHOLE + 1)
     if len(head) <= WHOLE:
         return Sifted(head, len(head))
@@ -89,7 +90,8 @@ def sifted(stream: BinaryIO) -> Sifted:
 
 @lru_cache(maxsize=1)
 def _read(raw: bytes) -> Snapshot:
-    """The machine of a text; the page asks for one several times, as JSON, as text, as a reply."""
+    """The machine in a text. Cached, because the web page needs it several times: as JSON, as text,
+    as a reply."""
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot
@@ -97,7 +99,7 @@ def _read(raw: bytes) -> Snapshot:
 
 
 def has_words(raw: bytes) -> bool:
-    """Whether a text contains a letter or a digit, apart from the codes of a terminal.
+    """Whether a text contains a letter or digit, apart from terminal codes.
 
     >>> has_words(b"a"), has_words(b" > ```"), has_words(b"\\x1b[0m"), has_words(b"")
     (True, False, False, False)

@@ -1,4 +1,5 @@
-"""`gpusetup resolve`: which build fits this machine, or a described one, and why not the others."""
+"""`gpusetup resolve`: which build fits this machine, or a described one, and why the others do
+not."""
 
 from __future__ import annotations
 
@@ -45,10 +46,8 @@ from gpusetup.uv.live_index import LiveIndex, ask_index
 from gpusetup.uv.package_index import PersonIndex
 from gpusetup.uv.settings import person_settings
 
-SUMMARY = (
-    "Says which PyTorch build fits this machine or a described one, and why the others do not. "
-    "What you do not give is read from this machine."
-)
+SUMMARY = """Tells you which PyTorch build fits this machine, or a machine that you describe, and
+why the other builds do not. If you leave an option out, its value is read from this machine."""
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
@@ -76,7 +75,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
-    """The installer that was asked for; the name of a conda environment asks for conda."""
+    """The requested installer; the name of a conda environment implies conda."""
     if question.name is None:
         return question.installer
     conda_name(question.name)
@@ -120,7 +119,7 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
 
 
 def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
-    """What is wanted of a machine: the options, and the words whose markers are true there."""
+    """The request for a machine: the options, and the packages whose markers apply there."""
     wish = parse_words(question.packages, marker_environment(machine))
     return replace(
         wish,
@@ -132,7 +131,7 @@ def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
 
 
 def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
-    """The person's own indexes, which are named before they are asked."""
+    """The person's own indexes, whose addresses are printed before they are used."""
     settings = person_settings()
 
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
@@ -150,7 +149,7 @@ def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
 def _document(
     question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
 ) -> ResolveAnswer:
-    """The answer as a document, with the commands of every installer."""
+    """The answer as a document with the commands for every installer."""
     shown_root = without_logins(root)
     choice = choice.at_root(shown_root)
     if choice.newest:
@@ -174,8 +173,8 @@ def _document(
 
 
 def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """What the commands install: torch's family, what was asked for, and what must move with
-    torch."""
+    """The packages that the commands install: torch, its companions, the requested packages, and
+    those that change with torch."""
     packages, build = choice.packages, choice.build
     if packages:
         requirements = []
@@ -192,7 +191,7 @@ def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
 
 
 def _notes_beside(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """What stands beside torch, and what else a reader should know of the machine."""
+    """Notes about packages that use torch, and about the machine."""
     notes = [*choice.notes_on_packages]
     is_in_environment = machine.python.executable and choice.newest and not choice.packages
     if choice.build is not None and is_in_environment:
@@ -209,7 +208,7 @@ ON_APPLE = (
 
 
 def _rejections(choice: Choice) -> tuple[Rejection, ...]:
-    """Why not the others, of what was asked for and not of the version that stays."""
+    """Why the other builds were rejected, within the request."""
     build, newest = choice.build, choice.newest
     if build is None or newest is None or choice.packages:
         return choice.rejections
@@ -224,7 +223,7 @@ def _rejections(choice: Choice) -> tuple[Rejection, ...]:
 
 
 def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
-    """The nightly index for this machine and its commands; nothing is installed."""
+    """The nightly index for this machine, and the commands; nothing is installed."""
     if question.packages:
         raise UsageError(
             "`--torch nightly` chooses torch without packages",
@@ -241,7 +240,7 @@ def _answer_nightly(question: ResolveQuestion, out: Console, description: Descri
 
 
 def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
-    """The notes of an answer, those on the reading first."""
+    """The notes of an answer, those about the machine first."""
     notes = [*interruptions(machine), *document.notes]
     age = age_note(document.catalog_as_of, date.today().isoformat())
     if age:
@@ -255,7 +254,7 @@ def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, 
 
 
 def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex | None:
-    """What torch's index lists now; None without `--refresh`."""
+    """The current content of torch's index; None without `--refresh`."""
     if not question.refresh:
         return None
     if question.offline:
@@ -274,7 +273,7 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
 
 
 def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """What the index said that the table does not know."""
+    """Notes on builds that are on the index but not in the table."""
     if live is None:
         return ()
     build, table = choice.build, load_catalog()
@@ -305,7 +304,8 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
 
 
 def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
-    """This machine, or its system alone where the rest is described: no driver is waited for."""
+    """This machine, or only its system if everything else is described, so that no driver is
+    needed."""
     if question.machine or not description.is_whole:
         return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os
@@ -317,7 +317,7 @@ def _machine(question: ResolveQuestion, description: Description, out: Console) 
 
 
 def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
-    """The answer with the command for a tool of uv, where one is asked for."""
+    """The answer with the command for `uv tool`, if it was requested."""
     if question.installer != "uv-tool":
         return answer
     if not question.packages:

@@ -1,4 +1,4 @@
-"""What `gpusetup resolve` is asked."""
+"""The options of `gpusetup resolve`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ REQUEST = HelpGroup("request")
 
 
 class ResolveQuestion(CommandQuestion):
-    """Which build fits which machine, with which packages."""
+    """The machine, the request and the packages for which a build is chosen."""
 
     packages: tuple[str, ...] = arguments(
-        "packages that use torch: `vllm`, 'jax[cuda13]'; torch is chosen to fit, and your "
-        "package index is asked",
+        "packages that use torch, such as `vllm` or 'jax[cuda13]'; gpusetup chooses a torch "
+        "that works with them, and asks your package index",
         metavar="PACKAGE",
     )
     machine: Machine | None = shared(FROM, group=ANOTHER_MACHINE)
@@ -44,7 +44,11 @@ class ResolveQuestion(CommandQuestion):
         parse=architecture_named,
         group=ANOTHER_MACHINE,
     )
-    python: str | None = option("Python version, also 3.13t", metavar="3.11", group=ANOTHER_MACHINE)
+    python: str | None = option(
+        "Python version; a free-threaded one is written 3.13t",
+        metavar="3.11",
+        group=ANOTHER_MACHINE,
+    )
     glibc: str | None = option(
         "version of the C library (Linux)", metavar="2.35", group=ANOTHER_MACHINE
     )
@@ -53,20 +57,20 @@ class ResolveQuestion(CommandQuestion):
     backend: str = shared(BACKEND, group=REQUEST)
     index: str | None = shared(INDEX, group=REQUEST)
     installer: str | None = option(
-        "whose commands to print; uv-tool: `uv tool install` of a PACKAGE",
+        "print the commands for this installer; uv-tool prints `uv tool install` for a PACKAGE",
         choices=("uv", "pip", "conda", "uv-tool"),
         group=REQUEST,
     )
     name: str | None = option(
-        "the name of a new conda environment, which conda's commands then create",
+        "print conda commands that create a new environment with this name",
         "-n",
         "--name",
         metavar="NAME",
         group=REQUEST,
     )
-    explain: bool = switch("list every reason against a build", group=REQUEST)
+    explain: bool = switch("for each build that does not fit, list all reasons", group=REQUEST)
     refresh: bool = switch(
-        "ask PyTorch's index now for builds that gpusetup's dated table does not know",
+        "ask PyTorch's index for builds that are newer than gpusetup's table",
         group=REQUEST,
     )
     offline: bool = switch("with PACKAGE: use no network, only gpusetup's own table", group=REQUEST)

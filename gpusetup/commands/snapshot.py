@@ -1,4 +1,4 @@
-"""`gpusetup snapshot`: the record of this machine, redacted for sharing."""
+"""`gpusetup snapshot`: a record of this machine without private data."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.render.console import Console
 
 SUMMARY = """Prints a record of this machine that the other commands can read (`--from FILE`). It
-contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder is
-`~`. `snapshot diff A B` compares two records (of `snapshot`, or the JSON of doctor, verify or
-`fleet check`). Exit 1: B has a finding that A has not, or differs in what programs depend on."""
+contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder
+becomes `~`. `snapshot diff A B` compares two records (from `snapshot`, or the JSON of doctor,
+verify or `fleet check`). Exit code 1: B has a finding that A does not have, or they differ in
+something that programs depend on."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
@@ -32,7 +33,7 @@ EXAMPLES = (
 
 
 class SnapshotQuestion(CommandQuestion):
-    """Which machine is recorded, or which two records are compared."""
+    """The machine to record, or the two records to compare."""
 
     diff: tuple[str, ...] = arguments("compare two records", metavar="diff A B")
     machine: Machine | None = shared(FROM)

@@ -1,4 +1,5 @@
-"""`gpusetup tune`: a training config for this machine, and the batch size that really runs."""
+"""`gpusetup tune`: adapts a training config to this machine, and finds the batch size that really
+runs."""
 
 from __future__ import annotations
 
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Facts, Measured, Proposal
 
-SUMMARY = (
-    "Proposes changes of a training config for this machine: a diff, with a reason and a source "
-    "for every line. The model, loss, data and effective batch size stay the same, but mixed "
-    "precision changes the rounding. With --batch-size it measures which batch fits."
-)
+SUMMARY = """Proposes changes to a training config for this machine: it prints a diff, and a reason
+and a source for every changed line. It does not change the model, loss, data and effective batch
+size; mixed precision changes the rounding. With --batch-size it measures which batch size fits."""
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
@@ -53,13 +52,13 @@ MEASURING = HelpGroup("measuring")
 
 
 class TuneQuestion(CommandQuestion):
-    """Which config is tuned, where it is written, and what is measured for it."""
+    """The config, where to write it, and what to measure for it."""
 
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
     python: str | None = shared(PYTHON)
     preset: str | None = option(
-        "print a config to start from, or write it with -o; `list` shows the presets",
+        "print a ready-made config, or write it with -o; `list` shows all presets",
         metavar="NAME",
         parse=spelled,
         choices=(LIST, *(row.name for row in PRESETS)),
@@ -73,25 +72,27 @@ class TuneQuestion(CommandQuestion):
         one_of="written",
     )
     in_place: bool = switch(
-        "change CONFIG itself; the previous one is kept", group=THE_CONFIG, one_of="written"
+        "change CONFIG itself, and keep the previous file", group=THE_CONFIG, one_of="written"
     )
-    benchmark: bool = switch("measure the gain of AMP, batch, workers and compile", group=MEASURING)
+    benchmark: bool = switch(
+        "measure how much AMP, batch, workers and compile gain", group=MEASURING
+    )
     batch_size: bool = switch("find the batch size that fits", group=MEASURING)
     code: str | None = option(
-        "a function that takes a batch size and returns model and batch, or a dict with 'model', "
-        "'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)",
+        "a function that takes a batch size and returns a model and a batch, or a dict with "
+        "'model', 'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)",
         metavar="MODULE:FUNCTION",
         group=MEASURING,
     )
     max: int | None = option("the largest size to try", metavar="N", parse=int, group=MEASURING)
     grow_batch: bool = switch(
-        "write a larger batch that ran, although it changes the experiment", group=MEASURING
+        "if a larger effective batch ran, write it (this changes the experiment)", group=MEASURING
     )
     gpu_mem: int | None = option(
         "use no more memory than this", metavar="8GiB", parse=_size, group=MEASURING
     )
     objective: str = option(
-        "look for the largest batch size, or for the fastest",
+        "find the largest batch size that fits, or the fastest",
         default="fit",
         choices=("fit", "speed"),
         group=MEASURING,
@@ -111,7 +112,7 @@ QUESTION = TuneQuestion
 
 
 def _check(question: TuneQuestion) -> None:
-    """`UsageError` for questions that contradict themselves."""
+    """Raise `UsageError` for options that contradict each other."""
     config, measuring = question.config, question.measures
     code, writes = question.code, question.in_place or question.target
     rules = (
@@ -136,7 +137,7 @@ def _check(question: TuneQuestion) -> None:
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:
-    """Measure what is to be measured, then propose for the config, if there is one."""
+    """Run the requested measurements, then propose changes of the config, if there is one."""
     if question.preset:
         from gpusetup.commands.tune_preset import run_preset
 
@@ -176,7 +177,8 @@ def _read(path: str) -> Config:
 
 
 def _machine(question: TuneQuestion, out: Console) -> Snapshot:
-    """The machine that the options name; this one also by nvidia-smi, if NVML does not load."""
+    """The machine that the options name; if NVML does not load, this machine is read with
+    nvidia-smi."""
     machine = gather(MachineToRead(question.machine, question.python), out)
     if question.machine:
         return machine
@@ -189,7 +191,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 def _written(
     question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
 ) -> TuneAnswer:
-    """The answer with what changes in the config, written if that was asked for."""
+    """The answer with the changes of the config, which are written if requested."""
     from gpusetup.configs.config import edited
     from gpusetup.tune.answer import difference
     from gpusetup.tune.config_file import write_tuned

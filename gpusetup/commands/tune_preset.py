@@ -19,7 +19,7 @@ YAML_ENDINGS = (".yaml", ".yml")
 
 
 def run_preset(question: TuneQuestion) -> Reply:
-    """Show the presets, print one, or write it to the file of `-o`."""
+    """Show the presets, print one, or write it to the file in `-o`."""
     from gpusetup.render.tune import preset_screen
 
     _check(question)
@@ -41,7 +41,7 @@ def run_preset(question: TuneQuestion) -> Reply:
 
 
 def _check(question: TuneQuestion) -> None:
-    """`UsageError` for options that a preset does not take."""
+    """Raise `UsageError` for options that do not go together with a preset."""
     if question.config:
         raise UsageError(
             f"`--preset` begins a new config and does not read {question.config}",

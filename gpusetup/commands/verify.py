@@ -1,4 +1,4 @@
-"""`gpusetup verify`: runs the folder `verify/` by path with the target's interpreter.
+"""`gpusetup verify`: runs the folder `verify/` by its path with the environment's interpreter.
 
 What it prints and its exit code are passed through, so that the proof is about the target's torch
 and not about ours.
@@ -26,7 +26,7 @@ __all__ = ["EXAMPLES", "QUESTION", "SUMMARY", "ask_from_python", "run"]
 
 
 def _options_of_the_folder() -> dict[str, Action]:
-    """The options of `python -m gpusetup.verify`, which stands alone and has no record of ours."""
+    """The options of `python -m gpusetup.verify`, which is independent of our option records."""
     parser = ArgumentParser(add_help=False)
     add_options(parser)
     return {action.option_strings[0]: action for action in parser._actions}
@@ -36,7 +36,7 @@ _OPTIONS = _options_of_the_folder()
 
 
 def _details(flag: str) -> dict[str, Any]:
-    """How the folder's own parser takes this option."""
+    """How the folder's own parser defines this option."""
     action = _OPTIONS[flag]
     return {
         "metavar": action.metavar,
@@ -52,7 +52,7 @@ def _value(flag: str) -> Any:
 
 
 def _several(flag: str) -> Any:
-    """An option that takes several words each time."""
+    """An option that accepts several words each time."""
     help_text = str(_OPTIONS[flag].help)
     return options(help_text, flag, takes_several=True, **_details(flag))
 
@@ -63,7 +63,7 @@ def _switch(flag: str) -> Any:
 
 
 class VerifyQuestion(CommandQuestion):
-    """What of which torch is tested, and how long."""
+    """What to test, with which torch, and for how long."""
 
     python: str | None = shared(PYTHON)
     level: str = _value("--level")
@@ -83,7 +83,7 @@ QUESTION = VerifyQuestion
 
 
 def run(question: VerifyQuestion, out: Console) -> Reply:
-    """The child writes the answer itself."""
+    """Run the child process, which writes the answer itself."""
     from gpusetup.verify.child import start_by_path
 
     python = _target(question, out)
@@ -103,7 +103,7 @@ def run(question: VerifyQuestion, out: Console) -> Reply:
 
 
 def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
-    """The same from Python: the child's document is read, and is the answer.
+    """The same from Python: reads and returns the child's document.
 
     Raises what the child's error document says, and ToolFailed where it gave none.
     """
@@ -123,7 +123,7 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
 
 
 def document_of(output: Output) -> VerifyAnswer:
-    """The answer that a child wrote; raises the error that it wrote instead."""
+    """The document that a child wrote; raises the error if it wrote one."""
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
@@ -141,7 +141,7 @@ def document_of(output: Output) -> VerifyAnswer:
 
 
 def _target(question: VerifyQuestion, out: Console) -> str:
-    """The interpreter whose torch is proven. Raises UsageError for options that contradict."""
+    """The interpreter whose torch is tested. Raises UsageError for contradictory options."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 

@@ -1,4 +1,4 @@
-"""Words of a command line that are no packages: lists of requirements, scripts, and the index."""
+"""Words of a command line that are not packages: requirements files, scripts, and the index."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ SUFFIXES = (".py", ".pyw")
 
 
 def is_script(word: str) -> bool:
-    """Whether a word of the command line is a script: a file that is there. `discord.py` and others
-    are packages with such a name."""
+    """Whether a word is a script, that is an existing file, because packages can have names such as
+    `discord.py`."""
     return word.lower().endswith(SUFFIXES) and Path(word).is_file()
 
 
 def refuse_scripts(words: Iterable[str]) -> None:
-    """UsageError for a script where packages are meant: an index may have a package of its name."""
+    """Raise UsageError for a script in place of a package, because an index may have a package with
+    its name."""
     for word in filter(is_script, words):
         raise UsageError(
             f"{word!r} is a script here, not a package",
@@ -35,7 +36,7 @@ def refuse_scripts(words: Iterable[str]) -> None:
 
 
 def refuse_missing_scripts(words: Iterable[str]) -> None:
-    """UsageError for a script that is not there: a package may have its name."""
+    """Raise UsageError for a script that does not exist, because a package may have its name."""
     for word in words:
         if word.lower().endswith(SUFFIXES) and not is_script(word):
             raise UsageError(
@@ -50,7 +51,8 @@ URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
 
 
 def index_root_of(named: str | None) -> str:
-    """`--index`, else GPUSETUP_INDEX, else the usual one; UsageError for no URL.
+    """The index root from `--index`, or else GPUSETUP_INDEX, or else the default; UsageError if it
+    is not a URL.
 
     >>> index_root_of("https://mirror.example/whl/")
     'https://mirror.example/whl'
@@ -79,7 +81,7 @@ ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
 def words_of_files(
     files: Iterable[str], talk: Callable[[str], None], *, installs: bool
 ) -> Iterator[str]:
-    """Everything that `-r FILE` names: a list of requirements.
+    """All requirements in the files of `-r FILE`.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
@@ -106,7 +108,7 @@ def words_of_files(
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines without comments; one that ends with a backslash goes on with the next.
+    """The lines of a file without comments, with lines that end in a backslash joined.
 
     >>> list(lines_of("a  # b\\n\\n# d\\nc"))
     ['a', 'c']

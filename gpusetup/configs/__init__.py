@@ -1,1 +1,1 @@
-"""Somebody's training config: its text with the places of its values, and what its keys mean."""
+"""A person's training config: its text with the positions of its values, and what its keys mean."""

@@ -1,4 +1,5 @@
-"""A config as bytes with the places of its values: read, changed in place, proven.
+"""A config file with the positions of its values: read it, change it in place, and check the
+result.
 
 Nothing is dumped: a reader says where a value stands, the new value replaces the old text there,
 the result is read again and both trees are compared. What
@@ -28,7 +29,7 @@ Format = Literal["yaml", "json", "toml", "python"]
 
 
 class Config(Frozen):
-    """A config file: its text, and every setting with its place."""
+    """A config file: its text, and every setting with its position."""
 
     name: str
     text: str
@@ -47,7 +48,7 @@ class Config(Frozen):
 
 
 class Edit(Frozen):
-    """One change of the text. `path` is the setting that is changed, or added."""
+    """One change of the text. `path` is the setting that is changed or added."""
 
     path: Path
     start: int
@@ -58,7 +59,7 @@ class Edit(Frozen):
 
 
 def read_config(raw: bytes, name: str) -> Config:
-    """The settings of a YAML, JSON, TOML or Python file; `BadInput` names the place."""
+    """Read the settings of a YAML, JSON, TOML or Python file; `BadInput` names the line."""
     if len(raw) > SIZE_LIMIT_BYTES:
         raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
@@ -89,7 +90,7 @@ def read_config(raw: bytes, name: str) -> Config:
 
 
 def edited(config: Config, edits: Sequence[Edit]) -> Config:
-    """The config with the edits made; `BadInput` if anything else would change with them."""
+    """Apply the edits to a config; raises `BadInput` if anything else would change with them."""
     if not edits:
         return config
     text = config.text
@@ -106,7 +107,7 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
 
 
 def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
-    """The trees are the same, but for the settings that were meant."""
+    """Check that the two trees only differ in the settings that were to change."""
     old, new = _contents(before), _contents(after)
     for edit in edits:
         content = new.pop(edit.path, None)
@@ -123,7 +124,7 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
 
 
 def _contents(config: Config) -> dict[Path, tuple[str, ...]]:
-    """Path -> what must stay the same, in the file's order."""
+    """Maps each path to the content that must not change, in the file's order."""
     contents = {}
     for setting in config.settings:
         contents[setting.path] = _content(setting)
@@ -131,14 +132,15 @@ def _contents(config: Config) -> dict[Path, tuple[str, ...]]:
 
 
 def _content(setting: Setting) -> tuple[str, ...]:
-    """What must stay the same of a setting: a map and a list say it by what stands in them."""
+    """The content of a setting that must not change; for maps and lists, their items represent
+    it."""
     if setting.kind == "scalar":
         return (setting.kind, setting.text)
     return (setting.kind,)
 
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
-    """The edit that writes a value over a setting's; None if the place does not allow it."""
+    """The edit that replaces a setting's value; None if the value cannot be replaced in place."""
     has_no_place = config.format == "toml" and not setting.end
     if has_no_place or setting.kind != "scalar" or setting.shared:
         return None
@@ -161,7 +163,8 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
 
 
 def _in_its_spelling(config: Config, value: str, like: str) -> str:
-    """The new value as the old one was spelled: `True`, `yes`, `on`; quoted in JSON if it is text.
+    """The new value in the style of the old one: `True`, `yes` or `on`; quoted in JSON if it is
+    text.
 
     >>> _in_its_spelling(Config(name="c", text="", format="yaml", settings=()), "true", "False")
     'True'
@@ -183,7 +186,7 @@ NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
 
 
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
-    """The edit that adds a key on a line of its own below another; None if that has no place."""
+    """The edit that adds a key on a new line below another; None if that is not possible."""
     # TOML and Python tell no place of a key.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
@@ -209,13 +212,13 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
 
 
 def _line_start(text: str, position: int) -> int:
-    """Where the line of a place starts."""
+    """The position where a line starts."""
     last_end = text.rfind("\n", 0, position)
     return last_end + 1
 
 
 def _line_end(text: str, position: int) -> int:
-    """Where the line of a place ends, its newline included."""
+    """The position where a line ends, including its newline."""
     newline = text.find("\n", position)
     # The last line may have no end.
     if newline < 0:
@@ -224,7 +227,7 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
-    """What adds a key behind another in JSON."""
+    """The text that adds a key after another one in JSON."""
     line_start = _line_start(config.text, key_start)
     indent = config.text[line_start:key_start]
     # In a file of one line the new key stands behind its neighbour.
@@ -244,7 +247,7 @@ def _yaml_line(config: Config, key_start: int, text: str) -> str:
 
 
 def _ends_its_line(config: Config, neighbour: Setting, key_start: int) -> bool:
-    """Whether a YAML setting stands on one line of its own, with no more than a comment behind."""
+    """Whether a YAML setting is alone on its line, with at most a comment after it."""
     key_and_value = config.text[key_start : neighbour.end]
     if neighbour.flow or "\n" in key_and_value:
         return False

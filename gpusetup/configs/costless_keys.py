@@ -1,4 +1,4 @@
-"""Keys of a training config that are known to take no memory of a GPU.
+"""Keys of training configs that are known not to need GPU memory.
 
 A key takes none if every word of its name is one of those below (`output_dir`, `logging_steps`), if
 it stands in a map about data, logging or the like, or if it is switched off. Every other key that
@@ -140,7 +140,7 @@ PURPOSES = frozenset(("save", "saves", "saving", "log", "logging", "tokenizer", 
 
 
 def is_switched_off(text: str) -> bool:
-    """Whether a value switches its key off: `false`, `0`, `none`."""
+    """Whether a value switches off its key: `false`, `0`, `none`."""
     without_blanks = text.strip()
     bare = without_blanks.strip("'\"")
     return bare.lower() in OFF
@@ -151,7 +151,7 @@ OFF = frozenset((*FALSE, *EMPTY, "0", "0.0", "none", "no", "disabled", "-1"))
 
 
 def takes_no_memory(path: Path) -> bool:
-    """Whether a key is known to take no memory of a GPU.
+    """Whether a key is known not to need GPU memory.
 
     >>> takes_no_memory(("output_dir",)), takes_no_memory(("data", "frames"))
     (True, True)
@@ -179,7 +179,7 @@ def takes_no_memory(path: Path) -> bool:
 
 
 def plain_key(word: str) -> str:
-    """A key in small letters, without the dashes of an option."""
+    """A key in lower case, without the dashes of an option."""
     small = word.lower()
     with_underlines = small.replace("-", "_")
     return with_underlines.lstrip("_")

@@ -1,4 +1,4 @@
-"""Which keys and values of a training config mean what (`data/plan/keys.json`): the synonyms.
+"""What the keys and values of training configs mean (`data/plan/keys.json`), with their synonyms.
 
 A row of `keys` has names as they stand in a config, their role, and whose they are. `under` narrows
 names that are common elsewhere (`compile`, `workers`); a row with a narrower `under` comes first.
@@ -25,7 +25,7 @@ ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "keys.json"
 
 
 class Key(Frozen):
-    """Names, what they mean, and whose documentation says so."""
+    """Names of a key, what they mean, and whose documentation says so."""
 
     role: str
     names: str
@@ -41,7 +41,7 @@ class Key(Frozen):
 
 
 class Added(Frozen):
-    """A key that may be written on a line of its own."""
+    """A key that may be added on a new line."""
 
     beside: str
     """The key below which it is written."""
@@ -53,7 +53,7 @@ class Added(Frozen):
 
 
 class Loop(Frozen):
-    """A trainer, the names that only its configs have, and what its steps count."""
+    """A trainer, the key names that only its configs have, and what its steps count."""
 
     name: str
     names: str = ""
@@ -101,7 +101,7 @@ NOT_LOADER_MAPS = frozenset((
 
 @lru_cache(maxsize=1)
 def _keys_by_name() -> Mapping[str, list[Key]]:
-    """Name -> the rows that have it, in the table's order."""
+    """Maps each name to the rows that contain it, in the table's order."""
     rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
         # The first row that suits counts, so the order stays.
@@ -112,7 +112,7 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
-    """The row of a path; None if it says nothing about the training.
+    """The row for a path; None if the key has nothing to do with the training.
 
     >>> key_of(("trainer", "precision")).role, key_of(("buffer", "batch_size")).role
     ('precision', 'rollout-batch')
@@ -140,7 +140,7 @@ def key_of(path: Iterable[str | int]) -> Key | None:
 
 
 def _has_word(words: str, maps: Sequence[str]) -> bool:
-    """Whether one of the words is the key of one of the maps."""
+    """Whether one of the words is a key in one of the maps."""
     possible = set(words.split())
     common = possible.intersection(maps)
     return bool(common)
@@ -150,7 +150,7 @@ LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
 
 
 def is_other_phase(word: str) -> bool:
-    """Whether a key names another phase than training.
+    """Whether a key belongs to a phase other than training, such as validation.
 
     >>> [is_other_phase(key) for key in ("val_dataloader", "validation_ds", "evalLoader")]
     [True, True, True]
@@ -183,8 +183,8 @@ NEUTRAL_WORDS = TRAINING | frozenset((
 
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:
-    """Whether a setting of workers belongs to a data loader: below one, or (if the config has no
-    Ray) in no map with a meaning.
+    """Whether a worker setting belongs to a data loader: it is below one or, if the config does not
+    use Ray, in a map without another meaning.
 
     >>> [belongs_to_loader((name, "num_workers")) for name in ("train_loader", "training")]
     [True, True]
@@ -210,7 +210,8 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
 
 
 def meaning(kind: str, text: str) -> Any:
-    """What a text says of a kind; None if nothing. Its module, case, dashes do not count.
+    """What a text means for a kind of key; None if nothing. Module names, case and dashes are
+    ignored.
 
     >>> meaning("optimizer", "bitsandbytes.optim.PagedAdamW8bit"), meaning("dtype", "auto")
     ('paged-adamw8bit', None)
@@ -225,7 +226,7 @@ def meaning(kind: str, text: str) -> Any:
 
 
 def optimizer_named(text: str) -> str:
-    """An optimizer's own name for one of another program's.
+    """Our name for an optimizer that another program calls differently.
 
     >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
     ('adamw', 'adamw8bit')
@@ -238,7 +239,7 @@ def optimizer_named(text: str) -> str:
 
 
 def strategy_named(text: str) -> str:
-    """A strategy's name for what FSDP or DeepSpeed call it.
+    """Our name for a strategy, from what FSDP or DeepSpeed call it.
 
     >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
     ('fsdp1', 'zero3', 'ddp')

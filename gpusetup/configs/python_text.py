@@ -1,4 +1,4 @@
-"""Python configs (mmengine, nanoGPT, detectron2's lazy ones) read without executing them.
+"""Reads Python configs (mmengine, nanoGPT, detectron2's lazy configs) without executing them.
 
 Assignments at the top of the file and in class bodies are settings; `dict(...)`, `{...}`, lists,
 and the keywords of calls (`L(Loader)(num_workers=4)`) are gone into. A value that is no literal
@@ -20,7 +20,8 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def read_python(text: str, name: str) -> Iterator[Setting]:
-    """Every assigned value with its place, in order; `BadInput` names what is no Python."""
+    """Every assigned value with its position, in order; `BadInput` names the line that is not valid
+    Python."""
     try:
         tree = _parsed(text, name)
         settings = list(_PythonWalk(text).body(tree.body, ()))
@@ -48,14 +49,14 @@ def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
 
 
 def _parsed(text: str, name: str) -> ast.Module:
-    """The syntax tree, without Python's warnings about the person's file."""
+    """The syntax tree; Python's warnings about the person's file are suppressed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         return ast.parse(text, name)
 
 
 def is_below(path: Path, parent: Path) -> bool:
-    """Whether a path is another one, or stands below it."""
+    """Whether a path equals another one or is below it."""
     beginning = path[: len(parent)]
     return beginning == parent
 
@@ -84,7 +85,7 @@ class _PythonWalk:
                 yield from self.assigned(node.target, node.value, path)
 
     def assigned(self, target: ast.expr, value: ast.expr, path: Path) -> Iterator[Setting]:
-        """The settings of `target = value`; none if the target is no name, attribute or key."""
+        """The settings of `target = value`; none if the target is not a name, attribute or key."""
         names = _target(target)
         if not names:
             return
@@ -92,7 +93,7 @@ class _PythonWalk:
         yield from self.value(value, whole_path)
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
-        """A value as a setting, then those in it."""
+        """A value as a setting, followed by the values inside it."""
         children = list(_children(node))
         kind: Kind = "scalar"
         if isinstance(node, SEQUENCES):
@@ -113,7 +114,8 @@ class _PythonWalk:
             yield from self.value(child, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
-        """The place in the text of a line's byte: Python's columns count bytes of UTF-8."""
+        """The position in the text of a line and byte, because Python's columns count UTF-8
+        bytes."""
         line_start = self.line_starts[line - 1]
         # No letter has less than a byte.
         longest_part = self.text[line_start : line_start + column]
@@ -127,7 +129,7 @@ SEQUENCES = ast.List | ast.Tuple | ast.Set
 
 
 def _target(node: ast.expr) -> Path:
-    """The path of a name, an attribute or a key in words; () of anything else."""
+    """The path of a name, an attribute or a key; () for anything else."""
     match node:
         case ast.Name(id=name):
             return (name,)
@@ -141,7 +143,7 @@ def _target(node: ast.expr) -> Path:
 
 
 def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
-    """The values inside of one that is gone into."""
+    """The values inside a value that is read recursively."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             # A key that is computed has no name; `**other` has no key.

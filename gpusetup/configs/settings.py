@@ -1,4 +1,4 @@
-"""One setting of a config with its place in the text, whatever the file's format."""
+"""One setting of a config with its position in the text, in any file format."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOST_DEPTH = 64
 
 
 def child_path(path: Path, key: str | int) -> Path:
-    """The path of what stands under a key; RecursionError if a file is nested too deeply."""
+    """The path of a value under a key; RecursionError if a file is nested too deeply."""
     if len(path) >= MOST_DEPTH:
         raise RecursionError
     return (*path, key)
 
 
 class Setting(Frozen):
-    """A value somewhere in the file; `text` is a scalar exactly as it is written."""
+    """A value in the file; `text` is a scalar exactly as it is written."""
 
     path: Path
     kind: Kind
@@ -45,12 +45,12 @@ class Setting(Frozen):
 
     @property
     def is_collection(self) -> bool:
-        """Whether it is a list or a map, and has no text of its own."""
+        """Whether it is a list or a map, which has no text."""
         return self.kind in ("list", "map")
 
 
 def dotted(path: Path) -> str:
-    """A path as one name, for messages.
+    """A path as a single dotted name, for messages.
 
     >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'
@@ -76,7 +76,7 @@ def key_name(word: str) -> str:
 
 
 def name_of(path: Path) -> str:
-    """The last word of a path, plain; "" for the whole file, the number of an item of a list.
+    """The last word of a path in plain form; "" for the whole file, the number for a list item.
 
     >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
     ('batch_size', '', '0')
@@ -87,7 +87,7 @@ def name_of(path: Path) -> str:
 
 
 def words_of(word: str) -> set[str]:
-    """The words of a name, in small letters; a capital after a small letter begins one.
+    """The words of a name in lower case; a capital letter after a small one starts a new word.
 
     >>> sorted(words_of("DataLoader")), sorted(words_of("val_ds"))
     (['data', 'loader'], ['ds', 'val'])
@@ -98,7 +98,7 @@ def words_of(word: str) -> set[str]:
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
-    """Every key of the config."""
+    """All keys of the config."""
     names: set[str] = set()
     for setting in settings:
         for part in setting.path:
@@ -122,7 +122,7 @@ def whole_number(setting: Setting) -> int | None:
 
 
 def switch_value(setting: Setting) -> bool | None:
-    """A switch, quoted (`'no'`) or not; None for anything else."""
+    """The value of a switch, quoted (`'no'`) or not; None for anything else."""
     if setting.kind != "scalar":
         return None
     text = unquoted(setting.text)
@@ -149,7 +149,7 @@ def unquoted(text: str) -> str:
 
 
 def value_of(setting: Setting) -> int | bool | str | None:
-    """The value as an answer shows it: a number, a switch, or its text."""
+    """The value for our output: a number, a switch, or its text."""
     number = whole_number(setting)
     if number is not None:
         return number

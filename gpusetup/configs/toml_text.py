@@ -1,4 +1,5 @@
-"""TOML with the lines of its values, and the places of plain ones (the decoder keeps none)."""
+"""Reads TOML with the line of each value and the position of plain values, which the decoder does
+not keep."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Spot = tuple[int, int, int]
 
 
 def read_toml(text: str, name: str) -> Iterator[Setting]:
-    """Every value with its line; `BadInput` names the place that is no TOML."""
+    """Every value with its line; `BadInput` names the line that is not valid TOML."""
     try:
         values = tomllib.loads(text)
     except ValueError as problem:  # also a number too long for Python
@@ -47,14 +48,14 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
 
 
 def _kind(value: Any) -> Kind:
-    """What a value of the decoder is."""
+    """The kind of a decoded value."""
     if isinstance(value, dict):
         return "map"
     return "list" if isinstance(value, list) else "scalar"
 
 
 def _spelled(value: Any) -> str:
-    """A plain value as TOML writes it: `true`, where Python's `str` gives `True`."""
+    """A plain value as TOML writes it, for example `true` where Python's `str` gives `True`."""
     text = str(value)
     if isinstance(value, bool):
         return text.lower()
@@ -62,7 +63,7 @@ def _spelled(value: Any) -> str:
 
 
 def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
-    """The place of a value, else the line of the nearest table or key above it."""
+    """The position of a value, or else the line of the nearest table or key above it."""
     words = [part for part in path if isinstance(part, str)]
     for depth in range(len(words), 0, -1):
         name = ".".join(words[:depth])
@@ -73,7 +74,7 @@ def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
 
 
 def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """A value with its path, then what stands in it."""
+    """A value with its path, followed by the values inside it."""
     yield path, value
     children: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, dict):
@@ -86,7 +87,7 @@ def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _spots(text: str) -> dict[str, Spot]:
-    """Dotted name -> its line and place, of what stands at the start of one."""
+    """Maps each dotted name at the start of a line to its line and position."""
     spots: dict[str, Spot] = {}
     table = ""
     offset = 0
@@ -110,5 +111,5 @@ def _spots(text: str) -> dict[str, Spot]:
 
 
 def _bare_name(text: str) -> str:
-    """A dotted name without blanks and quotes."""
+    """A dotted name without spaces and quotes."""
     return re.sub(r"[\s\"']", "", text)

@@ -1,4 +1,4 @@
-"""YAML, and JSON with or without comments, with the places of their values.
+"""Reads YAML, and JSON with or without comments, with the positions of the values.
 
 ruamel.yaml says where a value stands (its nodes have marks); JSON is YAML once Python's own
 decoder has read it. Comments and a comma before a closing bracket are blanked out of JSON first,
@@ -21,7 +21,7 @@ LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[\]}])')
 
 
 def without_comments(text: str) -> str:
-    """Blanks in place of comments and of a last comma; strings stay.
+    """Replace comments and a trailing comma with spaces, but leave strings alone.
 
     >>> without_comments('{"a": "//", } // b')
     '{"a": "//"  }     '
@@ -40,7 +40,7 @@ def without_comments(text: str) -> str:
 
 
 def read_json(text: str, name: str) -> Iterator[Setting]:
-    """Every value with its place, in order; `BadInput` names the place that is no JSON."""
+    """Every value with its position, in order; `BadInput` names the line that is not valid JSON."""
 
     def no_number(word: str) -> None:  # NaN and Infinity, which only Python's own decoder takes
         raise BadInput(f"{name}: not JSON: {word} is no value of it")
@@ -55,7 +55,7 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
-    """Every node with its place, in order; `BadInput` names the place that is no YAML."""
+    """Every node with its position, in order; `BadInput` names the line that is not valid YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -79,7 +79,7 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
 
 
 def _where(name: str, mark: Any, reason: str) -> str:
-    """What is wrong at a mark of ruamel.yaml, which counts lines and columns from 0."""
+    """The error at a mark of ruamel.yaml, which counts lines and columns from 0."""
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     problem = " ".join(reason.split())
     problem = problem.removeprefix("but ")
@@ -89,7 +89,7 @@ def _where(name: str, mark: Any, reason: str) -> str:
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The nodes in a map or list, with their keys (their place in a list)."""
+    """The nodes in a map or list, with their keys (in a list, their index)."""
     kind = KINDS.get(type(node).__name__)
     if kind == "map":
         yield from node.value
@@ -102,7 +102,7 @@ KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
 
 
 class _Parents(NamedTuple):
-    """Where a node stands: what its parents decide for it."""
+    """What the parents of a node mean for it."""
 
     path: Path = ()
     key: Any = None
@@ -122,7 +122,7 @@ class _YamlWalk:
         self.visited = set[int]()
 
     def settings(self, node: Any, parents: _Parents) -> Iterator[Setting]:
-        """A node as a setting, then those in it; an alias is not gone into again."""
+        """A node as a setting, followed by the nodes inside it; an alias is not followed."""
         is_alias = id(node) in self.visited
         self.visited.add(id(node))
         kind = KINDS.get(type(node).__name__, "scalar")
@@ -160,7 +160,7 @@ class _YamlWalk:
             yield from self.settings(child, parents_of_child)
 
     def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
-        """The word of a key; no word appears twice."""
+        """The text of a key; duplicate keys are an error."""
         if type(key).__name__ != "ScalarNode":
             return f"?{index}"
         word = str(key.value)

@@ -1,1 +1,1 @@
-"""All findings about one machine become one root cause, and the build that fits."""
+"""Turns all findings about one machine into one root cause, and the build that fits."""

@@ -29,7 +29,7 @@ class Answered(Frozen):
 
 
 def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
-    """Whether a text has the output of a tool."""
+    """Whether a text contains the output of a tool."""
 
     def is_printed(context: RuleContext) -> bool:
         printed_outputs = [event.values.get("what") for event in events(context, "output-shown")]

@@ -40,7 +40,7 @@ NEWEST_CUDA = (
 
 
 def plain_question(context: RuleContext) -> Event | None:
-    """The question of a text that names no failure; None if it has none."""
+    """The question in a text that mentions no failure; None if there is none."""
     if not is_report(context) or not events(context, "names-no-failure"):
         return None
     failing = events(context, "gpu-unused", "run-hangs")
@@ -68,7 +68,7 @@ ABOUT_BUILDS = ("build", "torch-cuda", "card", "driver")
 
 
 def _build_works(context: RuleContext) -> bool:
-    """Whether a text shows the exact build, and that this build computes on the GPU."""
+    """Whether a text shows the exact build, and that it computes on the GPU."""
     torch = context.torch
     computes = torch.cuda_available or events(context, "gpu-in-use", "gpu-trains", "works-there")
     is_cuda = bool(torch.backend and torch.backend.startswith("cu"))
@@ -76,7 +76,7 @@ def _build_works(context: RuleContext) -> bool:
 
 
 def _of_the_driver(context: RuleContext, question: Event) -> str:
-    """Whether a driver is new enough, or which one is needed."""
+    """The answer whether a driver is new enough, or which driver is needed."""
     version = context.driver.version
     wanted = wanted_cuda(context) or question.values.get("cuda") or cuda_needed(context.torch)
     if version and wanted:
@@ -154,7 +154,7 @@ def _of_two_numbers(context: RuleContext, question: Event) -> str:
 
 
 def _of_python(context: RuleContext, question: Event) -> str:
-    """Which torch has wheels for a Python."""
+    """The answer which torch has wheels for a Python version."""
     python = question.values["python"]
     rows = [row for row in context.catalog.builds if row.channel == "pytorch"]
     releases = {row.torch for row in rows if python in row.pythons}
@@ -192,7 +192,7 @@ def is_of_release(version: str, release: str) -> bool:
 
 
 def _release_named(context: RuleContext, question: Event) -> str:
-    """The release of torch that a question names; "" if it names none."""
+    """The torch release in a question; "" if there is none."""
     in_the_text = context.snapshot.wanted.torch or context.torch.version or ""
     named = question.values.get("torch") or in_the_text
     release = named.removeprefix("==").partition("+")[0]
@@ -226,7 +226,7 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_build(context: RuleContext, question: Event) -> str:
-    """Which build a GPU needs."""
+    """The answer which build a GPU needs."""
     build, named = context.choice.build, gpus(context)
     if not named or build is None or not build.cuda:
         return (
@@ -242,7 +242,7 @@ NO_TOOLKIT = "You need no CUDA toolkit for that, because torch brings its own CU
 
 
 def _of_a_release(context: RuleContext, question: Event) -> str:
-    """The newest build of the torch that a question names with kernels for the GPU; "" if none."""
+    """The newest build of the named torch with kernels for the GPU; "" if there is none."""
     release, gpu = _release_named(context, question), gpus(context)[0]
     if not release or gpu.compute_capability is None:
         return ""
@@ -261,7 +261,7 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_card(context: RuleContext, question: Event) -> str:
-    """Whether torch runs on a GPU."""
+    """The answer whether torch runs on a GPU."""
     build, named = context.choice.build, gpus(context)
     capability = next((gpu.compute_capability for gpu in named if gpu.compute_capability), None)
     if capability is None:
@@ -299,7 +299,7 @@ PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
 
 
 def _of_a_maker(context: RuleContext, question: Event) -> str:
-    """Whether torch uses the GPU of another maker, and how."""
+    """The answer whether, and how, torch uses a GPU of another maker."""
     words = (question.text or "").lower()
     names_a_mac = any(word in words for word in ("mac", "apple", "mps"))
     if names_a_mac or maker_in_a_text(context) == "apple":

@@ -20,7 +20,7 @@ OF_ANOTHER_MAKER = {"amd", "intel"}
 
 
 def is_of_another_maker(context: RuleContext) -> bool:
-    """Whether the GPU is AMD's or Intel's."""
+    """Whether the GPU is from AMD or Intel."""
     if maker_of(context.torch.backend) in OF_ANOTHER_MAKER:
         return True
     return not OF_ANOTHER_MAKER.isdisjoint(vendors_of(context.snapshot))

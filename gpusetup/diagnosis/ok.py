@@ -147,7 +147,7 @@ def _driver_listed_a_gpu(context: RuleContext) -> bool:
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:
-    """Whether a driver answered for a GPU, and torch sees it or has kernels for every GPU."""
+    """Whether a driver listed a GPU, and torch sees it or has kernels for every GPU."""
     machine = context.snapshot
     torch, visible = machine.torch, visible_gpus(machine)
     # Of another host's driver nothing is asked here.

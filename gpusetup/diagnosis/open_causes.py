@@ -257,8 +257,9 @@ CUDA_ERROR_NO_DEVICE = 100
 
 
 def with_reading_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
-    """The finding without looks of its own if the answer names a reading: only one command is run
-    first. If that shows whether there is a GPU, it comes before what is installed for one."""
+    """The finding without its own look-ups if the answer already names a reading, because only one
+    command should be run first. If that reading shows whether there is a GPU, it comes before
+    anything is installed for one."""
     fix = finding.fix
     if fix is None or reading is None:
         return finding

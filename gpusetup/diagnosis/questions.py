@@ -82,7 +82,7 @@ def _build_again(context: RuleContext) -> str | None:
 
 
 def _fails_in_an_install(context: RuleContext) -> bool:
-    """Whether a person's sentence names an installer's command and its failure."""
+    """Whether a person's sentence mentions an installer's command and its failure."""
     lines_with_installer = {event.source for event in events(context, "install-typed")}
     lines_with_failure = {event.source for event in events(context, "names-failure")}
     return not lines_with_installer.isdisjoint(lines_with_failure)
@@ -148,7 +148,7 @@ def _programs_own(context: RuleContext) -> str | None:
 
 
 def is_of_amd(context: RuleContext) -> bool:
-    """Whether torch's build or a device is AMD's."""
+    """Whether torch's build or a device is from AMD."""
     maker_of_build = maker_of(context.torch.backend)
     return maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
 
@@ -226,7 +226,7 @@ def ends_in_a_crash(context: RuleContext) -> bool:
 
 
 def _is_slow(context: RuleContext) -> bool:
-    """Whether slowness is all that somebody complains of, with an NVIDIA GPU."""
+    """Whether the only complaint is slowness, with an NVIDIA GPU."""
     complaint = _quoted_complaint(context)
     # Who compares with the CPU, or names an error too, complains of more than slowness.
     of_more = "cpu" in complaint.lower() or events(context, "program-failed")
@@ -235,7 +235,7 @@ def _is_slow(context: RuleContext) -> bool:
 
 
 def _is_slower_than_hoped(context: RuleContext) -> bool:
-    """Whether somebody compares a speed with another one, or sees it fall."""
+    """Whether somebody compares a speed with another one, or says that it drops."""
     complaint = _quoted_complaint(context)
     names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
     names_a_load = LOAD.search(complaint)
@@ -259,13 +259,14 @@ OTHER_GPU = lazy(r"(?i)\b(?:second|other|both|all) (?:\w+ )?(?:gpus?|cards?)\b")
 
 
 def _leaves_a_gpu_idle(context: RuleContext) -> bool:
-    """Whether somebody wants more of several GPUs used, and no run over all of them fails."""
+    """Whether somebody wants to use more of several GPUs, and no run on all of them fails."""
     fails = events(context, "run-hangs", "nccl-error", "program-failed")
     return OTHER_GPU.search(_quoted_complaint(context)) is not None and not fails
 
 
 def _is_about_torch(context: RuleContext) -> bool:
-    """Whether the text is about a GPU and shows no torch: whatever fails, its build decides."""
+    """Whether the text is about a GPU but does not show torch, so that the build of torch
+    decides."""
     if context.torch.version or context.torch.installed is False:
         return False
     program = program_of(context)
@@ -275,7 +276,8 @@ def _is_about_torch(context: RuleContext) -> bool:
 
 
 def _torchs_build(context: RuleContext) -> str | None:
-    """Which torch there is; of a GPU that not every build serves, its list of kernels too."""
+    """The question which torch is installed; for a GPU that not every build supports, also for its
+    kernels."""
     oldest, newest = USUAL
     for gpu in gpus(context):
         capability = gpu.compute_capability
@@ -302,7 +304,8 @@ def _says_something_of_a_gpu(context: RuleContext) -> bool:
 
 
 def _driver_answer(context: RuleContext) -> str | None:
-    """torch, its GPU and the driver; of a program beside torch what the driver lists."""
+    """The question for torch, its GPU and the driver; for other programs, for what the driver
+    lists."""
     if is_beside_torch(context):
         return None if listed_gpus(context) else "nvidia-smi"
     return alike.COLLECT_ENV
@@ -369,8 +372,8 @@ STAGES: tuple[StageQuestion, ...] = (
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:
-    """The command whose answer tells most at the stage that failed; None if only the program's
-    whole error does."""
+    """The command whose output tells most at the failed stage; None if only the program's complete
+    error does."""
     if not is_report(context):
         return None
     for stage in STAGES:

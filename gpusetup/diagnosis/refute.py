@@ -1,4 +1,4 @@
-"""Which causes a reading rules out: the one place that takes a finding away again.
+"""Which causes a fact rules out. This is the only place that removes a finding again.
 
 A message usually means one cause, and a reading in the same text may deny it: torch's list has the
 GPU's architecture, the driver is newer than the program needs, the missing file is there. A record
@@ -20,7 +20,7 @@ from gpusetup.model.machine import Event
 
 
 class Remaining(NamedTuple):
-    """The findings that no fact refutes, and the causes that one does."""
+    """The findings that no fact contradicts, and the causes that were ruled out."""
 
     findings: tuple[Finding, ...]
     ruled_out: tuple[RuledOut, ...]
@@ -29,7 +29,8 @@ class Remaining(NamedTuple):
 
 
 def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
-    """The findings without those that a fact refutes, each replaced by what is left then."""
+    """The findings without those that a fact contradicts, each replaced by the remaining
+    possibility."""
     remaining: list[Finding] = []
     ruled_out: list[RuledOut] = []
     asks: dict[str, str] = {}
@@ -47,7 +48,7 @@ def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
 
 
 def refutation_of(context: RuleContext, finding: Finding) -> tuple[Refutation | None, str]:
-    """The first refutation of a finding's record that holds, and the fact in a sentence."""
+    """The first refutation in a finding's record that applies, and the fact in a sentence."""
     # A note claims no cause, unless it says what a program failed at.
     if finding.severity is Severity.NOTE and not RECORDS[finding.id].failure:
         return None, ""
@@ -60,7 +61,7 @@ def refutation_of(context: RuleContext, finding: Finding) -> tuple[Refutation | 
 def _what_is_left(
     context: RuleContext, refuted: Finding, refutation: Refutation, fact: str
 ) -> Finding:
-    """The cause that the same message means then, with the message and the fact as evidence."""
+    """The remaining cause for the same message, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
     # What the cause that is left is found from goes first: its values name things.
     own = events(context, *RECORDS[refutation.then].kinds)

@@ -1,4 +1,4 @@
-"""Which rules are asked about a machine."""
+"""The rules that are applied to a machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULE_FILES = (
 
 @cache
 def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The rules of these files, in their order."""
+    """The rules in these files, in order."""
     rules: list[Rule] = []
     for file in files:
         module = import_module(f"gpusetup.findings.{file}")
@@ -32,7 +32,8 @@ def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
-    """What the rules find. One that breaks must not take the report with it: it becomes a line."""
+    """What the rules find. If a rule crashes, the others still run, and the crash becomes a
+    line."""
     for rule in rules:
         try:
             yield from tuple(rule(context))

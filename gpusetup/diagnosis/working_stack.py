@@ -1,4 +1,4 @@
-"""What is said to somebody whose GPU works: what shows it, and what helps with what is asked."""
+"""The answer for a person whose GPU works: what shows this, and what helps with their question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICES_SEEN = ("foreign-gpu", "smi-sees-it", "backend-runs", "no-nvidia-gpu")
 
 
 def shows_a_working_gpu(context: RuleContext) -> bool:
-    """Whether a GPU computes in a text that leaves no failure open."""
+    """Whether a GPU computes in a text that contains no unresolved failure."""
     if not events(context, *WORKS) or events(context, "run-hangs"):
         return False
     for complaint in events(context, "gpu-unused"):
@@ -39,7 +39,7 @@ def shows_a_working_gpu(context: RuleContext) -> bool:
 
 
 def _only_notices_are_left(context: RuleContext) -> bool:
-    """Whether the other messages are a program's warnings, after which it went on."""
+    """Whether all other messages are warnings after which the program continued."""
     kinds_of_notices = []
     for event in context.snapshot.events:
         if NOTICES.search(event.text or ""):
@@ -48,7 +48,7 @@ def _only_notices_are_left(context: RuleContext) -> bool:
 
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
-    """What shows that the GPU computes, and what helps with what is asked about it."""
+    """What shows that the GPU computes, and what helps with the question about it."""
     topic = ""
     for question in events(context, "asks-about")[:1]:
         topic = question.values["topic"]
@@ -64,7 +64,7 @@ def answer_to_a_working_stack(context: RuleContext) -> str:
 
 
 def _what_works(context: RuleContext, event: Event) -> str:
-    """What an event shows of a GPU, with the words that show it."""
+    """What an event shows about a GPU, with the words that show it."""
     gpu = _gpu_in_words(context)
     quote = (event.text or "").strip(" .:")
     if event.kind == "works-there":
@@ -86,7 +86,7 @@ NAMES_SHOWN = 2
 
 
 def _gpu_in_words(context: RuleContext) -> str:
-    """The GPUs by name, else by their maker."""
+    """The GPUs by name, or else by their maker."""
     names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
     if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
         return f"the {' and '.join(names)}"
@@ -95,7 +95,7 @@ def _gpu_in_words(context: RuleContext) -> str:
 
 
 def _next_step(context: RuleContext, topic: str) -> str:
-    """What helps with what somebody asks about a GPU that works."""
+    """What helps with a person's question about a GPU that works."""
     monitor = OF_OTHER_MAKERS.get(maker_in_a_text(context), "`gpusetup monitor`")
     steps = {
         "result": (
@@ -133,7 +133,7 @@ def _next_step(context: RuleContext, topic: str) -> str:
 
 
 def maker_in_a_text(context: RuleContext) -> str:
-    """Whose GPU it is; "" if the text does not say."""
+    """The maker of the GPU; "" if the text does not tell."""
     of_the_build = maker_of(context.torch.backend)
     if of_the_build:
         return of_the_build

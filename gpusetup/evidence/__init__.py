@@ -1,1 +1,1 @@
-"""What a rule is given, and how it quotes what it saw."""
+"""The input of a rule, and how a rule quotes its sources."""

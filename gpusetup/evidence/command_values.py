@@ -1,4 +1,4 @@
-"""Checks for values that go into a command: each must look like what it should be.
+"""Checks values before they are put into a command: each must look like what it should be.
 
 Quoting keeps a value from acting in the shell. These checks keep it from acting on the program: an
 option (`--index-url=…`) is no name, a control code belongs in no path, a sentence is no version.
@@ -42,7 +42,7 @@ is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
 
 
 def is_a_path(text: str) -> bool:
-    """Whether a text is a path that can be read aloud: printable, no option, no quote, not long.
+    """Whether a text is a readable path: printable, not an option, without quotes, not too long.
 
     >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
     (True, False, False, False)
@@ -57,7 +57,7 @@ def is_a_path(text: str) -> bool:
 
 
 def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
-    """Exact requirements from the pairs that are a name and a version.
+    """Exact requirements from those pairs that are a valid name and version.
 
     >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
     ('numpy==2.1.0',)

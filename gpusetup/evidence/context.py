@@ -1,4 +1,4 @@
-"""The context of a rule, and the questions that rules ask about a machine.
+"""The context of a rule, and questions about a machine that rules have in common.
 
 A rule is `Callable[[RuleContext], Findings]`. It sees plain values only: the snapshot, the
 dated catalog, and the build that the resolver chose for this machine. It never reads text or the
@@ -71,12 +71,12 @@ Rule = Callable[[RuleContext], Findings]
 
 
 def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
-    """Evidence for a value of the snapshot, with the source that its reading names."""
+    """Evidence for a value of the snapshot, with the source in its reading."""
     return Evidence(source=source_of(context, subject), text=text)
 
 
 def source_of(context: RuleContext, subject: str) -> str:
-    """The sources of a value: those of its readings, or the subject itself if none is kept.
+    """The sources of a value: those in its readings, or its own name if there are none.
 
     A value without readings of its own (`driver.version`) has those of its part (`driver`).
     """
@@ -119,12 +119,12 @@ def gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=4)
 def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The GPUs of NVIDIA. Answers are kept, because forty rules ask one after another."""
+    """The NVIDIA GPUs. Cached, because forty rules ask for them."""
     return tuple([gpu for gpu in listed if not other_maker(gpu.name)])
 
 
 def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that a program listed; not those that a text only speaks of."""
+    """The NVIDIA GPUs that a program listed, without those that a text only mentions."""
     # A text may name a GPU that no program listed; a live snapshot cannot.
     if not is_report(context):
         return gpus(context)
@@ -132,7 +132,7 @@ def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 
 def _comes_from_a_list(gpu: Gpu) -> bool:
-    """Whether a GPU has a value that a person does not write about it."""
+    """Whether a GPU has a value that a person would not type."""
     if gpu.uuid or gpu.pci_bus_id:
         return True
     values = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
@@ -150,7 +150,7 @@ def cuda_errors(context: RuleContext, *codes: int) -> Events:
 
 
 def cuda_was_refused(context: RuleContext) -> bool:
-    """Whether a program looked for CUDA and did not get it."""
+    """Whether a program tried to use CUDA and failed."""
     if context.torch.cuda_available is False or context.snapshot.cuda_api.init_code:
         return True
     if events(context, "torch-not-compiled-with-cuda", "cuda-unavailable"):
@@ -224,7 +224,7 @@ NO_FAILURES = (
 
 
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
-    """Whether a text has no message of a failure, except of these kinds.
+    """Whether a text contains no failure messages except those of these kinds.
 
     This is a question about evidence, not about the order of causes: values alone prove a cause
     only if no message says what failed, and that message may lead to a cause of any layer.
@@ -235,7 +235,7 @@ def says_nothing_else(context: RuleContext, *but: str) -> bool:
 
 
 def is_report(context: RuleContext) -> bool:
-    """Whether everything was read from a person's text.
+    """Whether all facts come from a text that somebody posted.
 
     Such a text shows only a part of the machine: what it leaves out is not absent, and what it
     complains of is there although no reader measured it.
@@ -262,7 +262,7 @@ a kernel driver."""
 
 
 def has_nvidia(context: RuleContext) -> bool | None:
-    """Whether an NVIDIA GPU is there; None if no source could tell.
+    """Whether there is an NVIDIA GPU; None if no source can tell.
 
     A driver that answers with an empty list does not prove its absence (the GPU may have failed to
     start); a PCI bus without one does, outside of WSL and of boards whose GPU is not on PCI.
@@ -301,7 +301,7 @@ def _is_denied(context: RuleContext) -> bool:
 
 
 def driver_answers(context: RuleContext) -> bool:
-    """Whether a kernel driver is there and answers: it gave a version or listed GPUs."""
+    """Whether a kernel driver responds: it gave a version or listed GPUs."""
     driver = context.driver
     if driver.module_loaded is False:
         return False
@@ -338,7 +338,7 @@ def line_of(source: str | None) -> int:
 
 
 def lines_of_a_person(context: RuleContext) -> set[int]:
-    """The lines of a text in which a person speaks and quotes no program."""
+    """The lines of a text in which a person writes without quoting a program."""
     numbers: set[int] = set()
     for reading in readings(context, "report.sentences"):
         numbers.update(map(int, (reading.value or "").split()))
@@ -346,7 +346,7 @@ def lines_of_a_person(context: RuleContext) -> set[int]:
 
 
 def is_a_persons_word(context: RuleContext, event: Event) -> bool:
-    """Whether a message is in a sentence that a person wrote."""
+    """Whether a message is part of a sentence that a person wrote."""
     line = line_of(event.source)
     return line in lines_of_a_person(context)
 
@@ -357,7 +357,7 @@ def on(context: RuleContext, family: str) -> bool:
 
 
 def in_container(context: RuleContext) -> bool:
-    """Whether the program runs in a container; an unknown kind is none."""
+    """Whether the program runs in a container; an unknown kind does not count."""
     return context.snapshot.container.kind not in (None, "none")
 
 
@@ -374,7 +374,7 @@ def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
 
 
 def _distributions_named(context: RuleContext, name: str) -> Iterator[Package]:
-    """The installed distributions of a name, however that is spelled."""
+    """The installed packages with a name, in any spelling."""
     normalised_name = normalised(name)
     for distribution in context.snapshot.packages or ():
         if normalised(distribution.name) == normalised_name:
@@ -382,7 +382,7 @@ def _distributions_named(context: RuleContext, name: str) -> Iterator[Package]:
 
 
 def releases_of_torch(context: RuleContext) -> frozenset[str]:
-    """The releases of torch that sources name, without the labels of their builds."""
+    """The versions of torch in the sources, without the labels of their builds."""
     releases = set()
     for reading in readings(context, "torch.version"):
         if reading.value:
@@ -392,7 +392,7 @@ def releases_of_torch(context: RuleContext) -> frozenset[str]:
 
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
-    """The readings of a subject, from whatever sources."""
+    """The readings of a subject, from all sources."""
     matching = []
     for reading in context.snapshot.readings:
         if reading.subject == subject:
@@ -414,7 +414,7 @@ def serving(context: RuleContext, gpu: Gpu) -> str | None:
 
 
 def cuda_needed(torch: Torch) -> str | None:
-    """The CUDA that a torch was built with.
+    """The CUDA version that a torch was built with.
 
     >>> cuda_needed(Torch(backend="cu124"))
     '12.4'
@@ -428,7 +428,7 @@ def is_cuda_build(torch: Torch) -> bool:
 
 
 def whole_number(text: str | None) -> int | None:
-    """A number that a text gave; None if it is none, or has more digits than anything counted.
+    """A number in a text; None if it is not a number or has too many digits.
 
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)

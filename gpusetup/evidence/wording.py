@@ -1,4 +1,4 @@
-"""Whether words are a program's output or a person's own sentence."""
+"""Decides whether words are a program's output or a person's own sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ files, addresses, sizes, calls, versions with a build."""
 
 
 def is_program_output(words: str) -> bool:
-    """Whether words look like a program's output, which a sentence may quote.
+    """Whether words look like a program's output, which a person may quote in a sentence.
 
     >>> is_program_output("RuntimeError: CUDA error: out of memory")
     True

@@ -1,1 +1,1 @@
-"""Many machines: what differs between them, and which one is not like the others."""
+"""Many machines: how they differ, and which one differs from the others."""

@@ -1,4 +1,4 @@
-"""Two records compared: two machines, or one machine at two dates."""
+"""Compares two records: of two machines, or of one machine at two dates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Difference(Frozen):
-    """A fact in which the two differ; null if one does not tell it."""
+    """A fact in which the two differ; null if one of them does not have it."""
 
     field: str
     first: str | None
@@ -34,7 +34,7 @@ class CompareAnswer(Frozen):
 
     @property
     def matters(self) -> bool:
-        """Whether the second is worse, or not the same in what a program depends on."""
+        """Whether the second is worse, or differs in something that programs depend on."""
         if self.only_second:
             return True
         severities = {difference.severity for difference in self.differences}
@@ -44,7 +44,7 @@ class CompareAnswer(Frozen):
 
 
 def compare(first: Node, second: Node) -> CompareAnswer:
-    """What differs between two records, and what of it matters."""
+    """How two records differ, and which differences matter."""
     differences = []
     for name in {*first.facts, *second.facts}:
         first_value = first.facts.get(name)
@@ -68,7 +68,7 @@ def compare(first: Node, second: Node) -> CompareAnswer:
 
 
 def _gravest_first(difference: Difference) -> tuple[int, str]:
-    """A key that puts the gravest first, and alike ones by their field."""
+    """A sort key: the most serious first, equal ones by field."""
     gravity = GRAVITY[difference.severity]
     # Negative, because sorting begins with the smallest.
     return -gravity, difference.field
@@ -77,7 +77,7 @@ def _gravest_first(difference: Difference) -> tuple[int, str]:
 def _without(
     findings: Iterable[NodeFinding], common_findings: Iterable[NodeFinding]
 ) -> tuple[NodeFinding, ...]:
-    """The findings whose ids the other record has not."""
+    """The findings whose ids the other record does not have."""
     common_ids = {finding.id for finding in common_findings}
     different = []
     for finding in findings:

@@ -1,4 +1,4 @@
-"""What one machine has otherwise than most machines of its kind: its facts, and its measured rates.
+"""How a machine differs from most machines of its kind, in its facts and measured rates.
 
 Of rates the middle is the median, the spread the median distance from it (MAD), scaled to a normal
 distribution's standard deviation: half of the values may be wild without moving either. A value is
@@ -27,7 +27,7 @@ Kind = tuple[str, ...]
 
 
 def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Each node's differences from most nodes of its kind, by the node's name."""
+    """The differences of each node from most nodes of its kind, by node name."""
     by_kind: dict[Kind, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -54,7 +54,7 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
 def _drifts_in(
     field: str, voters: Iterable[Node], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
-    """The nodes whose value of one fact is not that of most voters, each with the difference."""
+    """The nodes whose value of a fact differs from that of most nodes, each with the difference."""
     values = (value_of(field, node.facts) for node in voters)
     counts = Counter(value for value in values if value is not None)
     majority = majority_of(counts)
@@ -75,7 +75,8 @@ def _drifts_in(
 
 
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
-    """Each kind of machine -> the kind that it is compared with: its own, however few they are.
+    """Maps each kind of machine to the kind that it is compared with: its own, however few there
+    are.
 
     A node with one GPU of another model among the usual ones is compared with those that have only
     the usual; nodes whose GPUs are not seen are no kind if others have some.
@@ -110,7 +111,7 @@ KIND = "node.kind"
 
 
 def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
-    """The kinds that have too few nodes to be compared -> the names of these nodes."""
+    """Maps the kinds with too few nodes for a comparison to the names of these nodes."""
     by_kind: dict[Kind, list[str]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -128,7 +129,7 @@ def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
 
 
 def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
-    """Nodes that are the only ones of their kind, if another kind has several.
+    """Nodes that are the only ones of their kind, while another kind has several.
 
     Such a node is compared with no other, so a wrong GPU would pass unseen. In a
     fleet of single machines this is no surprise, and nothing is said.
@@ -164,7 +165,7 @@ median distances: 5 leave room for a day on which the timer was late."""
 
 
 def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
-    """Nodes whose record is much older than most: it may not show what the node is like now."""
+    """Nodes whose record is much older than most, so that it may be outdated."""
     taken: dict[str, datetime] = {}
     for node in nodes:
         time = moment(node.taken_at)
@@ -212,7 +213,7 @@ def _span(time: timedelta) -> str:
 
 
 def majority_of(counts: Counter[str]) -> str | None:
-    """The value that more than half of those have who tell one.
+    """The value that more than half of those nodes have that report one.
 
     >>> majority_of(Counter({"580": 3, "570": 1})), majority_of(Counter({"580": 2, "570": 2}))
     ('580', None)
@@ -244,7 +245,7 @@ RATES = "rates."
 
 
 def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Node -> its rates that are too slow among those of the same check, model and unit."""
+    """Maps each node to its rates that are too slow for the same check, GPU model and unit."""
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
@@ -265,7 +266,7 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
 
 
 def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
-    """What is said of a rate that is too slow among so many."""
+    """The text about a rate that is too slow compared with the others."""
     # A device at less than half of the usual speed is broken.
     is_below_half = rate.value < middle / 2
     severity = Severity.ERROR if is_below_half else Severity.WARNING
@@ -280,8 +281,7 @@ def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
 
 
 def least_healthy(values: Sequence[float], loss: float) -> float:
-    """The slowest rate that a healthy device among these may have; slower than the middle by at
-    least this loss.
+    """The slowest rate that a healthy device may have, at least this loss below the median.
 
     >>> round(least_healthy([100, 101, 99, 100, 102, 98, 50], 0.05), 1)
     81.6
@@ -299,7 +299,7 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
 
 
 def spreads(count: int) -> float:
-    """How many spreads below the middle the slowest of so many healthy values may be.
+    """By how many spreads the slowest of this many healthy values may be below the median.
 
     A quantile of Student's t, for the spread is estimated from these values themselves.
 

@@ -1,4 +1,4 @@
-"""What two machines are compared by: each fact of a record as one line of text.
+"""The facts by which two machines are compared, each as one line of text.
 
 A fact is what should be the same on machines of one kind. What differs by nature (a temperature, a
 UUID, a bus address, free memory) is none.
@@ -81,7 +81,7 @@ TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 
 
 def facts_of(snapshot: Snapshot) -> dict[str, str]:
-    """Every fact that the record tells, by name; what no source told is left out.
+    """Every fact in the record, by name; unknown facts are left out.
 
     >>> from gpusetup.model.machine import Gpu
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
@@ -116,7 +116,7 @@ def _fact(name: str, snapshot: Snapshot) -> str | None:
 
 
 def shown(name: str, value: object) -> str | None:
-    """A value as people write it.
+    """A value in a form for people.
 
     >>> shown("memory.total_bytes", 80 << 30), shown("gpus.lost", True), shown("os.name", None)
     ('80 GiB', 'yes', None)
@@ -156,8 +156,8 @@ def size_in_words(size: float) -> str:
 
 
 def joined(values: Sequence[str | None]) -> str | None:
-    """The values of several GPUs as one: alike, or how many have each and which are the fewer.
-    A GPU that does not tell its value is passed over.
+    """The values of several GPUs as one text: the common value, or how many GPUs have each. GPUs
+    that do not report a value are ignored.
 
     >>> joined(["16", "16", "8"]), joined(["on", None, "on"]), joined([None])
     ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
@@ -180,7 +180,7 @@ def joined(values: Sequence[str | None]) -> str | None:
 
 
 def words_of(name: str) -> str:
-    """What a person calls a fact.
+    """The name of a fact in words.
 
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
@@ -193,7 +193,7 @@ def words_of(name: str) -> str:
 
 
 def severity_of(name: str) -> Severity:
-    """How grave a difference in this fact is.
+    """How serious a difference in this fact is.
 
     >>> severity_of("gpus.count").value, severity_of("packages.numpy").value
     ('error', 'note')
@@ -208,8 +208,8 @@ def severity_of(name: str) -> Severity:
 
 
 def value_of(name: str, facts: Mapping[str, str]) -> str | None:
-    """A fact; `absent` if the record would have told it: a package or variable that the machine
-    does not have. None if the record does not tell it."""
+    """The value of a fact; `absent` for a package or variable that the machine does not have; None
+    if the record does not contain the fact."""
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):

@@ -1,5 +1,5 @@
-"""A folder of records, read one file after the other: snapshots, doctor's answers, verify's and
-node-check's reports, of this version or an older one.
+"""A folder of records, read file by file: snapshots, doctor's JSON, reports of verify and of `fleet
+check`, of this version or an older one.
 
 Files of one node are put together: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
 and `node7/verify.json`. What is no record of ours is left out and counted; a record that is cut
@@ -47,7 +47,7 @@ FAILED = ("failed", "crashed")
 
 
 class Records(Frozen):
-    """What a folder holds."""
+    """The content of a folder."""
 
     nodes: tuple[Node, ...]
     """By name."""
@@ -61,13 +61,13 @@ class _Header(Frozen):
 
 
 class _Run(Frozen):
-    """What `fleet run` says of a node without whole records."""
+    """What `fleet run` reports about a node without complete records."""
 
     problem: str
 
 
 class _NodeCheck(Frozen):
-    """What is read of a node-check's answer."""
+    """The part of a node check's document that is read."""
 
     ok: bool
     reason: str
@@ -79,8 +79,8 @@ class _NodeCheck(Frozen):
 def read_folder(
     folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
-    """Every record in a folder and in the folders in it, by node; `reached` is told how many files
-    are read, of how many."""
+    """Every record in a folder and its subfolders, by node; `reached` is called with the number of
+    files read so far and in total."""
     nodes: dict[str, Node] = {}
     left_out: list[str] = []
     files = _files(folder)
@@ -109,7 +109,7 @@ def read_folder(
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
-    """The node of a file; why it is none, as a text that a pool of processes can pass on."""
+    """The node in a file, or why it is not a record, as a text that a process pool can return."""
     name = name_of(path, folder)
     try:
         return read_record(path, name)
@@ -133,7 +133,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def name_of(path: Path, folder: Path) -> str:
-    """The node's name by the file's.
+    """The node's name, from the file name.
 
     >>> here, names = Path("runs"), ("gpu1.json", "gpu1.verify.json", "gpu1/doctor.json")
     >>> [name_of(here / name, here) for name in names]
@@ -148,7 +148,7 @@ def name_of(path: Path, folder: Path) -> str:
 
 
 def on_one_line(name: str) -> str:
-    """A name that ends no line and steers no terminal.
+    """A name without line breaks and terminal codes.
 
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
@@ -166,7 +166,7 @@ class _NoRecord(Exception):
 
 
 def read_record(path: Path, name: str) -> Node:
-    """One file as a node; one that is broken has the problem instead of facts."""
+    """One file as a node; a broken file has a problem instead of facts."""
     try:
         family, node = _read(path)
     except BadInput as problem:
@@ -181,7 +181,7 @@ def read_record(path: Path, name: str) -> Node:
 
 
 def _read(path: Path) -> tuple[str, Node]:
-    """A record: its schema without the version, and its node, named as the record names it."""
+    """A record: its schema without the version, and its node, with the name from the record."""
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
         raise _NoRecord("this is no record of gpusetup (no JSON object)")
@@ -201,7 +201,7 @@ def _read(path: Path) -> tuple[str, Node]:
 
 
 def named_record(path: Path) -> Node:
-    """The record in a file that somebody named; `BadInput` if it is none."""
+    """The record in a file that somebody named; `BadInput` if it is not one."""
     try:
         node = read_record(path, on_one_line(path.stem))
         if not node.has_record:
@@ -214,7 +214,7 @@ def named_record(path: Path) -> Node:
 
 
 def _from_snapshot(raw: bytes, what: str) -> Node:
-    """A snapshot, or doctor's answer, which has one."""
+    """The node in a snapshot, or in doctor's document, which contains one."""
     snapshot = parse_snapshot(raw, what)
     facts = facts_of(snapshot)
     # Some other JSON with a schema of ours.
@@ -232,7 +232,7 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The variables without what a snapshot hides: most records are snapshots."""
+    """The variables without those that a snapshot hides, because most records are snapshots."""
     snapshot = Snapshot(environment=dict(environment))
     # A node-check was not redacted when it was written.
     redacted = redact(snapshot)
@@ -240,7 +240,7 @@ def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
-    """A report of verify: whether the checks passed, and the rates that they measured."""
+    """The node in a report of verify: whether the checks passed, and the measured rates."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     gpu_models = {model for device, model in models.items() if device != "cpu"}
@@ -280,7 +280,7 @@ def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]
 
 
 def _error(id: str, title: str) -> NodeFinding:
-    """A finding that fails a node."""
+    """A finding that makes a node fail."""
     # Doctor's own findings have words of their own.
     severity = Severity.ERROR
     return NodeFinding(id=id, severity=severity, title=title)
@@ -308,7 +308,7 @@ def _from_history(raw: bytes, what: str) -> Node:
 
 
 def _from_run(raw: bytes, what: str) -> Node:
-    """What `fleet run` says of a node without whole records."""
+    """The node for which `fleet run` has no complete records."""
     run = from_json(raw, _Run, what=what)
     # The problem is all that it says.
     problem = run.problem
@@ -327,7 +327,7 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
 
 
 def merged(earlier: Node, later: Node) -> Node:
-    """Two records of one node; the later in the folder adds to the earlier."""
+    """Two records of the same node; the later one in the folder adds to the earlier."""
     times = [time for time in (earlier.taken_at, later.taken_at) if time]
     # Two records often have the same finding.
     findings = dict.fromkeys((*earlier.findings, *later.findings))

@@ -1,4 +1,4 @@
-"""Since when a node has each of its findings: a small file that `fleet check --history` keeps.
+"""Since when a node has each of its findings: a small file that `fleet check --history` updates.
 
 The file lies in a folder of records, so `fleet show` reads it like any other record. It holds no
 more than each finding's id, severity, words and times.
@@ -23,7 +23,7 @@ MOST_PAST_FINDINGS = 100
 
 
 class FindingHistory(Frozen):
-    """One finding of a node, from the first check that had it to the last."""
+    """One finding of a node, from the first check with it to the last."""
 
     id: str
     severity: Severity
@@ -36,14 +36,14 @@ class FindingHistory(Frozen):
 
 
 class NodeHistory(Frozen):
-    """The findings of one node over time, those that it still has first."""
+    """The findings of one node over time, current ones first."""
 
     schema: Literal["gpusetup.history/1"] = "gpusetup.history/1"
     checked_at: str | None = None
     findings: tuple[FindingHistory, ...] = ()
 
     def since(self) -> Mapping[str, str]:
-        """Each finding that the node still has -> when a check had it for the first time."""
+        """Maps each current finding to the time of the first check that had it."""
         began: dict[str, str] = {}
         for finding in self.findings:
             if not finding.is_over:
@@ -52,7 +52,7 @@ class NodeHistory(Frozen):
 
 
 def file_name(node: str) -> str:
-    """What a node's history is called in its folder.
+    """The file name of a node's history.
 
     >>> file_name("gpu07"), file_name("../gpu07")
     ('gpu07.history.json', 'node.history.json')
@@ -115,7 +115,7 @@ def updated(history: NodeHistory, findings: Iterable[NodeFinding], now: str) -> 
 
 
 def moment(text: str | None) -> datetime | None:
-    """A record's time, in UTC; None if the text is none.
+    """A record's time in UTC; None if the text is not a time.
 
     >>> str(moment("2026-11-19T03:00:00Z")), moment("yesterday"), moment(None)
     ('2026-11-19 03:00:00+00:00', None, None)

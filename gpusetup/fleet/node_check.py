@@ -1,4 +1,4 @@
-"""Whether a node may take jobs: doctor's findings, and how it differs from its profile.
+"""Whether a node can take jobs: doctor's findings, and how the node differs from its profile.
 
 The profile says what a node of a kind should be like: it is the record that `fleet check --json`
 writes on a sound one. A person deletes from its `facts` what may differ between nodes. A fact that
@@ -31,7 +31,8 @@ NOT_OF_THE_NODE = ("gpu-memory-taken",)
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in short, the root first; no consequences, and nothing that a job does."""
+    """Doctor's findings in short, the root cause first, without consequences and without effects of
+    a running job."""
     grave = without_harmless(snapshot)
     diagnosis = diagnose(grave, load_catalog(), rules=rules)
     findings = []
@@ -47,7 +48,7 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
-    """The record without the events for which nobody takes a node out.
+    """The record without events that are no reason to drain a node.
 
     Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 is a row that was remapped or a page
     that was retired, Xid 94 a memory error that stayed within its program. If a reset is due, or
@@ -62,7 +63,7 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
 
 
 def _is_harmless(event: Event) -> bool:
-    """Whether an event of the driver asks for nothing."""
+    """Whether an event of the driver needs no action."""
     values = event.values
     if event.kind == "gpu-read-failed":
         # Such a GPU lacks the feature that was asked for.
@@ -83,7 +84,7 @@ MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_byte
 
 
 class Profile(Frozen):
-    """The part of a record that other nodes are compared with."""
+    """The part of a record with which other nodes are compared."""
 
     schema: Literal["gpusetup.node-check/1"]
     ok: bool
@@ -92,7 +93,7 @@ class Profile(Frozen):
 
 
 def read_profile(text: str, what: str) -> dict[str, str]:
-    """The facts of a sound node; `BadInput` names what is wrong in the file."""
+    """The facts of a healthy node; `BadInput` says what is wrong in the file."""
     try:
         profile = from_json(text, Profile, what=what)
     except BadInput as problem:
@@ -111,7 +112,7 @@ def read_profile(text: str, what: str) -> dict[str, str]:
 def unlike_profile(
     expected: Mapping[str, str], facts: Mapping[str, str]
 ) -> tuple[NodeFinding, ...]:
-    """What a node tells otherwise than the profile asks.
+    """How a node differs from the profile.
 
     >>> unlike_profile({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
     'number of GPUs 7, expected 8'
@@ -152,8 +153,8 @@ class NodeCheckAnswer(Frozen):
 def all_findings(
     ok: bool, reason: str, findings: tuple[NodeFinding, ...]
 ) -> tuple[NodeFinding, ...]:
-    """A check's findings; a failed one without an error among them, such as a node without a GPU,
-    gets one more that has the reason."""
+    """The findings of a check. If a failed check has no error among them, as on a node without a
+    GPU, a finding with the reason is added."""
     severities = {finding.severity for finding in findings}
     has_error = Severity.ERROR in severities
     if ok or has_error:
@@ -169,8 +170,8 @@ def check_node(
     expected: Mapping[str, str],
     since: Mapping[str, str] | None = None,
 ) -> NodeCheckAnswer:
-    """Judge a node. `expected`: the facts of a sound one, by its profile; `since`: by its history
-    the time of each finding that it had before, None if it keeps no history."""
+    """Judge a node. `expected` are the facts in its profile; `since` maps its earlier findings to
+    times from its history, None if it keeps no history."""
     snapshot = record.snapshot
     now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
@@ -198,7 +199,7 @@ def check_node(
 
 
 def what_it_is(facts: Mapping[str, str]) -> str:
-    """A sound node in one line: its GPUs and its driver."""
+    """A healthy node in one line: its GPUs and its driver."""
     gpu_count = facts.get(GPU_COUNT, "0")
     gpu_name = facts.get("gpus.name", "GPU")
     # A driver that is not loaded tells no version.

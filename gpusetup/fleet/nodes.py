@@ -1,4 +1,5 @@
-"""The nodes of a fleet: what is kept of each, and their names as schedulers write them."""
+"""The nodes of a fleet: what is stored about each, and lists of their names as schedulers write
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Rate(Frozen):
 
 
 class Drift(Frozen):
-    """A field in which a node is not like most nodes of its kind.
+    """A field in which a node differs from most nodes of its kind.
 
     Two fields are compared with all nodes: `record.taken_at`, if the record is older than the
     others, and `node.kind`, if no other node has such GPUs.
@@ -52,7 +53,7 @@ class Drift(Frozen):
 
 
 class Node(Frozen):
-    """One node: what its records tell, or why they tell nothing."""
+    """One node: the content of its records, or why there is none."""
 
     name: str = ""
     taken_at: str | None = None
@@ -81,7 +82,7 @@ NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """A key that puts node9 before node10.
+    """A sort key that puts node9 before node10.
 
     >>> sorted(["node10", "node9"], key=natural)
     ['node9', 'node10']
@@ -95,7 +96,7 @@ def natural(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def slurm_list(names: Iterable[str]) -> str:
-    """Names as Slurm takes them after `--exclude=`, ranges in brackets.
+    """Names in the form for Slurm's `--exclude=`, with ranges in brackets.
 
     >>> slurm_list(["gpu09", "gpu10", "gpu11", "gpu13", "login"])
     'gpu[09-11,13],login'
@@ -121,7 +122,7 @@ def slurm_list(names: Iterable[str]) -> str:
 
 
 class NumberRange(Frozen):
-    """Numbers in a row, as text with their leading zeros."""
+    """Consecutive numbers, as text with their leading zeros."""
 
     first: str
     last: str
@@ -141,7 +142,7 @@ class NumberRange(Frozen):
 
 
 def _split_at_number(name: str) -> tuple[str, str, str]:
-    """A name as prefix, last number and suffix; a name of another form is all prefix."""
+    """A name as prefix, last number and suffix; without a number, everything is the prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
     # A line break, or a number with too many digits.
     if parts is None:
@@ -152,7 +153,7 @@ def _split_at_number(name: str) -> tuple[str, str, str]:
 
 
 def expanded(text: str) -> tuple[str, ...]:
-    """The names in such a list.
+    """The single names in such a list.
 
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')

@@ -1,4 +1,4 @@
-"""A node's check as metrics, for the textfile collector of Prometheus' node_exporter.
+"""A node's check as metrics for the textfile collector of Prometheus' node_exporter.
 
 Only numbers, ids of findings, the GPU's model and the driver's version: no names of hosts, users or
 folders, no UUIDs, and no words of a finding. node_exporter adds the node's own label.
@@ -22,7 +22,7 @@ Labels = Mapping[str, str]
 
 
 def metrics(answer: NodeCheckAnswer, now: float) -> str:
-    """The metrics of a node. `now`: seconds since 1970, when the node was checked."""
+    """The metrics of a node. `now` is the time of the check in seconds since 1970."""
     counts: Counter[tuple[str, str]] = Counter()
     since: dict[tuple[str, str], float] = {}
     for finding in answer.findings:
@@ -109,7 +109,7 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 
 
 def escaped(text: str) -> str:
-    """A label's value: the format knows three escapes; a line must not end in it otherwise."""
+    """A label's value with the three escapes of the format; otherwise it could end its line."""
     printable = on_one_line(text)
     # The backslash first: the other escape brings one.
     without_backslashes = printable.replace("\\", r"\\")

@@ -1,4 +1,4 @@
-"""The answer of `fleet show`: one row a node, the worst first."""
+"""The answer of `fleet show`: one row for each node, those with the worst problems first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NodeAnswer(Frozen):
 
 
 class Uncompared(Frozen):
-    """Nodes of a kind that has too few to be compared."""
+    """Nodes of a kind that has too few nodes for a comparison."""
 
     gpus: tuple[str, ...]
     """The models of their GPUs."""
@@ -47,7 +47,7 @@ class Uncompared(Frozen):
 
 
 class Common(Frozen):
-    """A finding that most nodes have, or most of a kind: it tells none of them from the others."""
+    """A finding that most nodes have, or most of a kind, so that it does not distinguish them."""
 
     id: str
     severity: Severity
@@ -58,14 +58,14 @@ class Common(Frozen):
     """The models of the GPUs of that kind; empty if most nodes of the whole fleet have it."""
 
     def is_of(self, node: Node) -> bool:
-        """Whether a node is among those that were counted."""
+        """Whether a node is one of those that were counted."""
         is_of_whole_fleet = not self.gpus
         # Else it is of one kind.
         return is_of_whole_fleet or self.gpus == node.kind
 
 
 class Exclude(Frozen):
-    """The failed nodes as schedulers take them."""
+    """The failed nodes in the form for schedulers."""
 
     slurm: str = ""
     """An option of sbatch and srun; empty if no node failed."""
@@ -88,7 +88,7 @@ class FleetAnswer(Frozen):
 
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
-    """Judge a fleet. `expected`: nodes that should have a record."""
+    """Judge a fleet. `expected` are the nodes that should have a record."""
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
@@ -115,7 +115,7 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
 
 
 def all_differences(nodes: Sequence[Node]) -> dict[str, list[Drift]]:
-    """Node -> everything in which it is unlike the others."""
+    """Maps each node to everything in which it differs from the others."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (drifts(nodes), outliers(nodes)):
         for name, rows in drifts_by_node.items():
@@ -194,7 +194,8 @@ def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Node
 
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
-    """An error fails a node; a warning sets it apart if most nodes have none such."""
+    """The status of a node: an error makes it fail; a warning sets it apart if most nodes do not
+    have it."""
     severities = {finding.severity for finding in node.findings}
     severities |= {row.severity for row in drift}
     if node.problem or Severity.ERROR in severities:
@@ -209,8 +210,8 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
 
 
 def next_command(node: Node) -> str | None:
-    """What to run next about a failed node: doctor on its snapshot, which is here; else a new
-    record from the node itself. None if its name must not be part of a command.
+    """The command to run next for a failed node: doctor with its snapshot, or else a command that
+    makes a new record on the node. None if its name is not safe in a command.
 
     >>> next_command(Node(name="n1", problem="no record"))
     'ssh n1 gpusetup doctor'
@@ -228,7 +229,7 @@ def next_command(node: Node) -> str | None:
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """A key that puts the worst nodes first, and alike ones by their names."""
+    """A sort key: the worst nodes first, equal ones by name."""
     # The type lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
     badness = statuses.index(row.status)
@@ -237,7 +238,7 @@ def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 
 def excluded(names: Iterable[str]) -> Exclude:
-    """Nodes to leave out of jobs, as schedulers take them."""
+    """The nodes to leave out of jobs, in the form for schedulers."""
     usable_names = []
     for name in names:
         # The names become part of a command.

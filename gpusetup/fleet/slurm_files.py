@@ -1,4 +1,4 @@
-"""Slurm: the programs that it calls on a node, each a few lines of shell around `fleet check`.
+"""The programs that Slurm calls on a node, each a few lines of shell around `fleet check`.
 
 A node is drained after two failed checks in a row, and resumed after two good ones, but only if the
 reason is still one that gpusetup gave. A node that somebody else took out of service is left alone.
@@ -179,7 +179,7 @@ HealthCheckNodeState=ANY,CYCLE
 
 
 class SlurmSetup(Frozen):
-    """What the programs are to do on each node."""
+    """What the programs should do on each node."""
 
     folder: str
     """Where they lie: the same path on each node."""
@@ -197,7 +197,7 @@ class SlurmSetup(Frozen):
 
 
 def files(setup: SlurmSetup) -> dict[str, str]:
-    """What `fleet slurm` writes, by name: two programs for slurm.conf, and its lines.
+    """The files that `fleet slurm` writes, by name: two programs, and lines for slurm.conf.
 
     Raises UsageError for a folder that slurm.conf cannot name.
     """
@@ -224,7 +224,7 @@ def files(setup: SlurmSetup) -> dict[str, str]:
 
 
 def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> str:
-    """The head of a program: its settings, and what both programs share."""
+    """The beginning of a program: its settings, and the part that both programs share."""
     check = shlex.join((setup.python, "-I", "-m", "gpusetup", "fleet", "check", *check_options))
     more_path = f":{shlex.quote(setup.scontrol_folder)}" if setup.scontrol_folder else ""
     lines = (

@@ -1,4 +1,4 @@
-"""What each node of a fleet is asked to do, and what is kept of what it says.
+"""The work for each node of a fleet, and which of its output is kept.
 
 A node runs three commands of gpusetup one after the other, each of which prints one JSON document
 on stdout. Anything else there (a greeting, a module's message) is passed over.
@@ -31,7 +31,7 @@ Document = Mapping[str, Any]
 
 
 class NodeWork(Frozen):
-    """What one node is asked to do."""
+    """The work for one node."""
 
     python: str
     """The interpreter on the nodes that has gpusetup."""
@@ -74,7 +74,7 @@ def script(work: NodeWork) -> str:
 
 
 def ssh_command(work: NodeWork) -> str:
-    """The script as one command for any login shell, as ssh runs it.
+    """The script as a single command for any login shell, as ssh runs it.
 
     >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
@@ -91,7 +91,7 @@ SCHEMA_NAME = re.compile(r"gpusetup\.([a-z-]+)/\d+")
 
 
 def documents(text: str) -> dict[str, Document]:
-    """The documents of gpusetup in what a node said, by the names of their schemas.
+    """The documents of gpusetup in a node's output, by the names of their schemas.
 
     >>> output = 'Welcome {to} n1\\n{"schema": "gpusetup.verify/1", "verdict": "passed"}\\nbye'
     >>> documents(output)["verify"]["verdict"]
@@ -111,7 +111,7 @@ def documents(text: str) -> dict[str, Document]:
 
 
 def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
-    """Why a node's records are not whole; None if they are.
+    """Why a node's records are incomplete; None if they are complete.
 
     >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
     >>> problem_of(gone, {})
@@ -128,7 +128,7 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
 
 
 def _refusal(by_schema: Mapping[str, Document]) -> str:
-    """What gpusetup on the node said instead of an answer; empty if it did not refuse."""
+    """The error message of gpusetup on the node; empty if there is none."""
     error = by_schema.get("error", {})
     parts = []
     for name in ("message", "hint"):
@@ -151,7 +151,7 @@ def _last_lines(output: Output) -> str:
 
 
 def write_records(folder: Path, node: str, output: Output) -> str | None:
-    """Write a node's records into the folder; what is wrong with them, else None.
+    """Write a node's records into the folder; returns a problem, or None.
 
     A node without whole records gets a file that says why, so that the folder tells it later too.
     """

@@ -1,4 +1,4 @@
-"""Whether gpusetup runs inside the build of an image."""
+"""Whether gpusetup is running in the build of an image."""
 
 from __future__ import annotations
 

@@ -60,8 +60,9 @@ def run_step(
     gently_seconds: float = 0.0,
     folder: str | None = None,
 ) -> Output:
-    """Run one step and keep what it was. `gently_seconds`: it cleans up after itself, so it is not
-    killed with us, and may take so long after a Ctrl-C. `folder`: where it runs."""
+    """Run a command and record it. With `gently_seconds`, the command cleans up after itself, so
+    it is not killed with gpusetup and gets this time after a Ctrl-C. `folder` is the working
+    folder."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,

@@ -1,4 +1,4 @@
-"""The options of `gpusetup install`, as its phases read them."""
+"""The options of `gpusetup install` in the form that its phases need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class InstallRequest(Frozen):
-    """The options of `gpusetup install` that the phases of an installation read."""
+    """The options of `gpusetup install` that the phases of an installation need."""
 
     packages: tuple[str, ...] = ()
     torch: str | None = None

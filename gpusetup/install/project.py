@@ -87,8 +87,8 @@ class Variant(Frozen):
 def variants_wanted(
     asked: Sequence[str], project: ProjectFile, build: TorchBuild | None, catalog: Catalog
 ) -> tuple[Variant, ...]:
-    """The extras that were asked for (`cpu`, `train=cu126`), else those of the project that name
-    torch and whose names tell their builds. UsageError for a name that tells none."""
+    """The requested extras (`cpu`, `train=cu126`), or else those extras of the project that contain
+    torch and whose names mean a build. UsageError if a requested name means none."""
     there = {extra.name: extra for extra in project.extras}
     if asked:
         return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
@@ -161,8 +161,8 @@ def pins_of(
     torch: str | None,
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
-    """The versions of torch and its companions in an extra; the newest torch of its backend where
-    the extras have none in common. Unsatisfiable if there is none."""
+    """The versions of torch and its companions for an extra; if the extras have no torch in common,
+    the newest of the extra's backend. Unsatisfiable if there is none."""
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())
@@ -178,8 +178,8 @@ def pins_of(
 def extras_lines(
     pins: Mapping[Variant, Mapping[str, str]], root: str, catalog: Catalog
 ) -> Iterator[str]:
-    """The tables of a project whose extras have their own builds: the new extras, that they exclude
-    each other, an index for each backend, and a source for each extra."""
+    """The tables for a project whose extras have different builds: the new extras, that they
+    exclude each other, an index for each backend, and a source for each extra."""
     new = [variant for variant in pins if not variant.is_there]
     if new:
         yield "[project.optional-dependencies]"

@@ -28,7 +28,7 @@ Kind = Literal["extra", "group"]
 
 
 class NamedExtra(Frozen):
-    """An extra or a group of a project that names torch."""
+    """An extra or group of a project that contains torch."""
 
     name: str
     kind: Kind = "extra"
@@ -94,7 +94,7 @@ def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
-    """The extras or groups whose lists name torch."""
+    """The extras or groups whose lists contain torch."""
     for name, requirements in lists.items():
         family = family_in(requirements)
         if re.fullmatch(EXTRA_NAME, name) and family:

@@ -72,7 +72,7 @@ def family_imported(text: str) -> tuple[str, ...]:
 
 
 def blocks_of(text: str) -> Iterator[str]:
-    r"""The TOML of each block: lines of comment up to the last `# ///` among them.
+    r"""The TOML of each block: comment lines up to the last `# ///` among them.
 
     >>> list(blocks_of("# /// script\n# dependencies = []\n# ///\nimport torch\n"))
     ['dependencies = []']

@@ -1,4 +1,4 @@
-"""What an installation is asked for, and what was chosen for it: for the plan, and to be told."""
+"""What an installation should do: the request and the choice, for the plan and for the output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpusetup.model.versions import parsed
 
 
 class Task(Frozen):
-    """What is to be done, decided."""
+    """What to do, fully decided."""
 
     request: InstallRequest
     host: Host
@@ -43,14 +43,14 @@ class Task(Frozen):
 
     @property
     def gpus_here(self) -> int | None:
-        """How many GPUs this machine can prove it on; none, where it is for another host."""
+        """How many GPUs of this machine can test the result; none if it is for another host."""
         if self.request.for_other_host:
             return 0
         return None if self.machine.gpus is None else len(self.machine.gpus)
 
     @property
     def newest(self) -> Offer | None:
-        """The newest that fits, where it is newer than what will be there."""
+        """The newest build that fits, if it is newer than the one that will be installed."""
         offer = offer_of(self.choice, self.machine)
         # Packages hold torch where it is: a newer one does not go with them.
         if offer is None or self.notes_on_packages:
@@ -59,7 +59,7 @@ class Task(Frozen):
 
     @property
     def notes_on_packages(self) -> tuple[str, ...]:
-        """What holds torch or a package at its version, where the packages chose it."""
+        """Why torch or a package is not newer, if packages influenced the choice."""
         notes = []
         for held in self.choice.held_back:
             # Only what is installed stays; in a new environment nothing does.
@@ -69,13 +69,13 @@ class Task(Frozen):
         return (*notes, *self.choice.notes_on_packages)
 
     def installed_version(self, name: str) -> str | None:
-        """The version of an installed package, without its label; None if it is not there."""
+        """The version of an installed package without its label; None if it is not installed."""
         package = installed_packages(self.machine).get(name)
         return package.version.partition("+")[0] if package else None
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of the choice besides the build."""
+        """What a person should know about the choice, apart from the build."""
         notes = [*self.notes_on_packages]
         if self.choice.moves:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
@@ -87,13 +87,13 @@ class Task(Frozen):
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """Those of the build too, where one comes."""
+        """All notes, including those about a new build."""
         of_build = self.choice.notes if self.choice.moves else ()
         return (*of_build, *self.notes)
 
     @property
     def builds(self) -> tuple[Fallback, ...]:
-        """The build and what may be taken in its place; nothing, where a backend was named."""
+        """The build and its alternatives; no alternatives if a backend was named."""
         build, choice = self.build, self.choice
         url = choice.index_url or ""
         first = Fallback(torch=build.torch, backend=build.backend, index_url=url)
@@ -101,11 +101,11 @@ class Task(Frozen):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything that was asked for is there."""
+        """Whether everything that was requested is already installed."""
         return self.coming.is_nothing
 
     def again(self) -> Task:
-        """The same build once more: it is there, and its proof failed."""
+        """A task that installs the same build again, because it is there but its test failed."""
         coming = replace(self.coming, family=installed_family(self.machine), pinned=())
         why = "the right build is installed, but its test failed"
         return replace(self, coming=coming, why=why)

@@ -1,4 +1,4 @@
-"""What is known and said of wheels: those of a folder, those without a hash, sizes."""
+"""Facts and notes about wheels: those in a folder, those without a hash, sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUMS = "SHA256SUMS"
 
 
 def noted(folder: Path) -> dict[str, str]:
-    """File name -> sha256, of the wheels of a folder that are still there."""
+    """Maps file names to sha256, for the wheels of a folder that still exist."""
     if not (folder / SUMS).is_file():
         return {}
     text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
@@ -27,7 +27,7 @@ def noted(folder: Path) -> dict[str, str]:
 
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
-    """Wheels that lie in a folder, with the hashes that were noted when it was filled."""
+    """The wheels in a folder, with the hashes that were recorded when it was filled."""
     sums = noted(Path(folder))
     for wheel in wheels:
         size_bytes = Path(folder, wheel.filename).stat().st_size
@@ -36,7 +36,7 @@ def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
 
 
 def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
-    """What is to be said of wheels whose index names no hash.
+    """A note about wheels for which the index states no hash.
 
     >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
     ('No sha256 at the index for x: the file is only as trusted as the connection',)
@@ -53,7 +53,7 @@ def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
 
 
 def size_text(count: int | float) -> str:
-    """A size as people read it.
+    """A size in a form for people.
 
     >>> size_text(191_794_682), size_text(812)
     ('182.9 MiB', '812 B')

@@ -1,1 +1,1 @@
-"""What programs say, as rows: for whoever reads a report, and whoever reads this machine."""
+"""What programs say, as rows that both the reader of reports and the reader of this machine use."""

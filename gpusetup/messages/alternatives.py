@@ -1,4 +1,4 @@
-"""A long list of forms, of which a text is searched only for those whose letters it has.
+"""A long list of patterns; only those whose letters occur in a text are tried.
 
 One pattern of a hundred alternatives tries each of them at each letter of a text. Most forms have
 letters that most texts lack: these forms are left out for the whole text at once.
@@ -18,7 +18,7 @@ SHORTEST = 2
 
 
 class Alternatives:
-    """The alternatives of a pattern, without regard to case, each with letters that it needs.
+    """The alternatives of a pattern, ignoring case, each with letters that a match must contain.
 
     >>> forms = Alternatives(r"\\bhangs?\\b|\\bcrash\\w*|(?<!\\d)0 ?%")
     >>> [form.pattern for form in forms.possible_in("it crashed")]
@@ -108,7 +108,8 @@ def groups_that_must_be(form: str) -> Iterator[str]:
 
 
 def _tells(letters: str) -> bool:
-    """Whether few texts have these letters: Chinese, Japanese and Korean say a word with one."""
+    """Whether these letters are rare enough to select texts; in Chinese, Japanese and Korean a
+    single one is."""
     bare = letters.strip()
     return len(bare) >= SHORTEST or (bool(bare) and not bare.isascii())
 

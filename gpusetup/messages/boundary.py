@@ -1,4 +1,5 @@
-"""What containers, lenders, NCCL and jobs on several nodes say of where a program runs.
+"""What containers, rented machines, NCCL and jobs on several nodes print about where a program
+runs.
 
 Sources: the error texts of moby, containerd, podman, libnvidia-container, nvidia-container-toolkit,
 kube-scheduler, kubelet and the NVIDIA device plugin; the entry script of NVIDIA's images, kubectl.

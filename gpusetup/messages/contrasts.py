@@ -1,4 +1,4 @@
-"""Two runs that differ in one thing, of which one works: how people say it.
+"""How people describe two runs that differ in one thing, of which one works.
 
 The fault lies in what differs between them: a kernel that crashes with NCCL and not with gloo has no
 wrong index. `diagnosis.questions` chooses its question by what differs.

@@ -1,4 +1,4 @@
-"""CUDA's errors: their codes, their names, and the texts that tell them.
+"""CUDA's errors: their codes, their names, and their texts.
 
 Sources: cuda.h, driver_types.h, cudaGetErrorString of CUDA 8 to 13.
 """

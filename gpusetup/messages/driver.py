@@ -1,4 +1,5 @@
-"""What the driver, its kernel module and programs that test GPUs say, and proves no cause alone.
+"""Messages from the driver, its kernel module and GPU test programs that prove no cause on their
+own.
 
 Sources: NVML's and nvidia-smi's errors,
 modprobe, dkms, NVIDIA's installer.

@@ -1,4 +1,4 @@
-"""Pieces of patterns that several messages share."""
+"""Parts of patterns that several messages share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a text shows who holds an environment: images, programs with their own Python, modules.
+"""How a text shows who owns an environment: images, programs with their own Python, modules.
 
 Sources: the start scripts and the update scripts of the programs' own repositories, the names of
 their images in their documentation, as of November 2026.

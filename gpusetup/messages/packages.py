@@ -1,4 +1,4 @@
-"""What imports, installers and frameworks say of packages and libraries.
+"""Messages from imports, installers and frameworks about packages and libraries.
 
 Sources: the extension loaders of torchvision, torchaudio and xformers, glibc's ld.so and macOS'
 dyld on torch's C++ symbols, pip's resolver, Python's import system of 3.6 to 3.14,

@@ -1,4 +1,4 @@
-"""What people write in their own words: what they tried, what they cannot do, what they ask.
+"""What people write in their own words: what they tried, what does not work, what they ask.
 
 These are sentences of a language and no messages of a program. A sentence here shows a symptom or a
 fact about the person's situation; it never names a cause by itself.

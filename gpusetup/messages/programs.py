@@ -1,4 +1,4 @@
-"""The programs that people name most: their packages, their words, their own way to the GPU.
+"""The programs that people mention most: their packages, their words, and how they use the GPU.
 
 Sources: the messages and log prefixes of the programs' own sources and issue trackers, 2023 to 2026.
 """

@@ -1,4 +1,4 @@
-"""Plain questions about torch, CUDA, drivers and GPUs: words of nine languages, by what they ask.
+"""Plain questions about torch, CUDA, drivers and GPUs in nine languages, sorted by topic.
 
 A question is an intent ("must I", "which", "is it new enough") and the things that it names. The
 tables hold words of the languages, never whole sentences of one text.
@@ -108,7 +108,8 @@ def topic_of(sentence: str, before: str = "") -> str:
 
 
 def _first_topic(intents: Collection[str], words: str) -> str:
-    """The narrowest topic with one of these intents that names all its things; "" if there is none."""
+    """The most specific topic with one of these intents that mentions all its things; "" if there
+    is none."""
     for topic in TOPICS:
         if not any(intent in intents for intent in topic.intents):
             continue

@@ -159,7 +159,7 @@ def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
 
 
 def _is_meant_otherwise(unless: str, window: str, match: re.Match[str]) -> bool:
-    """Whether the words around a message say that something else is meant."""
+    """Whether the words around a message show that it means something else."""
     first = max(match.start() - AROUND, 0)
     last = match.end() + AROUND
     surroundings = window[first:last]

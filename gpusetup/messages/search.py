@@ -1,4 +1,4 @@
-"""Where messages stand in a text: one search for the live kernel log and for a pasted report.
+"""Finds messages in a text, both for the live kernel log and for a pasted report.
 
 The text is searched as a single line with single spaces, so that a message reads the same however it
 was wrapped. A pattern sees only windows around certain letters, so that no text takes long.
@@ -34,7 +34,7 @@ SHOWN_CHARACTERS = 300
 
 
 def line_source(number: int) -> str:
-    """How a source names a line of a report, counted from 1."""
+    """The source name for a line of a report, counted from 1."""
     return f"report, line {number}"
 
 

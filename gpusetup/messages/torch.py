@@ -1,4 +1,4 @@
-"""What torch says of its build, of CUDA and of GPUs, in its own words and in people's.
+"""Messages about torch's build, CUDA and GPUs, in torch's own words and in people's.
 
 Sources: torch 0.4 to 2.13 (torch/cuda/__init__.py, c10/cuda, ATen), cuda.h and cudaGetErrorString,
 Triton, NVRTC, ptxas, the accelerate, transformers and vLLM checks of precision.

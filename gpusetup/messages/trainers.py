@@ -1,4 +1,4 @@
-"""The trainers that people name most, and what each offers against a full GPU.
+"""The trainers that people mention most, and what each offers if the GPU's memory is full.
 
 Sources: verl's and Trinity-RFT's configuration pages, DeepSpeed's ZeRO and Ulysses pages, the
 arguments of Megatron-LM, torch.distributed.fsdp; November 2026.
@@ -11,7 +11,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Trainer(Frozen):
-    """A program that trains one model on several GPUs."""
+    """A program that trains a model on several GPUs."""
 
     name: str
     marks: tuple[str, ...]

@@ -1,4 +1,5 @@
-"""How people and programs say that a training's loss diverges, or that mixed precision gained nothing.
+"""How people and programs say that a training's loss diverges, or that mixed precision is not
+faster.
 
 Sources: the log lines of detectron2, fairseq, DeepSpeed, timm and transformers' Trainer; titles of
 threads in issue trackers and forums, in nine languages, November 2026.

@@ -1,4 +1,4 @@
-"""How people say that a GPU stays unused, or waits: a small table of sentences by language.
+"""How people say that a GPU stays unused or waits: a small table of sentences in several languages.
 
 A sentence here is a symptom. It never names a cause.
 """

@@ -1,4 +1,4 @@
-"""How a text shows that a GPU computes, and how it names a failure: sentences of nine languages.
+"""How a text shows that a GPU computes, and how it mentions a failure, in nine languages.
 
 These are forms of a language or lines that many programs print, never the words of one text.
 `report.works` reads with them.

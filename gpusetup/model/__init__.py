@@ -1,1 +1,2 @@
-"""The plain values that travel between the steps, their forms as files, and how they are typed."""
+"""The plain values that are passed between the steps, their file formats, and command lines to
+type."""

@@ -1,4 +1,4 @@
-"""Builds of torch, and what an answer says of them and of the packages that go with them."""
+"""Builds of torch, and what an answer says about them and about the packages that go with them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpusetup.model.frozen import Frozen, Text
 from gpusetup.model.versions import Capability
 
 FAMILY = ("torch", "torchvision", "torchaudio")
-"""What comes from torch's own index; everything else comes from the user's default index."""
+"""The packages from torch's own index; all others come from the user's default index."""
 
 
 class TorchBuild(Frozen):
-    """One row of the catalog: a torch on a backend for a platform."""
+    """One row of the catalog: a torch version for a backend and a platform."""
 
     torch: str
     backend: str
@@ -22,7 +22,7 @@ class TorchBuild(Frozen):
     machine: str
     """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
     pythons: tuple[str, ...]
-    """`3.11`, and `3.13t` for free-threaded; () for a build that no index is known to have."""
+    """`3.11`, and `3.13t` for free-threaded Python; () if no index is known to have the build."""
     kernels: tuple[str, ...]
     """`sm_80`, …; () for CPU builds."""
     ptx: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ class TorchBuild(Frozen):
     released: Text = None
     channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
     labelled: bool = True
-    """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
+    """Whether its version ends with the backend (`2.5.1+cu124`); on macOS it does not."""
 
     index: Text = None
-    """The page that has it, if that is not PyTorch's own (AMD's index)."""
+    """The page with the build, if that is not PyTorch's own index (AMD's index)."""
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch and its companions that belong to it, of these names."""
@@ -51,7 +51,7 @@ class TorchBuild(Frozen):
 
     @property
     def cuda_major(self) -> str:
-        """`12`; "" where it computes on no CUDA."""
+        """The CUDA major version, such as `12`; "" if the build does not use CUDA."""
         return (self.cuda or "").partition(".")[0]
 
 
@@ -64,7 +64,7 @@ class Rejection(Frozen):
 
 
 class Served(Frozen):
-    """How one GPU is served by the chosen build."""
+    """How the chosen build supports one GPU."""
 
     gpu: str
     compute_capability: Capability
@@ -73,7 +73,7 @@ class Served(Frozen):
 
 
 class Fallback(Frozen):
-    """A build of the same torch that may be taken instead, if an index lacks the chosen one."""
+    """A build of the same torch to use instead, if an index lacks the chosen one."""
 
     torch: str
     backend: str
@@ -89,21 +89,21 @@ class Advice(Frozen):
 
 
 class JointPackage(Frozen):
-    """One package of a set that goes together."""
+    """One package in a set of packages that go together."""
 
     name: str
     version: Text
-    """Null where nothing but the table of companions was asked."""
+    """Null if only the table of companions was used."""
     limits: Text = None
-    """The versions that serve here, where that table knows them and nobody was asked: `>=1.19`."""
+    """The versions that work here, if the table has them and no index was asked: `>=1.19`."""
     index_url: Text = None
-    """Null where a folder of the user's has it, and where none was asked."""
+    """Null if the package is in a folder of the user, or if no index was asked."""
     declared: bool = True
-    """Whether its own metadata says what it needs of torch; else our table does."""
+    """Whether its own metadata says which torch it needs; otherwise our table does."""
     asked: bool = False
-    """Whether it was asked for by name."""
+    """Whether the person requested this package by name."""
     extras: tuple[str, ...] = ()
-    """Those that were asked for with it: `cuda13` of `jax[cuda13]`."""
+    """The requested extras: `cuda13` in `jax[cuda13]`."""
 
     @property
     def requirement(self) -> str:
@@ -113,7 +113,7 @@ class JointPackage(Frozen):
 
 
 class HeldBack(Frozen):
-    """Something that is not at its newest, and what holds it."""
+    """Something that is not the newest version, and the reason."""
 
     package: str
     at: str
@@ -121,7 +121,7 @@ class HeldBack(Frozen):
 
 
 class Offer(Frozen):
-    """A build beside the answer: the newest that fits."""
+    """A build that is offered in addition to the answer: the newest that fits."""
 
     torch: str
     torchvision: Text = None

@@ -1,4 +1,5 @@
-"""Plain values <-> JSON, and JSON schemas from the same types. The home of `msgspec`."""
+"""Converts plain values to and from JSON, and makes JSON schemas from the same types. The only
+module that imports `msgspec`."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def _without_surrogates(text: str) -> str:
 
 
 def to_plain(value: object) -> Any:
-    """Dicts, lists, text and numbers only.
+    """The value as dicts, lists, texts and numbers only.
 
     >>> to_plain({"gpus": ("a", ("b",))})
     {'gpus': ['a', ['b']]}
@@ -49,7 +50,7 @@ def to_plain(value: object) -> Any:
 
 
 def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
-    """Decode and check; a `BadInput` names the place (`$.gpus[0].name`).
+    """Decode and check JSON; a `BadInput` names the position (`$.gpus[0].name`).
 
     Fields that this version does not know are ignored, so that a newer minor field is no error.
     """
@@ -91,7 +92,7 @@ def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
-    """The JSON schema (2020-12) of a plain type, or of any one of several."""
+    """The JSON schema (2020-12) of a plain type, or of any of several."""
     if not isinstance(kind, tuple):
         return msgspec.json.schema(kind, schema_hook=_schema)
     alternatives, definitions = msgspec.json.schema_components(

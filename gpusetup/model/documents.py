@@ -1,4 +1,4 @@
-"""What each command answers under `--json`: the public documents, as types.
+"""The public JSON documents of each command, as types.
 
 `gpusetup COMMAND --schema` prints the JSON schemas made from these.
 """
@@ -30,7 +30,7 @@ class ErrorAnswer(Frozen):
 
 
 class ResolveAnswer(Frozen):
-    """Also the `resolution` of doctor. `torch` is null when nothing fits."""
+    """The answer of `resolve`, and the `resolution` of doctor. `torch` is null if nothing fits."""
 
     schema: Literal["gpusetup.resolve/1"] = "gpusetup.resolve/1"
     torch: Text
@@ -47,15 +47,15 @@ class ResolveAnswer(Frozen):
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
     notes: tuple[str, ...] = ()
     newest: Offer | None = None
-    """The newest build, next to the least change; null if nothing fits, with PACKAGE, and in
+    """The newest build, in addition to the least change. Null if nothing fits, with PACKAGE, and in
     doctor's answer, which has it next to `resolution`."""
     packages: tuple[JointPackage, ...] = ()
-    """With PACKAGE: the whole set."""
+    """With PACKAGE: all packages that go together."""
     held_back: tuple[HeldBack, ...] = ()
     live: bool = False
-    """Whether the index was asked for this build just now: the dated table does not know it."""
+    """Whether this build was found on the index just now, because it is not in the dated table."""
     asked_index: Text = None
-    """The page of torch's index that was asked (`--refresh`); null if only the table answered."""
+    """The page of torch's index that was read (`--refresh`); null if only the table was used."""
     catalog_as_of: str = ""
 
 
@@ -64,52 +64,52 @@ class DoctorAnswer(Frozen):
     cause: str
     """The id of the root cause, or `ok`, or `unknown`."""
     confidence: Literal["certain", "likely"] | None = None
-    """How sure the root is; null where there is none."""
+    """How certain the root cause is; null if there is none."""
     proof: Text = None
-    """What `ok` rests on: what was seen, in one line; null where the cause is another."""
+    """What was checked for `ok`, in one line; null for any other cause."""
     certainty: Literal["certain", "likely"] | None = None
-    """`certain` where a text proves its cause and nothing is open, else `likely`; null for `ok`
-    and `unknown`."""
+    """`certain` if the text proves the cause and leaves nothing open, otherwise `likely`; null for
+    `ok` and `unknown`."""
     doubts: tuple[str, ...] = ()
-    """Why the cause of a report is only likely, in sentences; empty where it is certain."""
+    """Sentences that say why the cause in a report is only likely; empty if it is certain."""
     other_causes: tuple[str, ...] = ()
-    """Ids of what may be the cause instead, the likelier first."""
+    """The ids of other possible causes, the most likely first."""
     ruled_out: tuple[RuledOut, ...] = ()
-    """Causes that a message suggests and that a reading denies, with the reading."""
+    """Causes that a message suggests but that another fact contradicts, with that fact."""
     next_reading: Text = None
-    """One command whose answer would decide between them."""
+    """A command whose output would distinguish between them."""
     symptom: Text = None
-    """The finding that says what a report shows, but not why: its cause is `cause`, if that is
-    not `unknown`."""
+    """The finding that says what failed in a report, but not why. Its cause is `cause`, unless that
+    is `unknown`."""
     program: Text = None
-    """The program that a report is about; null where none is shown."""
+    """The program that a report is about; null if the text shows none."""
     stage: Stage | None = None
-    """At what it failed; null where that is not shown."""
+    """The stage at which the program failed; null if the text does not show it."""
     findings: tuple[Finding, ...]
     resolution: ResolveAnswer | None
-    """What `install` would do: the least change that cures the machine."""
+    """What `install` would do: the smallest change that fixes the machine."""
     newest: Offer | None = None
-    """The newest that fits, which `install --upgrade` would take; null where nothing fits."""
+    """The newest build that fits, which `install --upgrade` would install; null if none fits."""
     snapshot: Snapshot
     catalog_as_of: str
 
 
 class KnownFinding(Frozen):
-    """What is known about one finding: the row behind its id."""
+    """What is known about one finding: the record with its id."""
 
     id: str
     title: str
     means: str
     proven_by: str
     not_when: str
-    """What looks alike and is another finding, or none."""
+    """What the finding can be confused with, and which finding that is."""
     way_out: str
     explains: tuple[str, ...]
-    """The findings that are its consequences where both are there."""
+    """The findings that are consequences of this one if both are found."""
 
 
 class FindingAnswer(Frozen):
-    """`doctor --explain ID`."""
+    """The answer of `doctor --explain ID`."""
 
     schema: Literal["gpusetup.finding/1"] = "gpusetup.finding/1"
     finding: KnownFinding
@@ -129,18 +129,19 @@ class InstallAnswer(Frozen):
     after: Mapping[str, str]
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
-    """The verify document of the target."""
+    """The verify document for the environment."""
     receipt: Text = None
     why: Text = None
-    """Why this torch comes, or stays."""
+    """The reason why this torch is installed or kept."""
     newest: Offer | None = None
-    """The newest that fits, which `--upgrade` takes, where it is newer than what is there then."""
+    """The newest build that fits, which `--upgrade` installs, if it is newer than the result."""
     lines: tuple[str, ...] = ()
     """With `--project`: what to add to the project file."""
 
 
 class CheckAnswer(Frozen):
-    """One check of verify. The folder `verify/` stands alone, so this mirrors what it prints."""
+    """One check of verify. The folder `verify/` is independent, so this type mirrors what it
+    prints."""
 
     name: str
     device: str
@@ -151,9 +152,9 @@ class CheckAnswer(Frozen):
     unit: Text = None
     seconds: Amount = None
     hint: Text = None
-    """The one next step, where the check did not pass."""
+    """The next step, if the check did not pass."""
     means: Text = None
-    """What a failure means for somebody who uses the device."""
+    """What a failure of this check means for a person who uses the device."""
 
 
 class VerifyAnswer(Frozen):
@@ -165,11 +166,12 @@ class VerifyAnswer(Frozen):
     devices: tuple[Mapping[str, Any], ...]
     checks: tuple[CheckAnswer, ...]
     seed: Number = None
-    """Of all numbers that were computed with; the same seed repeats each of them."""
+    """The seed of all random numbers; with the same seed, you get the same numbers again."""
 
 
 class PlanMemory(Frozen):
-    """GiB on the fullest GPU by what they are for; `capacity` is what CUDA gives a program."""
+    """The memory of the GPU that needs most, in GiB by purpose; `capacity` is what CUDA lets a
+    program use."""
 
     states: float
     checkpoints: float
@@ -179,54 +181,57 @@ class PlanMemory(Frozen):
     total: float
     capacity: float
     host: float = 0.0
-    """GiB of the machine's own memory that Offload needs."""
+    """The RAM that Offload needs, in GiB."""
     allocated: float = 0.0
-    """What `torch.cuda.max_memory_allocated` would say."""
+    """The value that `torch.cuda.max_memory_allocated` would return."""
     reserved: float = 0.0
-    """What `torch.cuda.max_memory_reserved` would say; with CUDA's own memory it decides."""
+    """The value that `torch.cuda.max_memory_reserved` would return; together with CUDA's own
+    memory, it decides whether the job fits."""
     other_gpus: float = 0.0
-    """Under DataParallel what each GPU but the first takes; all other figures are the first's."""
+    """With DataParallel, the memory of each GPU except the first; all other figures are for the
+    first."""
 
 
 class Help(Frozen):
-    """One change that makes a plan smaller."""
+    """One change that makes a job need less memory."""
 
     step: str
     kind: Literal["recipe", "setting", "job"] = "setting"
-    """A further step of the recipe, a setting of the same training, or another training."""
+    """The next recipe, a setting of the same training, or another kind of training."""
     saves_gib: float
-    """Of one GPU, against the recipe that is shown, or lacks least."""
+    """How many GiB it saves on one GPU, compared with the recipe that is shown or that lacks
+    least."""
     recipe: Text
-    """With which it fits then; null: it is not enough alone."""
+    """The recipe with which the job then fits; null if the change is not enough on its own."""
 
 
 class Way(Frozen):
-    """One way to train on one GPU, with checkpointing and nothing offloaded."""
+    """One way to train on one GPU, with checkpointing and without offload."""
 
     name: str
-    """`full`, `LoRA`, `QLoRA`, and each with what saves more."""
+    """`full`, `LoRA` or `QLoRA`, each with its additional savings."""
     fits: bool
-    """One sequence of the whole length."""
+    """Whether one sequence of the whole length fits."""
     total_gib: float
-    """What that takes."""
+    """The memory for that sequence."""
     batch: Number
-    """The largest batch of that length; null if none fits."""
+    """The largest batch of sequences of that length; null if none fits."""
     context: Number
-    """The longest sequence, at most the model's own; null if none fits."""
+    """The longest sequence that fits, up to the model's own limit; null if none fits."""
 
 
 class CodePlan(Frozen):
-    """What tracing one step of the user's code said (`plan --code`)."""
+    """The result of tracing one step of the user's code (`plan --code`)."""
 
     torch: str
     phases_gib: Mapping[str, float]
-    """`forward`, `backward`, `optimizer` -> the most that stands at once on a GPU."""
+    """Maps `forward`, `backward` and `optimizer` to the peak memory on a GPU."""
     largest_batch: Number
-    """Samples a step on all GPUs together; null where memory does not grow with the batch."""
+    """Samples per step on all GPUs together; null if memory does not grow with the batch."""
 
 
 class ConfigKey(Frozen):
-    """One setting of a config, and what it was read as; no meaning: it was not understood."""
+    """One setting of a config, and what it means; no meaning if it was not understood."""
 
     key: str
     line: int
@@ -235,98 +240,99 @@ class ConfigKey(Frozen):
 
 
 class ConfigRead(Frozen):
-    """What `plan --from-config` made of the file."""
+    """What `plan --from-config` read from the file."""
 
     file: str
     trainer: Text
-    """The trainer that it is written for; null: a plain loop."""
+    """The trainer that the config is for; null for a plain loop."""
     read: tuple[ConfigKey, ...]
     assumed: tuple[str, ...]
-    """What was taken where the file says nothing."""
+    """What was assumed because the file does not say it."""
     not_understood: tuple[ConfigKey, ...]
 
 
 class FewerGpus(Frozen):
-    """A smaller number of the GPUs that does better than all of them."""
+    """A smaller number of GPUs that works better than all of them."""
 
     gpus: int
     recipe: str
     context: int
-    """The longest, if that was looked for."""
+    """The longest context, if the person asked for it."""
     without_offload: bool
-    """Whether all of the GPUs would need offload, and these do not."""
+    """Whether all GPUs together would need offload but these do not."""
     reason: str
-    """One sentence."""
+    """A sentence that says why fewer GPUs work better."""
     environment: Mapping[str, str]
-    """The variable that shows a program only these GPUs."""
+    """The environment variable that makes only these GPUs visible."""
 
 
 class Speed(Frozen):
-    """What several GPUs bring in speed, against one of them."""
+    """How much faster several GPUs are than one of them."""
 
     gpus: int
     times_low: float
-    """If nothing is sent while the GPUs compute."""
+    """How many times as fast, if the GPUs do not send data while they compute."""
     times_high: float
-    """If all is sent while they compute."""
+    """How many times as fast, if the GPUs send all data while they compute."""
     exchanged_gib: float
-    """What one GPU sends in a micro-step."""
+    """How much data one GPU sends in a micro-step."""
     sending_seconds: float
     computing_seconds: Amount
-    """Of a micro-step at the share of the peak that published runs reach; null: no peak known."""
+    """The computing time of a micro-step, assuming the share of the peak that published runs reach;
+    null if the peak is unknown."""
     link: str
 
 
 class TrainerSettings(Frozen):
-    """A plan in the words of one trainer, to paste as it is."""
+    """A plan as settings for one trainer, to paste unchanged."""
 
     trainer: str
     title: str
-    """Where the text goes."""
+    """Where to paste the text."""
     text: str
-    """Its config's keys, or the flags of its command."""
+    """The keys for the trainer's config, or the flags for its command."""
     missing: tuple[str, ...] = ()
-    """Settings of the plan that the text does not say: the trainer has no key for them here."""
+    """Settings of the plan that the text lacks, because the trainer has no key for them."""
 
 
 class SmallestGpu(Frozen):
-    """The smallest card that is enough for a job, whose estimate may be too low."""
+    """The smallest card that is enough for a job, even if the estimate is too low."""
 
     memory_gb: float
     names: tuple[str, ...]
-    """Some cards with so much memory."""
+    """Some cards with this much memory."""
     margin_percent: int
-    """By how much the job may need more than was estimated."""
+    """By how many percent the job may exceed the estimate and still fit."""
     recipe: str
-    """What is set on that card."""
+    """The recipe for that card."""
 
 
 class PlanCell(Frozen):
-    """One plan: the recipe, or `-`, and everything that follows from it."""
+    """One plan: the recipe, or `-`, and everything that belongs to it."""
 
     fits: bool
     recipe: str
     basis: Literal["measured", "predicted"]
     confidence: Literal["measured", "clear", "close"]
     near_percent: int = 3
-    """How near the limit an answer is close."""
+    """An answer is `close` if it is within this percentage of the limit."""
     memory_gib: PlanMemory
     margin_percent: float
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
     trainer_settings: TrainerSettings | None = None
-    """The same in the words of the trainer that was named, or whose config was read."""
+    """The settings for the trainer that was named or whose config was read."""
     helps: tuple[Help, ...] = ()
-    """If it fits: what to do if memory runs out all the same, recipes in the order to try. If not:
-    what would help, first what is enough alone."""
+    """If the job fits: what to do if memory runs out anyway, with the recipes in the order to try
+    them. If not: what would help, starting with what is enough on its own."""
     better: FewerGpus | None = None
-    """Fewer of the GPUs, where they do better than all."""
+    """A smaller number of GPUs, if it works better than all of them."""
     speed: Speed | None = None
-    """What the other GPUs bring, where one would do."""
+    """How much faster several GPUs are, if one would be enough."""
     ways: tuple[Way, ...] = ()
     """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
     uncounted: tuple[str, ...] = ()
-    """What may take memory and is not counted: unread keys of the config, models of unknown size.
+    """What may need memory but is not counted: unread keys of the config, models of unknown size.
     If there is any, a plan that fits is at most `close`."""
     advice: tuple[str, ...] = ()
     model: str
@@ -338,15 +344,16 @@ class PlanCell(Frozen):
     batch: Number = None
     strategy: str = "fsdp"
     source: str = ""
-    """Where the answer comes from, in a sentence."""
+    """A sentence that says where the answer comes from."""
     solved: Literal["context", "batch", "gpus"] | None = None
-    """Which of the three was asked for and is the answer."""
+    """Which of the three values was asked for."""
     smallest_gpu: SmallestGpu | None = None
-    """The smallest card that is enough without offload, on as many GPUs; None if none is."""
+    """The smallest card that is enough without offload, with the same number of GPUs; None if there
+    is none."""
     code: CodePlan | None = None
     config: ConfigRead | None = None
     error: Text = None
-    """Why a row of `--cells` could not be answered; nothing else in its cell counts then."""
+    """Why a row of `--cells` could not be planned; then nothing else in its cell is meaningful."""
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
@@ -364,23 +371,23 @@ class ServePlan(Frozen):
     schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
     fits: bool
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may not start: a shape that is not known, an older version."""
+    """Why a server that fits may still not start: an unknown shape, an older version."""
     model: str
     parameters: int
     engine: str
     gpu: str
     gpus: int
-    """GPUs that share every layer."""
+    """The number of GPUs that share every layer."""
     weights: str
     cache: str
     context: int
     sequences: int
     weights_gib: float
     cache_gib: float
-    """Of that many requests of the whole context."""
+    """The cache for this number of requests with the whole context."""
     pass_gib: float
     free_gib: float
-    """What is left for more of the cache; negative: what lacks."""
+    """The memory that remains for more cache; if negative, the memory that is missing."""
     capacity_gib: float
     token_kib: float
     largest_context: int

@@ -1,4 +1,4 @@
-"""A finding: what is wrong, what shows it, what to do."""
+"""A finding: what is wrong, the evidence for it, and what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Evidence(Frozen):
 
 
 class Alternative(Frozen):
-    """Another way to the same end, whole in itself; or, under `looks`, what shows more."""
+    """Another complete way to fix the problem; or, under `looks`, a command that shows more."""
 
     title: str
     """What follows the word "or": `with pip`."""
@@ -34,37 +34,37 @@ class Alternative(Frozen):
 
 
 class Need(Frozen):
-    """What must be known before a change is right, and whether it was read."""
+    """Something that must be known before a change is right, and whether it is known."""
 
     what: str
     """`torch`, `environment`, `installer`, `system`, `rights`, `container engine`, `Python`…"""
     state: Literal["read", "unread", "denied"]
     because: str = ""
-    """What was read, or what denies it; "" if nothing was read."""
+    """What was read, or what contradicts it; "" if nothing was read."""
     reading: str | None = None
-    """The command whose output tells it, if it was not read."""
+    """The command whose output shows it, if it is unknown."""
 
 
 class Fix(Frozen):
-    """A way out."""
+    """What to do about a finding."""
 
     text: str
     commands: Lines = ()
-    """The way, in order, to be pasted as one block; what must come first comes first."""
+    """The commands in order, to be pasted as one block."""
     alternatives: tuple[Alternative, ...] = ()
     looks: tuple[Alternative, ...] = ()
-    """What shows more and changes nothing; each title is a sentence: `read the counters`."""
+    """Commands that show more and change nothing; each title is a sentence: `read the counters`."""
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
     python: str | None = None
     needs: tuple[Need, ...] = ()
-    """What must be known before the commands may change something. If one is unread or denied,
-    there are no such commands: `text` says what would be right."""
+    """What must be known before the commands may change something. If a need is unread or denied,
+    there are no such commands, and `text` describes the fix."""
 
 
 def command_lines(fix: Fix | None) -> Lines:
-    """Every line that a fix gives to type, the other ways' too."""
+    """Every line to type in a fix, including those of its alternatives."""
     if fix is None:
         return ()
     lines = [*fix.commands]
@@ -94,7 +94,7 @@ def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) ->
 
 
 class Finding(Frozen):
-    """A fact about a machine with its values, its evidence and a way out."""
+    """Something that was found out about a machine, with its values, its evidence and a fix."""
 
     id: str
     severity: Severity
@@ -107,11 +107,11 @@ class Finding(Frozen):
 
 
 class RuledOut(Frozen):
-    """A cause that a message suggests and that a reading denies."""
+    """A cause that a message suggests but that another fact contradicts."""
 
     id: str
     because: str
-    """The reading, in a sentence."""
+    """The contradicting fact, in a sentence."""
 
 
 Findings = Iterator[Finding]
@@ -133,7 +133,8 @@ def sentence(title: str) -> str:
 
 
 def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """One quote of each line of a text; of other sources each text once.
+    """Evidence without duplicates: one quote for each line of a text, and each text once for other
+    sources.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
     >>> len(unique_evidence((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
@@ -151,7 +152,7 @@ Stage = Literal["install", "build", "import", "start", "first-kernel", "running"
 
 
 class Failing(Frozen):
-    """The program that failed, the stage, and the line that shows it; None if nothing shows it."""
+    """The program that failed, the stage, and the line that shows it; None for unknown parts."""
 
     program: str | None = None
     stage: Stage | None = None

@@ -1,4 +1,5 @@
-"""The base of every plain value: frozen, closed, made and compared by its fields' names.
+"""The base class of all plain values: immutable, with fixed fields, created and compared by field
+names.
 
 Such a class costs microseconds to define, a frozen dataclass a millisecond: that was half of the
 program's start-up. And JSON is read into it and written from it without a step between.
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 else:
 
     class _ByName(type(msgspec.Struct)):
-        """Fields are given by name in every subclass; msgspec would inherit all but that."""
+        """Makes every subclass take its fields by name, because msgspec does not inherit this
+        setting."""
 
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
             # msgspec's own default is by position, in which nobody reads a record's fields.
@@ -71,12 +73,12 @@ else:
 
 
 def replace(value: Kind, /, **changes: Any) -> Kind:
-    """The same value with some fields changed."""
+    """A copy of a value with some fields changed."""
     return msgspec.structs.replace(value, **changes)  # type: ignore[type-var]
 
 
 def defaults(value: Any) -> Iterator[tuple[str, Any]]:
-    """The names of a value's fields, with their defaults: no annotation is read for it."""
+    """The names of a value's fields with their defaults, without evaluating annotations."""
     names = value.__struct_fields__
     default_values = value.__struct_defaults__
     # msgspec lists the defaults of the last fields; those before them have none.

@@ -1,4 +1,5 @@
-"""Names and passwords in URLs: taken apart, and left out of everything that is shown or stored."""
+"""User names and passwords in URLs: separated from them, and removed from everything shown or
+stored."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
-    """A URL without its user name and password, and these, decoded; None where it has none.
+    """A URL without its login, and the decoded user name and password; None if it has none.
 
     >>> split_login("https://me:s%40me@i.example:8443/simple")
     ('https://i.example:8443/simple', ('me', 's@me'))

@@ -1,4 +1,4 @@
-"""The record of a machine: what its sources answered.
+"""The record of a machine: what its sources reported.
 
 Every value is frozen. `None` means that no source answered; the snapshot's readings say why.
 Sizes are bytes, versions are the text that was printed (`parsed(...)` compares them).
@@ -15,7 +15,7 @@ from gpusetup.model.versions import Capability
 
 
 class Reading(Frozen):
-    """One source's answer about one subject, or why it has none."""
+    """One source's answer about one subject, or why there is none."""
 
     subject: str
     source: str
@@ -26,7 +26,7 @@ class Reading(Frozen):
 class Os(Frozen):
     family: Literal["linux", "windows", "macos"] | None = None
     name: Text = None
-    """What the system calls itself: `Ubuntu 24.04.1 LTS`."""
+    """The name that the system uses for itself: `Ubuntu 24.04.1 LTS`."""
     id: Text = None
     """The distribution's id (`ubuntu`, `fedora`, `arch`), for package commands."""
     like: tuple[str, ...] = ()
@@ -44,16 +44,18 @@ class Os(Frozen):
 
 
 class Python(Frozen):
-    """The target interpreter."""
+    """The Python interpreter of the environment."""
 
     version: Text = None
     executable: Text = None
     prefix: Text = None
     manager: Text = None
-    """Who made it: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv tool`, `system`; of a text
-    also `uv project`, whose `uv sync` takes away what its pyproject.toml does not name."""
+    """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
+    tool`, `system`; in a text also `uv project`, whose `uv sync` removes everything that is not in
+    its pyproject.toml."""
     chosen_by: Text = None
-    """Why this is the target: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`, `self`."""
+    """Why this environment was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`,
+    `self`."""
     bits: Number = None
     free_threaded: Flag = None
     externally_managed: Flag = None
@@ -66,7 +68,7 @@ class Driver(Frozen):
     version: Text = None
     """The kernel driver's version, as printed."""
     cuda: Text = None
-    """The newest CUDA API the driver serves, what `nvidia-smi` calls CUDA Version."""
+    """The newest CUDA API that the driver supports; `nvidia-smi` calls it CUDA Version."""
     library_version: Text = None
     """The version of the driver's user-space library (libnvidia-ml, libcuda)."""
     module_loaded: Flag = None
@@ -79,15 +81,15 @@ class Driver(Frozen):
     libcuda_path: Text = None
     nouveau_loaded: Flag = None
     nvml_code: Number = None
-    """What nvmlInit answered: 0, 9 not loaded, 12 no library, 18 mismatch, 999 unknown…"""
+    """The return code of nvmlInit: 0, 9 not loaded, 12 no library, 18 mismatch, 999 unknown…"""
     nvml_message: Text = None
     seconds: Amount = None
-    """How long the slowest answer of the driver took."""
+    """How many seconds the slowest response of the driver took."""
     persistence: Flag = None
 
 
 class CudaApi(Frozen):
-    """What the CUDA driver API (libcuda) itself answers."""
+    """The answers of the CUDA driver API (libcuda)."""
 
     init_code: Number = None
     """What cuInit returned: 0, 100 no device, 101, 304, 802, 803, 804, 999…"""
@@ -97,13 +99,13 @@ class CudaApi(Frozen):
 
 
 class GpuProcess(Frozen):
-    """A process that holds a GPU's memory."""
+    """A process that uses a GPU's memory."""
 
     pid: Number = None
     name: Text = None
-    """Its program, without folders and arguments."""
+    """The name of its program, without folders and arguments."""
     kind: Text = None
-    """`C` computes, `G` draws, `C+G` does both; as nvidia-smi writes it."""
+    """`C` computes, `G` draws, `C+G` does both, as in nvidia-smi."""
     memory_bytes: Number = None
 
 
@@ -123,7 +125,7 @@ class Gpu(Frozen):
     cuda_index: Number = None
     pci_bus_id: Text = None
     visible: Flag = None
-    """False where CUDA_VISIBLE_DEVICES hides it; None where nothing says."""
+    """False if CUDA_VISIBLE_DEVICES hides the GPU; None if unknown."""
     mig_enabled: Flag = None
     mig_instances: tuple[str, ...] = ()
     mig_count: Number = None
@@ -170,7 +172,7 @@ class Gpu(Frozen):
     """`bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () when the fabric is healthy."""
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
-    """The numbers of the links that carry nothing."""
+    """The numbers of the inactive NVLinks."""
     processes: tuple[GpuProcess, ...] | None = None
     driver_model: Text = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""
@@ -180,7 +182,7 @@ class Gpu(Frozen):
 
 
 class GpuLink(Frozen):
-    """How two GPUs of a machine reach each other."""
+    """How two GPUs of a machine are connected."""
 
     first: int
     second: int
@@ -191,7 +193,7 @@ class GpuLink(Frozen):
 
 
 class PciDevice(Frozen):
-    """A display or 3D controller on the PCI bus, whoever made it."""
+    """A display or 3D controller on the PCI bus, from any maker."""
 
     vendor: str
     """`nvidia`, `amd`, `intel`, or the hexadecimal id."""
@@ -215,21 +217,21 @@ class Package(Frozen):
     channel: Text = None
     location: Text = None
     intact: Flag = None
-    """False where files are missing (a cut install)."""
+    """False if files are missing after an interrupted installation."""
     requires: tuple[str, ...] = ()
-    """What it asks of the torch family, as its METADATA says: `torch==2.5.1`."""
+    """Its requirement for torch or a companion, from its METADATA: `torch==2.5.1`."""
     direct: Flag = None
-    """Whether it came from a folder, a file or a repository, and not by its name from an index."""
+    """Whether it was installed from a folder, file or repository, not by its name from an index."""
 
 
 class Torch(Frozen):
-    """The torch that the target interpreter would import."""
+    """The torch that the environment's interpreter would import."""
 
     installed: Flag = None
     version: Text = None
-    """With the local label where one is known: `2.5.1+cu124`."""
+    """The version, with the local label if it is known: `2.5.1+cu124`."""
     cuda: Text = None
-    """The CUDA it was built with; None in CPU builds or when unknown (`backend` tells)."""
+    """The CUDA version it was built with; None for CPU builds or if unknown (see `backend`)."""
     backend: Text = None
     """`cpu`, `cu124`, `rocm6.4`, `xpu`; None when unknown."""
     hip: Text = None
@@ -237,9 +239,10 @@ class Torch(Frozen):
     installer: Text = None
     location: Text = None
     kernels: tuple[str, ...] | None = None
-    """The architectures it carries: `sm_80`, `compute_90`; from the build, or the catalog's row."""
+    """The architectures that it contains code for: `sm_80`, `compute_90`; read from the build or
+    the catalog."""
     cuda_available: Flag = None
-    """What torch itself said, where it was asked (a report)."""
+    """What torch printed for `is_available()`, if a report shows it."""
     import_error: Text = None
     cudnn: Text = None
 
@@ -255,7 +258,7 @@ class Container(Frozen):
 
 class Conda(Frozen):
     prefix: Text = None
-    """Of the environment that is active, or that the target is."""
+    """The active environment, or the one that is examined."""
 
 
 class Toolkit(Frozen):
@@ -293,7 +296,8 @@ class DeviceNode(Frozen):
 
 
 class MakerStack(Frozen):
-    """GPUs of AMD, Intel or Apple in a machine without NVIDIA's, and what their driver shows."""
+    """GPUs from AMD, Intel or Apple in a machine without NVIDIA GPUs, and the state of their
+    driver."""
 
     maker: str
     """`amd`, `intel`, `apple`."""
@@ -315,11 +319,11 @@ class Cpu(Frozen):
     name: Text = None
     logical_cores: Number = None
     usable_cores: Number = None
-    """After affinity and cgroup quota."""
+    """The cores that remain after affinity and cgroup quota."""
 
 
 class Wanted(Frozen):
-    """The request that the machine or the text itself shows; all None when it shows none."""
+    """The request that the machine or the text itself shows; all None if there is none."""
 
     torch: Text = None
     """A specifier: `==2.5.1`."""
@@ -351,7 +355,7 @@ Events = tuple[Event, ...]
 
 
 class Snapshot(Frozen):
-    """What was read of one machine, from whatever sources; unknown is None, never a guess."""
+    """What was read from a machine, from any sources; unknown values are None, never guesses."""
 
     schema: Literal["gpusetup.snapshot/1"] = "gpusetup.snapshot/1"
     taken_at: Text = None
@@ -361,7 +365,7 @@ class Snapshot(Frozen):
     driver: Driver = Driver()
     cuda_api: CudaApi = CudaApi()
     gpus: tuple[Gpu, ...] | None = None
-    """None: no source could tell. (): a source answered that there is none."""
+    """None if no source could tell; () if a source reported that there is none."""
     gpu_links: tuple[GpuLink, ...] | None = None
     """Each pair of NVIDIA GPUs; None where fewer than two are there, or no source tells."""
     pci_devices: tuple[PciDevice, ...] | None = None
@@ -376,18 +380,18 @@ class Snapshot(Frozen):
     devices: tuple[DeviceNode, ...] | None = None
     """The `/dev/nvidia*` nodes; None where they were not looked for."""
     makers: MakerStack | None = None
-    """Another maker's GPUs; None where NVIDIA's are, or where none were found."""
+    """GPUs of another maker; None if there are NVIDIA GPUs, or if none were found."""
     environment: Mapping[str, str] = {}
     """The environment variables of the allow-list."""
     wanted: Wanted = Wanted()
     failing: Failing = Failing()
-    """The program that somebody's text is about."""
+    """The program that a person's text is about."""
     events: tuple[Event, ...] = ()
     readings: tuple[Reading, ...] = ()
 
 
 def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that a program started here would see."""
+    """The GPUs that are visible to a program started here."""
     visible = []
     for gpu in snapshot.gpus or ():
         # An unknown visibility (None) counts as visible: most reports do not tell it.

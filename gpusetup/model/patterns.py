@@ -1,4 +1,5 @@
-"""Patterns that are compiled when they are first tried: a command tries few of the hundreds."""
+"""Patterns that are compiled when they are first used, because a command uses few of the
+hundreds."""
 
 from __future__ import annotations
 

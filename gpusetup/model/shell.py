@@ -1,4 +1,4 @@
-"""Command lines to type: argument lists and settings, quoted for one shell.
+"""Command lines to type: arguments and settings, quoted for a certain shell.
 
 Every command that an answer shows is a `Line`, and only this file makes one: from words, each of
 which is quoted here, or from a text in our own source. So no value of a machine or a report can act
@@ -25,12 +25,12 @@ OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
 
 
 def shell_for(family: str | None) -> Shell:
-    """The shell in which a system's answers are written."""
+    """The shell for which a system's commands are written."""
     return "powershell" if family == "windows" else "bash"
 
 
 def shell_line(argv: Sequence[str], family: str | None) -> Line:
-    """A command as the system's own shell takes it.
+    """A command quoted for the system's shell.
 
     >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
     '& "C:/my py/python.exe" -m pip'
@@ -119,13 +119,13 @@ def _old_value_in_bash(name: str) -> str:
 
 
 def lines(*texts: str) -> Lines:
-    """Lines that are in our own source, word for word (a test makes sure that they are)."""
+    """Lines from our own source code, unchanged (a test makes sure of that)."""
     typed_lines = [Line(text) for text in texts]
     return tuple(typed_lines)
 
 
 def filled(pattern: str, **values: str) -> Line:
-    """A line of bash from our source, with one quoted word in each `{place}`.
+    """A bash line from our source code, with a quoted word for each `{place}`.
 
     >>> filled("echo {text} | sudo tee {file}", text="a b", file="/etc/x.conf")
     "echo 'a b' | sudo tee /etc/x.conf"
@@ -137,7 +137,7 @@ def filled(pattern: str, **values: str) -> Line:
 
 
 def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
-    """A command with some more words.
+    """A command with additional words.
 
     >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
@@ -158,7 +158,7 @@ ASSIGNED = re.compile(
 
 
 def settings_in_powershell(text: str) -> Line:
-    """A line of our own that sets variables in bash, as PowerShell sets them.
+    """A line of ours that sets variables in bash, translated to PowerShell.
 
     >>> settings_in_powershell("export A=b  # run it again"), settings_in_powershell("ls")
     ("$env:A = 'b'  # run it again", 'ls')
@@ -182,7 +182,7 @@ def _exported(statement: str) -> list[tuple[str, str]]:
 
 
 def in_a_cell(line: str) -> Line:
-    """A line of bash as a notebook's cell takes it.
+    """A bash line in the form for a notebook's cell.
 
     The shell of `!` ends with its line, so variables and folders are changed in the notebook's own
     process.
@@ -230,7 +230,7 @@ RESERVED = frozenset(
 
 
 def is_shell_syntax(quoted: str) -> bool:
-    """Whether bash takes an unquoted word in a program's place for something else.
+    """Whether bash would interpret an unquoted word as something other than a program.
 
     >>> is_shell_syntax("A=b"), is_shell_syntax("time"), is_shell_syntax("ls")
     (True, True, False)
@@ -243,7 +243,7 @@ def is_shell_syntax(quoted: str) -> bool:
 
 
 def is_speakable(line: Line) -> bool:
-    """Whether a line can be read aloud: it holds no value with control codes or the like.
+    """Whether a line contains only readable values, without control codes or the like.
 
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
@@ -254,7 +254,7 @@ def is_speakable(line: Line) -> bool:
 
 
 def is_variable_name(text: str) -> bool:
-    """Whether a text is a variable's name for a shell.
+    """Whether a text is a valid variable name for a shell.
 
     >>> is_variable_name("CUDA_HOME"), is_variable_name("2D"), is_variable_name("")
     (True, False, False)
@@ -263,7 +263,7 @@ def is_variable_name(text: str) -> bool:
 
 
 def _check_variable_name(name: str) -> None:
-    """Raise ValueError for a name that would act in a shell."""
+    """Raise ValueError for a name that a shell would interpret."""
     if not is_variable_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 
@@ -329,7 +329,7 @@ def _for_powershell(text: str) -> str:
 
 
 def _in_single_quotes(text: str) -> str:
-    """A text of PowerShell in which nothing acts; one that cannot be printed by its codes.
+    """A text in single quotes for PowerShell; unprintable characters are written as codes.
 
     >>> _in_single_quotes("it's"), _in_single_quotes("a" + chr(10))
     ("'it''s'", '(-join [char[]](97,10))')

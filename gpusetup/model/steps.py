@@ -1,4 +1,4 @@
-"""A command as a value: what is shown, what is tested and what is run are the same."""
+"""A command as a value, so that the command that is shown, tested and run is the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Step(Frozen):
-    """One command to run, as data: shown, tested and run from the same value."""
+    """One command to run, as data."""
 
     argv: tuple[str, ...]
     title: str = ""

@@ -1,4 +1,4 @@
-"""Versions and compute capabilities, compared as numbers."""
+"""Versions and compute capabilities that can be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parsed(version: str) -> Version:
-    """The comparable form of a version text; "0" if the text is no version.
+    """The comparable form of a version text; "0" if the text is not a version.
 
     Answers are kept, because a catalog's few versions are compared with every machine's.
 
@@ -28,7 +28,7 @@ def parsed(version: str) -> Version:
 
 @lru_cache(maxsize=4096)
 def allows(specifier: str, version: str) -> bool:
-    """Whether a specifier allows a version; ValueError if the text is no specifier.
+    """Whether a specifier allows a version; ValueError if the text is not a specifier.
 
     >>> allows(">=2.11.0", "2.15.0"), allows("==2.5.*", "2.6.0.dev1")
     (True, False)
@@ -95,7 +95,7 @@ class Capability:
 
 
 def cuda_of(backend: str) -> str | None:
-    """The CUDA version of a wheel tag.
+    """The CUDA version in a wheel's label.
 
     >>> cuda_of("cu124"), cuda_of("cu92"), cuda_of("cpu"), cuda_of("rocm6.4")
     ('12.4', '9.2', None, None)

@@ -1,4 +1,5 @@
-"""The guide's ordered advice for a utilisation below half: batch, loader, AMP. Pure."""
+"""The tuning guide's ordered advice if utilisation is below half: batch, loader, AMP. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def has_room(subject: Subject) -> bool:
 
 
 def has_no_mixed_precision(subject: Subject) -> bool:
-    """Whether the command does not ask for mixed precision already."""
+    """Whether the command does not request mixed precision yet."""
     command = subject.run.command or ()
     words = " ".join(command)
     match = MIXED.search(words)
@@ -63,7 +64,7 @@ SHORT_PIECES = "bursty/short-pieces"
 
 
 def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
-    """Advice against this cause, without what is already set.
+    """The advice that helps against this cause, without what is already set.
 
     It is empty unless the run is a training, or of unknown kind.
     """

@@ -1,4 +1,5 @@
-"""What can be seen of a command beside a GPU: its processes, the machine, its kind. Pure."""
+"""Signs about a command other than those of a GPU: its processes, the machine, its kind. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from gpusetup.monitor.work import Work, at_least, below, or_zero
 
 @Sign
 def watched(subject: Subject) -> bool:
-    """The processes of the command were watched too."""
+    """The monitor also watched the processes of the command."""
     # Without them nobody knows what the GPU waits for.
     busiest_cpu = subject.work.busiest_cpu
     return busiest_cpu is not None
@@ -21,7 +22,7 @@ def watched(subject: Subject) -> bool:
 
 @Sign
 def core_full(subject: Subject) -> bool:
-    """Its main process fills a core."""
+    """Its main process keeps a core fully busy."""
     # Python computes on one core: below this mark its process has time to wait.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
@@ -29,7 +30,7 @@ def core_full(subject: Subject) -> bool:
 
 @Sign
 def many_threads(subject: Subject) -> bool:
-    """Its busiest process computes on many threads."""
+    """Its busiest process computes with many threads."""
     # An optimizer on the CPU does that, or a tokenizer; Python alone fills one core.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.MANY_THREADS)
@@ -37,7 +38,7 @@ def many_threads(subject: Subject) -> bool:
 
 @Sign
 def works_between_steps(subject: Subject) -> bool:
-    """Its main process computes a part of the time: it prepares what comes next."""
+    """Its main process computes part of the time, because it prepares what comes next."""
     # Below this mark it only waits, and nothing tells for what.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.RESTING_CPU)
@@ -61,7 +62,7 @@ WORKER_FULL = 75.0
 
 @Sign
 def workers_full(subject: Subject) -> bool:
-    """Its loader workers compute without rest."""
+    """Its loader workers compute without pause."""
     worker_cpu = subject.work.worker_cpu
     return at_least(worker_cpu, WORKER_FULL)
 
@@ -76,7 +77,7 @@ def helpers(subject: Subject) -> bool:
 
 @Sign
 def cores_used_up(subject: Subject) -> bool:
-    """The command uses all the CPU that it may, by its affinity and its quota."""
+    """The command uses all the CPU that its affinity and quota allow."""
     # A quota holds back in slices of 100 ms, so the mean stays below 100 %.
     cpu_share = subject.cpu_share
     return at_least(cpu_share, marks.CPU_USED_UP)
@@ -93,7 +94,7 @@ def fewer_cores(subject: Subject) -> bool:
 
 @Sign
 def machine_full(subject: Subject) -> bool:
-    """The machine's CPU is used up, by whomever."""
+    """The machine's CPU is used up, no matter by which programs."""
     # Without a command this is all that can be said of the CPU.
     host_share = subject.work.host_share
     return at_least(host_share, marks.CPU_USED_UP)
@@ -109,7 +110,7 @@ NO_CPU_LEFT = 90.0
 
 @Sign
 def others_full(subject: Subject) -> bool:
-    """Others use the machine's CPU, and none is left."""
+    """Other programs use the machine's CPU, and none is left."""
     none_is_left = at_least(subject.work.host_share, NO_CPU_LEFT)
     # If the command itself uses nearly all, the others are no cause.
     others_use_much = at_least(subject.others_share, OTHERS_USE_MUCH)
@@ -118,7 +119,7 @@ def others_full(subject: Subject) -> bool:
 
 @Sign
 def reads(subject: Subject) -> bool:
-    """It reads more from the disk than code and logs need."""
+    """It reads more from the disk than code and logs would need."""
     # From the disk alone: what the page cache answers costs no waiting.
     read_rate = subject.work.read_rate
     return at_least(read_rate, marks.READ_RATE)
@@ -134,7 +135,7 @@ def blocked(subject: Subject) -> bool:
 
 @Sign
 def receives(subject: Subject) -> bool:
-    """More comes over the network than logs and metrics."""
+    """It receives more over the network than logs and metrics would need."""
     # Of the whole machine: no system tells it by process.
     network_rate = subject.work.network_rate
     return at_least(network_rate, marks.NETWORK_RATE)
@@ -142,7 +143,7 @@ def receives(subject: Subject) -> bool:
 
 @Sign
 def swaps(subject: Subject) -> bool:
-    """The machine's memory is full, and its disks read and write."""
+    """The machine's memory is full, and its disks are busy."""
     work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
     # Both ways: a data set that is read makes no writes.
@@ -153,7 +154,7 @@ def swaps(subject: Subject) -> bool:
 
 @Sign
 def computes_in_pauses(subject: Subject) -> bool:
-    """Its main process fills a core while the GPU pauses."""
+    """Its main process keeps a core busy while the GPU pauses."""
     paused = subject.gpu.parts.paused
     # It never paused.
     if paused is None:
@@ -163,7 +164,7 @@ def computes_in_pauses(subject: Subject) -> bool:
 
 @Sign
 def writes_in_pauses(subject: Subject) -> bool:
-    """It writes as for a checkpoint while the GPU pauses."""
+    """While the GPU pauses, it writes as much as a checkpoint needs."""
     paused = subject.gpu.parts.paused
     # It never paused.
     if paused is None:
@@ -177,7 +178,7 @@ SAMPLES_OF_A_TURN = 2
 
 @Sign
 def in_turns(subject: Subject) -> bool:
-    """It works fully in one stretch and does nothing in the next, each of several samples."""
+    """It is fully busy for several samples, then idle for several samples."""
     running = subject.work.running_part
     quiet = subject.work.quiet_part
     # It does one of the two all the time.
@@ -189,7 +190,7 @@ def in_turns(subject: Subject) -> bool:
 
 
 def beside_the_busiest(work: Work) -> float:
-    """CPU of all processes of the command but the busiest, in percent of a core."""
+    """The CPU of all its processes except the busiest one, in percent of a core."""
     whole_cpu = or_zero(work.cpu)
     # The busiest is the process that trains.
     busiest_cpu = or_zero(work.busiest_cpu)
@@ -198,7 +199,7 @@ def beside_the_busiest(work: Work) -> float:
 
 @Sign
 def others_compute_in_turn(subject: Subject) -> bool:
-    """Processes beside the main one compute while the GPU rests, and rest while it works.
+    """Processes other than the main one compute while the GPU is idle, and rest while it works.
 
     A pool that evaluates does so; loader workers work ahead while the GPU computes.
     """
@@ -216,7 +217,8 @@ def others_compute_in_turn(subject: Subject) -> bool:
 
 @Sign
 def main_computes_in_turn(subject: Subject) -> bool:
-    """The main process fills a core while the GPU rests, without loaders and without reading."""
+    """The main process keeps a core busy while the GPU is idle, without loaders and without
+    reading."""
     quiet = subject.work.quiet_part
     # With workers it is them that the process waits for.
     if quiet is None or workers(subject):
@@ -240,7 +242,7 @@ def failed(subject: Subject) -> bool:
 
 @Sign
 def enough_workers(subject: Subject) -> bool:
-    """There are as many loader workers as can be of use."""
+    """There are already as many loader workers as can be useful."""
     workers_per_gpu = useful_workers(subject.run)
     # Each rank has a loader of its own.
     useful_for_all_gpus = workers_per_gpu * subject.together
@@ -249,7 +251,8 @@ def enough_workers(subject: Subject) -> bool:
 
 @Sign
 def over_the_network(subject: Subject) -> bool:
-    """As much comes over the network as reading needs, and less than half of it from a disk."""
+    """It receives as much over the network as it reads, and less than half of it comes from a
+    disk."""
     work = subject.work
     # The machine's disks also serve what the page cache reads ahead for the command.
     disk_rate = work.disk_read_rate
@@ -285,7 +288,7 @@ no_training = no_loader | of_kind("inference")
 
 @Sign
 def reads_nothing(subject: Subject) -> bool:
-    """The process reads hardly anything, not even from the page cache."""
+    """The process reads almost nothing, not even from the page cache."""
     # All read calls: a data set in the page cache costs the process time too.
     input_rate = subject.work.input_rate
     return below(input_rate, marks.READ_RATE)
@@ -293,7 +296,7 @@ def reads_nothing(subject: Subject) -> bool:
 
 @Sign
 def copies_nothing(subject: Subject) -> bool:
-    """No more goes to the card than what the launches of kernels bring."""
+    """The traffic to the card is no more than kernel launches need."""
     # Batches of a data set that lies in the process's memory show here alone.
     rate_to_card = subject.work.pcie_in
     return below(rate_to_card, marks.PCIE_LAUNCHES)
@@ -305,7 +308,7 @@ nothing_comes_in = reads_nothing & copies_nothing & ~simulation
 
 @Sign
 def leaves_gpus_unused(subject: Subject) -> bool:
-    """It is a training, and there are GPUs on which nothing is."""
+    """It is a training, and there are GPUs that nothing uses."""
     # Without a command nobody knows whether the other GPUs are for it.
     has_command = subject.run.command is not None
     has_unused_gpus = len(subject.run.unused_gpus) > 0

@@ -1,4 +1,4 @@
-"""The verdict on a run in which no GPU was watched: what the command and the machine did. Pure.
+"""The verdict on a run without a watched GPU: what the command and the machine did. Pure functions.
 
 On a machine without a GPU the training runs on the CPU; with one of another maker nobody told us
 how busy that is. So the verdicts speak of the CPU, the loader, the disk and the network alone.
@@ -27,7 +27,7 @@ class CpuCase(NamedTuple):
 
 
 def main_waits(work: Work) -> bool:
-    """The process that trains has time to wait."""
+    """The main process often has to wait."""
     # Python computes on one core, so a process that is busy all the time fills it.
     busiest_cpu = work.busiest_cpu
     return below(busiest_cpu, marks.CORE_FULL)

@@ -1,4 +1,4 @@
-"""The public documents of `monitor`: one sample a line, and the summary at the end.
+"""The public documents of `monitor`: one sample per line, and a summary at the end.
 
 What no source told is null. Percentages run from 0 to 100; CPU percentages count cores, so that
 400 is four of them.
@@ -28,18 +28,18 @@ Verdict = Literal[
 
 Figure = float | None
 Count = int | None
-"""None: no source told it."""
+"""A number; None if it is unknown."""
 
 
 class ProcessUse(Frozen):
-    """A process on a GPU. In a container pids are the host's, and names may be hidden."""
+    """A process on a GPU. In a container, pids are those of the host, and names may be hidden."""
 
     pid: int
     name: str | None = None
     memory_bytes: int | None = None
     kind: Literal["compute", "graphics", "both"] | None = None
     sm_percent: float | None = None
-    """Of the GPU's multiprocessors, in the last moments (NVML: process utilisation)."""
+    """The share of the GPU's multiprocessors that it used just now (NVML: process utilisation)."""
 
 
 class GpuSample(Frozen):
@@ -49,26 +49,28 @@ class GpuSample(Frozen):
     name: str | None = None
     uuid: str | None = None
     utilization_percent: Figure = None
-    """The share of the last moment in which some kernel ran."""
+    """The share of the last moment during which some kernel ran."""
     memory_busy_percent: Figure = None
-    """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
+    """The share of time during which the GPU's memory was read or written (NVML:
+    utilization.memory)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
     memory_is_unified: bool = False
-    """The GPU has no memory of its own (GB10, Jetson): these are the machine's."""
+    """The GPU has no memory of its own (GB10, Jetson), so these are the figures of the machine's
+    memory."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
     power_limit_default_watts: Figure = None
-    """What the maker rated the card at."""
+    """The power limit that the maker rated the card at."""
     power_limit_max_watts: Figure = None
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
-    """Of the link as it is now, one way."""
+    """The limit of the link in its current state, in one direction."""
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
-    """Over all links of the GPU."""
+    """The total over all links of the GPU."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
@@ -85,7 +87,7 @@ class GpuSample(Frozen):
 
 
 class TreeSample(Frozen):
-    """The command's processes together, since the sample before.
+    """The command's processes together, since the previous sample.
 
     The first sample has none: it is the baseline.
     """
@@ -93,29 +95,29 @@ class TreeSample(Frozen):
     processes: int
     cpu_percent: float
     busiest_cpu_percent: float
-    """Of the one process that computes most and is no loader's worker."""
+    """The CPU use of the busiest process that is not a loader worker."""
     memory_bytes: int
     read_bytes_per_second: Figure = None
-    """From the disk."""
+    """Bytes read from the disk."""
     input_bytes_per_second: Figure = None
-    """By read calls, from the page cache too."""
+    """Bytes read with read calls, including those from the page cache."""
     loader_workers: int = 0
     loader_cpu_percent: float = 0.0
-    """Of all DataLoader workers together."""
+    """The CPU use of all DataLoader workers together."""
     cores: Figure = None
-    """How many this process may use, by its affinity and its cgroup's quota."""
+    """How many cores the command may use, according to its affinity and cgroup quota."""
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
-    """Those that sleep without interruption, which is how one waits for a disk (state D)."""
+    """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
     gpu_processes: Count = None
-    """Those of them that hold a watched GPU: the ranks, where it is a job of several."""
+    """The number of processes that hold a watched GPU; in a distributed job these are the ranks."""
 
 
 class HostSample(Frozen):
-    """The machine as a whole, since the sample before; the first sample has no rates."""
+    """The whole machine since the previous sample; the first sample has no rates."""
 
     cpu_percent: Figure = None
-    """100 is one core."""
+    """100 means one core."""
     cores: Count = None
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
@@ -123,7 +125,7 @@ class HostSample(Frozen):
     disk_write_bytes_per_second: Figure = None
     network_receive_bytes_per_second: Figure = None
     network_limit_bytes_per_second: Figure = None
-    """Of the fastest network interface, one way."""
+    """The limit of the fastest network interface, in one direction."""
 
 
 class Sample(Frozen):
@@ -131,7 +133,7 @@ class Sample(Frozen):
     kind: Literal["sample"] = "sample"
     at: str
     seconds: float
-    """Since the watching began."""
+    """The seconds since the monitor started."""
     gpus: tuple[GpuSample, ...] = ()
     tree: TreeSample | None = None
     host: HostSample | None = None
@@ -145,7 +147,7 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """The figures of one GPU, from its first work on; all of them if it never worked."""
+    """The figures of one GPU since its first work, or of the whole run if it never worked."""
 
     index: int
     name: str | None = None
@@ -159,18 +161,19 @@ class GpuSummary(Frozen):
     power_watts: Spread | None = None
     clock_sm_mhz: Spread | None = None
     throttled: Mapping[str, float] = {}
-    """Reason -> the share of the working samples, 0 to 1, in which it held the clocks down."""
+    """Maps each throttle reason to the share (0 to 1) of the working samples in which it slowed
+    down the clocks."""
     working_share: Figure = None
-    """The share of the samples in which the GPU worked, start-up and pauses left out."""
+    """The share of the samples in which the GPU worked, without start-up and pauses."""
     lost_at: str | None = None
 
 
 class TreeSummary(Frozen):
-    """What the command used."""
+    """How much the command used."""
 
     samples: int
     cpu_percent: Spread | None = None
-    """100 is one core."""
+    """100 means one core."""
     busiest_cpu_percent: Spread | None = None
     memory_bytes: Spread | None = None
     loader_workers: Spread | None = None
@@ -179,11 +182,11 @@ class TreeSummary(Frozen):
     input_bytes_per_second: Spread | None = None
     write_bytes_per_second: Spread | None = None
     cores: Figure = None
-    """How many it may use."""
+    """How many cores the command may use."""
 
 
 class HostSummary(Frozen):
-    """What the machine did, with everything that runs on it."""
+    """How much everything on the machine used."""
 
     samples: int
     cpu_percent: Spread | None = None
@@ -196,19 +199,19 @@ class HostSummary(Frozen):
 
 
 class EpochTimes(Frozen):
-    """How long the epochs took that the command printed."""
+    """How long the epochs took, according to the command's output."""
 
     epochs: float
-    """How many were measured; 0.5 is half of one."""
+    """How many epochs were measured; 0.5 means half an epoch."""
     seconds: float
-    """Of one epoch, on average."""
+    """The average seconds per epoch."""
     fastest_seconds: float
     slowest_seconds: float
 
 
 class NextStep(Frozen):
     id: str = ""
-    """Its row in the table of steps, such as `more-workers`."""
+    """The id of its row in the table of steps, such as `more-workers`."""
     text: str
     command: str | None = None
 
@@ -217,23 +220,23 @@ class Summary(Frozen):
     schema: Literal["gpusetup.monitor/1"] = "gpusetup.monitor/1"
     kind: Literal["summary"] = "summary"
     verdict: Verdict | None
-    """None where nothing could be judged; `evidence` says why."""
+    """None if nothing could be judged; then `evidence` says why."""
     cause: str = ""
-    """Which of the verdict's causes was seen, such as `storage` for `input-starved`."""
+    """The cause of the verdict, such as `storage` for `input-starved`."""
     evidence: str
     next: NextStep | None = None
     advice: tuple[str, ...] = ()
-    """In order, where utilisation is below half."""
+    """The ordered advice, if utilisation is below half."""
     notes: tuple[str, ...] = ()
-    """What else is beyond a mark."""
+    """Everything else that exceeds a threshold."""
     source: str | None = None
-    """`nvml`, `nvidia-smi` or `machine` (no GPU), or what a recording is."""
+    """`nvml`, `nvidia-smi` or `machine` (no GPU), or the kind of a recording."""
     not_watched: str | None = None
     """Why a better source was not used: `NVML: Driver Not Loaded; nvidia-smi: not found`."""
     seconds: float = 0.0
     samples: int = 0
     epochs: EpochTimes | None = None
-    """None where the command printed no two epochs, or its output was not read."""
+    """None if the command did not print two epochs, or if its output was not read."""
     gpus: tuple[GpuSummary, ...] = ()
     tree: TreeSummary | None = None
     host: HostSummary | None = None
@@ -242,4 +245,4 @@ class Summary(Frozen):
 
 
 DOCUMENTS = (Sample, Summary)
-"""What `monitor --json` prints, one a line."""
+"""The documents that `monitor --json` prints, one per line."""

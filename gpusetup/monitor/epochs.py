@@ -1,4 +1,4 @@
-"""How long the epochs of a training take, as its own output tells. Pure.
+"""Measures how long the epochs of a training take, from its output. Pure functions.
 
 A training prints its epochs in many ways: `Epoch 3/10`, `Epoch [3/100] - Train Loss: 0.2`, a bar
 `Epoch 3:  45%|████`, a dictionary `{'loss': 0.5, 'epoch': 0.52}`, a table with a column `epoch`.
@@ -51,7 +51,7 @@ COUNTS = re.compile(
 
 
 class EpochReader:
-    """Reads a command's output as it comes and notes when each epoch was printed first."""
+    """Reads a command's output while it runs, and records when each epoch was first printed."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -62,7 +62,7 @@ class EpochReader:
         self._spans: list[EpochSpan] = []
 
     def feed(self, data: bytes, seconds: float) -> None:
-        """Read the next bytes, which came so many seconds after the start."""
+        """Read the next bytes, which came this many seconds after the start."""
         text = self._pending + data
         *lines, self._pending = LINE_END.split(text)
         # A bar is drawn with a carriage return before it: what is pending is a line too.
@@ -72,7 +72,7 @@ class EpochReader:
         self._pending = self._pending[-LONGEST_LINE:]
 
     def _read(self, line: bytes, seconds: float) -> None:
-        """Note the epoch of a line, if it tells one."""
+        """Record the epoch of a line, if it contains one."""
         # Most lines of a program speak of no epoch: look closer at those alone that may.
         is_below_heading = self._column is not None
         if not is_below_heading and b"epoch" not in line.lower():
@@ -87,7 +87,7 @@ class EpochReader:
             self._note(epoch, seconds)
 
     def _in_table(self, text: str) -> float | None:
-        """The epoch in a row of a table whose heading has the word: fastai, Ultralytics."""
+        """The epoch in a row of a table with a column `epoch`, as in fastai and Ultralytics."""
         words = text.split()
         lower_words = [word.lower() for word in words]
         # A heading has no numbers, and a column of epochs has others beside it.
@@ -106,7 +106,7 @@ class EpochReader:
         return float(match[1])
 
     def _note(self, epoch: float, seconds: float) -> None:
-        """Note that an epoch was printed: only the first print of each number counts."""
+        """Record that an epoch was printed; only the first time counts for each number."""
         last = self._last
         printed = PrintedEpoch(epoch, seconds)
         if last is None or epoch < last.epoch - 1:
@@ -122,7 +122,7 @@ class EpochReader:
         self._last = printed
 
     def times(self) -> EpochTimes | None:
-        """The seconds an epoch took; None if no two epochs were printed."""
+        """The seconds per epoch; None unless two epochs were printed."""
         epochs = sum(span.epochs for span in self._spans)
         seconds = sum(span.seconds for span in self._spans)
         # A twentieth of an epoch says little about a whole one.
@@ -143,7 +143,7 @@ class EpochReader:
 
 
 def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
-    """Spans together until they make an epoch: parts of one are uneven.
+    """Join spans until they make up whole epochs, because parts of an epoch take different times.
 
     >>> halves = [EpochSpan(0.5, 3.0), EpochSpan(0.5, 5.0)]
     >>> [tuple(span) for span in whole_epochs([*halves, EpochSpan(1.0, 7.0), EpochSpan(0.2, 9.0)])]
@@ -162,7 +162,7 @@ def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
 
 
 def epoch_in(text: str) -> float | None:
-    """The epoch that a line tells, with the part of it that is done; None if it tells none.
+    """The epoch in a line, with the part of it that is done; None if there is none.
 
     >>> [epoch_in(line) for line in ("Epoch 3/10", "Epoch [3/100] - Train Loss: 0.2", "epoch=7")]
     [3.0, 3.0, 7.0]
@@ -199,14 +199,14 @@ def epoch_in(text: str) -> float | None:
 
 
 class EpochSpan(NamedTuple):
-    """What lies between two prints of an epoch's number."""
+    """The time between two prints of an epoch's number."""
 
     epochs: float
     seconds: float
 
 
 class PrintedEpoch(NamedTuple):
-    """An epoch's number, and when it was printed first."""
+    """An epoch's number, and when it was first printed."""
 
     epoch: float
     seconds: float

@@ -1,4 +1,4 @@
-"""The sentences of the verdicts: what was seen, in the figures of one GPU in its run. Pure.
+"""The sentences that explain a verdict with the figures of one GPU in its run. Pure functions.
 
 A figure that no source told is a question mark.
 """
@@ -53,27 +53,27 @@ def loaders(count: float) -> str:
 
 
 def loaders_and_their_cpu(work: Work) -> str:
-    """The loader workers with the CPU that each of them uses."""
+    """The number of loader workers, and how much CPU each of them uses."""
     workers = loaders(work.workers)
     cpu = whole(work.worker_cpu)
     return f"{workers} at {cpu} % of a core each"
 
 
 def worked(subject: Subject) -> str:
-    """How much of the time the GPU worked: the beginning of most sentences."""
+    """How much of the time the GPU worked; most sentences begin with it."""
     label = subject.gpu.label
     utilization = whole(subject.work.utilization)
     return f"GPU {label} worked {utilization} % of the time"
 
 
 def kernels_ran(subject: Subject) -> str:
-    """The same where the GPU only looks busy: some kernel ran, and it may have waited."""
+    """The same for a GPU that only looks busy: a kernel ran, but it may have waited."""
     utilization = whole(subject.work.utilization)
     return f"kernels ran {utilization} % of the time"
 
 
 def over_the_links(subject: Subject) -> str:
-    """What the links carried while kernels ran."""
+    """How much the links transferred while kernels ran."""
     work = subject.work
     power = whole(work.power_share)
     sentence = f"{kernels_ran(subject)} at {power} % of the power limit"
@@ -87,7 +87,7 @@ def over_the_links(subject: Subject) -> str:
 
 
 def computed_on_the_host(subject: Subject) -> str:
-    """A part of each step runs on the CPU, as with an optimizer that is offloaded."""
+    """A part of each step runs on the CPU, for example an offloaded optimizer."""
     work = subject.work
     cpu = whole(work.busiest_cpu)
     gigabytes = f"{or_zero(work.pcie_rate) / 1e9:.1f} GB/s"
@@ -98,7 +98,7 @@ def computed_on_the_host(subject: Subject) -> str:
 
 
 def in_collectives(subject: Subject) -> str:
-    """Ranks that wait for each other."""
+    """Ranks wait for each other."""
     gpus = subject.together
     machines = subject.run.nodes
     counts = f"GPUs of the job here: {gpus}, machines: {machines}"
@@ -114,7 +114,7 @@ def hangs(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    """The three figures for which the guide has marks."""
+    """The three figures for which the guide gives recommended values."""
     utilization = whole(subject.work.utilization)
     memory = whole(subject.gpu.memory.p95)
     heat = whole(subject.gpu.heat)
@@ -123,7 +123,7 @@ def nothing_slows_it_down(subject: Subject) -> str:
 
 
 def throttled(subject: Subject, figures: str = "") -> str:
-    """What slowed the clocks down, how often, and how far; `figures` stand between."""
+    """What slowed down the clocks, how often and how much; `figures` come in between."""
     throttle = subject.throttle
     if throttle is None:
         return UNKNOWN
@@ -136,13 +136,13 @@ def throttled(subject: Subject, figures: str = "") -> str:
 
 
 def throttled_by_heat(subject: Subject) -> str:
-    """How hot it was."""
+    """How hot the GPU was."""
     heat = whole(subject.gpu.heat)
     return throttled(subject, f", at {heat} °C")
 
 
 def throttled_by_a_lowered_limit(subject: Subject) -> str:
-    """Its power limit, and what its maker rated it at."""
+    """The GPU's power limit, and the limit that its maker rated it at."""
     limit = whole(subject.power_limit_watts)
     rated = whole(subject.gpu.power_default)
     figures = f", at {limit} W of the rated {rated} W"
@@ -150,7 +150,7 @@ def throttled_by_a_lowered_limit(subject: Subject) -> str:
 
 
 def throttled_with_power_left(subject: Subject) -> str:
-    """What it drew, and what its limit would allow."""
+    """How much power the GPU drew, and how much its limit allows."""
     drawn = whole(subject.work.power_watts)
     limit = whole(subject.power_limit_watts)
     figures = f", at {drawn} W (its limit: {limit} W)"
@@ -158,7 +158,7 @@ def throttled_with_power_left(subject: Subject) -> str:
 
 
 def low_clocks(subject: Subject) -> str:
-    """Low clocks that nothing explains."""
+    """Clocks are low without a known reason."""
     work = subject.work
     clock = whole(work.clock_share)
     power = whole(work.power_share)
@@ -169,7 +169,7 @@ def low_clocks(subject: Subject) -> str:
 
 
 def with_others(subject: Subject) -> str:
-    """Other people's processes compute on the same GPU."""
+    """Processes of other people compute on the same GPU."""
     sentence = worked(subject)
     return f"{sentence}, but other processes compute on it too"
 
@@ -200,7 +200,7 @@ def paused(subject: Subject) -> str:
 
 
 def paused_and_wrote(subject: Subject) -> str:
-    """Pauses in which a checkpoint is written."""
+    """The GPU pauses while a checkpoint is written."""
     pauses = subject.gpu.parts.paused
     write_rate = pauses.write_rate if pauses else None
     written = megabytes(write_rate)
@@ -208,7 +208,7 @@ def paused_and_wrote(subject: Subject) -> str:
 
 
 def paused_and_computed(subject: Subject) -> str:
-    """Pauses in which the process computes, or sleeps."""
+    """The GPU pauses while the process computes or sleeps."""
     pauses = subject.gpu.parts.paused
     busiest_cpu = pauses.busiest_cpu if pauses else None
     cpu = whole(busiest_cpu)
@@ -216,7 +216,7 @@ def paused_and_computed(subject: Subject) -> str:
 
 
 def neighbours(subject: Subject) -> str:
-    """Others use the CPU of the machine."""
+    """Other programs use the machine's CPU."""
     others_cpu = whole(subject.others_cpu)
     own_cpu = whole(subject.work.cpu)
     cores = subject.run.host_cores
@@ -227,7 +227,7 @@ def neighbours(subject: Subject) -> str:
 
 
 def quota(subject: Subject) -> str:
-    """A quota that the command uses up."""
+    """The command uses up its CPU quota."""
     cpu = whole(subject.work.cpu)
     cores = subject.run.usable_cores or 0
     return (
@@ -237,7 +237,7 @@ def quota(subject: Subject) -> str:
 
 
 def busy_workers(subject: Subject) -> str:
-    """Loader workers that compute without rest."""
+    """Loader workers compute without pause."""
     work = subject.work
     workers = loaders(work.workers)
     cpu = whole(work.worker_cpu)
@@ -245,7 +245,7 @@ def busy_workers(subject: Subject) -> str:
 
 
 def swapping(subject: Subject) -> str:
-    """The machine's memory is full, and its disks are busy with it."""
+    """The machine's memory is full, so its disks are busy with swapping."""
     work = subject.work
     memory = whole(subject.run.host_memory)
     read = megabytes(work.disk_read_rate)
@@ -257,7 +257,7 @@ def swapping(subject: Subject) -> str:
 
 
 def waited_for_the_network(subject: Subject) -> str:
-    """Data that come from another machine."""
+    """The data come from another machine."""
     network_rate = subject.work.network_rate
     rate = megabytes(network_rate)
     return f"{worked(subject)} while the process waited and {rate} came over the network"
@@ -296,28 +296,28 @@ def loaded_by_itself(subject: Subject) -> str:
 
 
 def machine_busy(subject: Subject) -> str:
-    """A CPU that is full, without a command that would tell by whom."""
+    """The CPU is full, but there is no command that would show which program uses it."""
     host_share = subject.work.host_share
     busy = whole(host_share)
     return f"{worked(subject)} while the machine's CPU was {busy} % busy"
 
 
 def one_core(subject: Subject) -> str:
-    """One process that launches kernels as fast as it can."""
+    """One process launches kernels as fast as it can."""
     busiest_cpu = subject.work.busiest_cpu
     cpu = whole(busiest_cpu)
     return f"{worked(subject)} while one process used {cpu} % of a core and no loader was behind"
 
 
 def small_kernels(subject: Subject) -> str:
-    """Kernels that fill few multiprocessors."""
+    """The kernels only fill a few multiprocessors."""
     power_share = subject.work.power_share
     power = whole(power_share)
     return f"{kernels_ran(subject)} but drew only {power} % of the power limit: they are too small"
 
 
 def memory_in_use(subject: Subject) -> str:
-    """How full its memory is, most of the time and at most."""
+    """How full the memory is, most of the time and at its peak."""
     memory = subject.gpu.memory
     usual = whole(memory.p95)
     peak = whole(memory.peak)
@@ -325,7 +325,7 @@ def memory_in_use(subject: Subject) -> str:
 
 
 def memory_grew(subject: Subject) -> str:
-    """Memory that grows in each quarter of the run."""
+    """The memory grows in each quarter of the run."""
     memory = subject.gpu.memory
     peak = whole(memory.peak)
     return f"memory grew all the time, to {peak} %"

@@ -1,4 +1,5 @@
-"""What one GPU did in a run, taken apart: its work, its pauses, its memory, its end. Pure."""
+"""What one GPU did in a run, split into its work, its pauses, its memory and its end. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ SAMPLES_OF_A_LEAK = 8
 
 
 class Parts(NamedTuple):
-    """A run of one GPU, taken apart."""
+    """A run of one GPU, split into parts."""
 
     work: Work | None
     """Between its first and its last work, without start-up, warm-up and pauses."""
@@ -57,7 +58,7 @@ class Parts(NamedTuple):
 
     @property
     def pause_share(self) -> float:
-        """Percent of the samples between the first and the last work."""
+        """The percentage of samples that are pauses, between the first and the last work."""
         # It never worked, or never paused.
         if not self.paused or not self.body:
             return 0.0
@@ -66,12 +67,12 @@ class Parts(NamedTuple):
 
     @property
     def times(self) -> int:
-        """How often it paused."""
+        """How often the GPU paused."""
         return len(self.pauses)
 
     @property
     def longest_pause(self) -> float:
-        """Seconds; 0 if it never paused."""
+        """The longest pause in seconds; 0 if there is none."""
         lengths = self.pauses
         return max(lengths, default=0.0)
 
@@ -90,7 +91,7 @@ class MemoryShare(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The last stretch in which a GPU looked busy and drew little."""
+    """The last part of a run in which a GPU looked busy but drew little power."""
 
     since: float
     seconds: float
@@ -135,7 +136,8 @@ class GpuRun:
 
     @cached_property
     def parts(self) -> Parts:
-        """The run taken apart. The start and the warm-up are in neither the work nor the pauses."""
+        """The run, split into parts. The start and the warm-up belong neither to the work nor to
+        the pauses."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
         # What has no phase is quiet that no later work has made a pause of yet.
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
@@ -181,7 +183,7 @@ class GpuRun:
 
     @cached_property
     def tail(self) -> Tail | None:
-        """The last stretch in which it looked busy and drew little; None if there is none.
+        """The last part in which it looked busy but drew little power; None if there is none.
 
         Quiet neither begins nor ends it: a hang that was killed is quiet after it.
         """
@@ -203,7 +205,7 @@ class GpuRun:
 
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
-        """Every process that was on it, by its pid."""
+        """All processes that were on the GPU, by pid."""
         processes = {}
         for row in self.rows:
             for process in row.gpu.processes or ():
@@ -212,7 +214,7 @@ class GpuRun:
 
     @cached_property
     def holders(self) -> dict[int, str]:
-        """The names of those that compute."""
+        """The names of the processes that compute."""
         holders = {}
         for pid, process in self.processes.items():
             # In a container names may be hidden.
@@ -222,7 +224,7 @@ class GpuRun:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The names of what computes on it, each once."""
+        """The names of the programs that compute on it, without duplicates."""
         names = set(self.holders.values())
         # Hidden names tell no program from another.
         names.discard("")
@@ -230,14 +232,14 @@ class GpuRun:
 
     @property
     def only_draws(self) -> bool:
-        """Only programs that draw were ever seen."""
+        """Whether only programs that draw were on the GPU."""
         has_processes = bool(self.processes)
         computes = bool(self.holders)
         return has_processes and not computes
 
     @property
     def has_process(self) -> bool | None:
-        """Whether a process that computes was ever seen; None if processes are not told."""
+        """Whether there was a process that computes; None if processes are unknown."""
         for row in self.rows:
             # An empty list says that there is none; None says nothing.
             if row.gpu.processes is not None:
@@ -274,7 +276,7 @@ class GpuRun:
 
 
 def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
-    """The highest share of the memory before each moment in which a full memory was nearly empty.
+    """How full the memory was before each moment in which it was suddenly nearly empty.
 
     >>> peaks_before_a_fall([80, 99, 99, 2, 1]), peaks_before_a_fall([80, 2])
     ([99, 99], [])
@@ -296,7 +298,7 @@ QUARTERS = 4
 
 
 def grows_all_the_time(shares: Sequence[float]) -> bool:
-    """Whether memory grew a lot, and in each quarter of the run."""
+    """Whether memory grew a lot in total, and in each quarter of the run."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1
@@ -313,7 +315,7 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
 
 
 def spins(gpu: GpuSample) -> bool:
-    """Whether it looks busy and hardly draws power."""
+    """Whether the GPU looks busy but hardly draws power."""
     limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
     power_share = percent(gpu.power_watts, limit_watts)
     utilization = or_zero(gpu.utilization_percent)
@@ -324,7 +326,8 @@ def spins(gpu: GpuSample) -> bool:
 
 
 def first_touch(body: Sequence[Moment]) -> int:
-    """How many of the first moments belong to the start: the GPU was touched, then waited long.
+    """How many of the first samples belong to the start: something touched the GPU, then it waited
+    for long.
 
     A program may move its model to the GPU and then load its data for a minute.
     """
@@ -351,7 +354,7 @@ LEAST_WARM_UP_SAMPLES = 3
 
 
 def warm_up(body: Sequence[Moment]) -> int:
-    """How many of the first moments are a warm-up: much less work than what came later."""
+    """How many of the first samples are a warm-up, with much less work than later."""
     chunk_length = len(body) // WARM_UP_CHUNKS + 1
     uses = [or_zero(row.gpu.utilization_percent) for row in body]
     levels = []
@@ -376,7 +379,7 @@ def warm_up(body: Sequence[Moment]) -> int:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """How a figure is spread over a run; None if no sample tells it."""
+    """The distribution of a figure over a run; None if no sample has it."""
     figures = [float(value) for value in values if value is not None]
     if not figures:
         return None

@@ -1,4 +1,5 @@
-"""Runs that stopped to make progress: a hang in a collective, or everything at rest. Pure."""
+"""Recognises runs that stopped making progress: a hang in a collective, or everything idle. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
 
 
 def nothing_moves(work: Work) -> bool:
-    """Whether links, network and disk carry less than work needs."""
+    """Whether links, network and disk transfer less than real work needs."""
     # A rank that saves or loads while the others wait is no hang.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),

@@ -1,6 +1,5 @@
 """The machine and the command's processes: CPU, memory, disks and network, and which processes are
-DataLoader workers. Edge: psutil asks.
-"""
+DataLoader workers. Reads the machine with psutil."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ T = TypeVar("T")
 
 
 def or_none(read: Callable[..., T], *arguments: object) -> T | None:
-    """What psutil tells; None if the process has ended, is another user's, or the system has no
-    such figure. Watching goes on: it must not break what is watched."""
+    """A value from psutil; None if the process has ended, belongs to another user, or the system
+    has no such value. Errors here must not end what is being watched."""
     try:
         return read(*arguments)
     except (psutil.Error, OSError, RuntimeError, AttributeError, KeyError):
@@ -84,7 +83,7 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
 
 
 def _counters() -> dict[str, int]:
-    """Bytes so far; nothing if there is no network or disk, or it is hidden."""
+    """The bytes so far; nothing if there is no network or disk, or it is hidden."""
     counters: dict[str, int] = {}
     disk = or_none(psutil.disk_io_counters)
     if disk:
@@ -101,7 +100,8 @@ BITS_OF_A_MEGABIT = 1_000_000
 
 
 def network_limit() -> float | None:
-    """Bytes a second that the fastest network interface carries; None if none tells its speed."""
+    """The bytes per second of the fastest network interface; None if no interface reports its
+    speed."""
     interfaces = or_none(psutil.net_if_stats) or {}
     # Virtual interfaces tell 0, or 65535 (the largest 16-bit number) for "unknown".
     speeds = []
@@ -130,7 +130,8 @@ ProcessFacts = dict[str, Any]
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
-    """The DataLoader workers: by their name, or (older torch) forks of a Python that have no child.
+    """The DataLoader workers, recognised by their names or, with older torch, as forks without
+    children.
 
     >>> def python(pid, parent, name="python"):
     ...     return {"pid": pid, "ppid": parent, "name": name, "cmdline": ["python", "t.py"]}
@@ -163,7 +164,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
 
 
 class ProcessTree:
-    """Watches a process and everything that it starts."""
+    """Watches a process and all processes that it starts."""
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
@@ -173,7 +174,7 @@ class ProcessTree:
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
-        """What the processes did since the sample before.
+        """What the processes did since the previous sample.
 
         The first call only takes the baseline: a process may have run for days before, and what it
         used since then says nothing about now. None then, if no process is left, and if psutil
@@ -217,7 +218,7 @@ class ProcessTree:
         )
 
     def _processes(self) -> list[ProcessFacts]:
-        """The process and its children as they are now, without those that have ended."""
+        """The process and its current children, without those that have ended."""
         # The root may have ended while its children go on: then they are all that is watched.
         children = or_none(self.root.children, True) or ()
         tree = []
@@ -232,7 +233,7 @@ class ProcessTree:
         return tree
 
     def has_ended(self) -> bool:
-        """Whether the process itself is gone, or a zombie."""
+        """Whether the process has ended or is a zombie."""
         status = or_none(self.root.status)
         # A zombie has ended, and waits for its parent to ask how.
         if status == psutil.STATUS_ZOMBIE:
@@ -248,7 +249,7 @@ ProcessId = tuple[int, float]
 
 
 def identity(process: ProcessFacts) -> ProcessId:
-    """What tells a process from all others, also from a later one with its pid."""
+    """What distinguishes a process from all others, including a later one with the same pid."""
     pid = process["pid"]
     started_at = process["create_time"]
     return pid, started_at
@@ -266,7 +267,7 @@ def _percent(microseconds: int, seconds: float) -> float:
 
 
 def _usage(process: ProcessFacts) -> Counter[str]:
-    """Microseconds of CPU, and bytes that were moved, since the process began."""
+    """The microseconds of CPU time and the transferred bytes since the process began."""
     # The first two are user and system; children that have ended come after them.
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
@@ -279,7 +280,7 @@ def _usage(process: ProcessFacts) -> Counter[str]:
 
 
 def _cores() -> float | None:
-    """The cores that this process may use, as its affinity and its cgroup's quota have them."""
+    """How many cores this process may use, according to its affinity and its cgroup's quota."""
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
     # macOS has no affinity.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
@@ -291,14 +292,14 @@ def _cores() -> float | None:
 
 
 class RunningProcess(NamedTuple):
-    """A process that ran before we came."""
+    """A process that was running before the monitor started."""
 
     tree: ProcessTree
     command: tuple[str, ...] | None
 
 
 def running_process(pid: int) -> RunningProcess | None:
-    """A process that runs already, with its command; None if it cannot be seen."""
+    """A running process with its command; None if it cannot be read."""
     try:
         tree = or_none(ProcessTree, pid)
     except (ValueError, OverflowError):

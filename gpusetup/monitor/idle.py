@@ -1,4 +1,4 @@
-"""Runs in which no GPU ever worked, and why. Pure."""
+"""Runs in which no GPU ever worked, and the reason. Pure functions."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def stays_awake(gpu: GpuRun, since: float) -> bool:
 
 
 def is_awake(gpu: GpuSample) -> bool:
-    """Whether a GPU's clocks are high, and rest is not the reason for them."""
+    """Whether a GPU's clocks are high, so that it is not resting."""
     reasons = gpu.throttle_reasons or ()
     # `gpu_idle` is told of a card whose clocks are down because nothing runs.
     rests = "gpu_idle" in reasons

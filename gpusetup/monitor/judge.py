@@ -1,4 +1,4 @@
-"""The verdict on a run, with its next steps. Pure.
+"""Finds the verdict on a run, and its next steps. Pure functions.
 
 With several GPUs each is judged by itself by the table of `verdicts.py`, and the worst verdict is
 the run's, with the GPU it is about. What concerns the run as a whole is asked here: whether it ever

@@ -1,4 +1,4 @@
-"""What a verdict consists of."""
+"""The parts of a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The marks that the verdicts go by, each with its unit.
+"""The thresholds for the verdicts, each with its unit.
 
 The acceleration guide gives utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C; the others
 are chosen here and checked on the labelled runs of tests/monitor/monitor_kinds.py.

@@ -1,4 +1,5 @@
-"""What else is beyond a mark in a run, beside its verdict. Pure."""
+"""Notes about a run in addition to its verdict: everything else that exceeds a threshold. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from gpusetup.monitor.work import below
 
 @Sign
 def has_room(subject: Subject) -> bool:
-    """Its memory leaves room for a larger batch."""
+    """There is enough free memory for a larger batch."""
     # The guide's range for memory begins at 70 %.
     memory_share = subject.gpu.memory.p95
     return below(memory_share, marks.MEMORY_LOW)
@@ -25,7 +26,7 @@ def has_room(subject: Subject) -> bool:
 
 @Sign
 def hot(subject: Subject) -> bool:
-    """It is hotter than the guide's range."""
+    """The GPU is hotter than the guide recommends."""
     # Some cards tell no temperature.
     heat = subject.gpu.heat or 0.0
     return heat > marks.HOT
@@ -33,7 +34,7 @@ def hot(subject: Subject) -> bool:
 
 @Sign
 def warmed_up(subject: Subject) -> bool:
-    """It worked less in the beginning."""
+    """The GPU worked less in the beginning."""
     # Compilation, or cold caches: the figures leave it out.
     warm_seconds = subject.gpu.parts.warm
     return warm_seconds > 0
@@ -41,7 +42,7 @@ def warmed_up(subject: Subject) -> bool:
 
 @Sign
 def started_late(subject: Subject) -> bool:
-    """It did nothing at first: the program started, or loaded its model and its data."""
+    """The GPU did nothing at first, because the program started or loaded its model and data."""
     # Python's imports alone take about two seconds.
     start_seconds = subject.gpu.parts.start_up
     return start_seconds >= marks.START_UP_NOTE
@@ -49,7 +50,7 @@ def started_late(subject: Subject) -> bool:
 
 @Sign
 def paused(subject: Subject) -> bool:
-    """It paused between its first and its last work."""
+    """The GPU paused between its first and its last work."""
     # For at least five seconds each time.
     pauses = subject.gpu.parts.pauses
     return len(pauses) > 0
@@ -66,7 +67,7 @@ def has_low_clocks(subject: Subject) -> bool:
 
 
 def times_and_lengths(subject: Subject) -> str:
-    """How often it paused, and for how long."""
+    """How often the GPU paused, and for how long."""
     parts = subject.gpu.parts
     return (
         f"paused {parts.times} times, {whole(parts.pause_share)} % of its time, "
@@ -75,42 +76,42 @@ def times_and_lengths(subject: Subject) -> str:
 
 
 def memory_p95(subject: Subject) -> str:
-    """How full its memory is, most of the time."""
+    """How full the memory is, most of the time."""
     memory_share = subject.gpu.memory.p95
     full = whole(memory_share)
     return f"memory {full} % full"
 
 
 def high_memory(subject: Subject) -> str:
-    """How full its memory is, and the mark that it is above."""
+    """How full the memory is, and the threshold that it exceeds."""
     sentence = memory_p95(subject)
     mark = f"{marks.MEMORY_HIGH:.0f}"
     return f"{sentence}, more than {mark} %"
 
 
 def heat(subject: Subject) -> str:
-    """How hot it is, and the mark that it is above."""
+    """How hot the GPU is, and the threshold that it exceeds."""
     degrees = whole(subject.gpu.heat)
     mark = f"{marks.HOT:.0f}"
     return f"{degrees} °C, more than {mark} °C"
 
 
 def start_up(subject: Subject) -> str:
-    """How long the program took to its first work on the GPU."""
+    """How long the program took until its first work on the GPU."""
     parts = subject.gpu.parts
     seconds = whole(parts.start_up)
     return f"the first {seconds} s, before the GPU was used, are not counted"
 
 
 def warm_up(subject: Subject) -> str:
-    """How long it worked less in the beginning."""
+    """For how long the GPU worked less in the beginning."""
     parts = subject.gpu.parts
     seconds = whole(parts.warm)
     return f"the figures leave out a warm-up of {seconds} s (perhaps compilation, or cold caches)"
 
 
 def link(subject: Subject) -> str:
-    """What its slow PCIe link carries."""
+    """How much its slow PCIe link can transfer."""
     limit = subject.gpu.link_limit
     rate = megabytes(limit)
     return f"its PCIe link carries {rate} in one direction: check the slot and the riser"

@@ -1,4 +1,4 @@
-"""Samples of NVML, from a child of ours. Edge.
+"""Samples from NVML, read by a child process. Reads the machine.
 
 A child that hangs, crashes or was never there is a `SourceEnded` with its reason; we do not hang
 with it.
@@ -51,7 +51,8 @@ class Nvml(SampleSource):
 
 
 def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
-    """NVML by the child that `start_nvml` started. Raises SourceEnded if it does not answer."""
+    """The NVML source, with the child that `start_nvml` started. Raises SourceEnded if it does not
+    respond."""
     source = Nvml(lines)
     try:
         with deadline.waiting_for("NVML"):
@@ -68,7 +69,7 @@ def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
 
 
 def not_initialised(line: str) -> SourceEnded:
-    """The reason why NVML did not start, as the child tells it."""
+    """The reason why NVML did not start, as the child reports it."""
     failure = json.loads(line)
     is_forbidden = failure["init"] in FORBIDDEN
     # NVML's own words for a missing library begin with its name.

@@ -1,4 +1,5 @@
-"""The source for GPUs of AMD, Intel or Apple, where no NVIDIA GPU can be watched. Edge."""
+"""The source for GPUs from AMD, Intel or Apple, if there is no NVIDIA GPU to watch. Reads the
+machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Passes a command's output on as it comes, byte for byte, and lets somebody read along. Edge.
+"""Passes on a command's output byte by byte while the monitor reads it too. Reads and writes
+streams.
 
 A stream that is a terminal stays one for the command: it writes to a terminal of ours of the same
 size (a pseudo-terminal), so that progress bars stay progress bars. Where that cannot be had
@@ -22,7 +23,8 @@ LAST_WORDS_SECONDS = 0.5
 
 
 class Channel(NamedTuple):
-    """What the command writes to, where we read that, and where it goes on to."""
+    """The stream that the command writes to, where the monitor reads it, and where it is passed
+    on."""
 
     written: int
     read: int
@@ -54,7 +56,7 @@ class CommandOutput:
             self.stderr = stderr.written
 
     def _channel(self, target: int) -> Channel | None:
-        """A channel to one of our streams; None if the command has to keep the stream itself."""
+        """A channel to one of our streams; None if the command must use the stream directly."""
         try:
             is_terminal = os.isatty(target)
             os.fstat(target)
@@ -71,7 +73,7 @@ class CommandOutput:
         return channel
 
     def begin(self) -> None:
-        """Pass on from now on; the command has started, and its ends of the channels are its."""
+        """Start passing on output; the command has started and owns its ends of the channels."""
         for channel in self._channels:
             # Else its end would not end the stream for us.
             os.close(channel.written)
@@ -80,20 +82,20 @@ class CommandOutput:
             thread.start()
 
     def give_up(self) -> None:
-        """Close everything: the command did not start."""
+        """Close everything, because the command did not start."""
         for channel in self._channels:
             # No thread reads yet.
             os.close(channel.written)
             os.close(channel.read)
 
     def resize(self) -> None:
-        """Give the command's terminals the size that ours have now."""
+        """Set the command's terminals to the current size of ours."""
         for channel in self._channels:
             if channel.is_terminal:
                 copy_size(channel.target, channel.read)
 
     def end(self) -> None:
-        """Pass on what is left, after the command has ended."""
+        """Pass on the remaining output after the command has ended."""
         self._command_ended.set()
         # Windows cannot ask a pipe whether something is there: its thread may wait for ever.
         patience = None if os.name == "posix" else LAST_WORDS_SECONDS
@@ -113,7 +115,8 @@ class CommandOutput:
             os.close(channel.read)
 
     def _next(self, number: int) -> bytes:
-        """The next bytes; b"" at the end. Children that outlive the command are not waited for."""
+        """The next bytes; b"" at the end. It does not wait for children that outlive the
+        command."""
         if os.name == "posix":
             while not select.select([number], [], [], LAST_WORDS_SECONDS)[0]:
                 if self._command_ended.is_set():
@@ -125,7 +128,7 @@ class CommandOutput:
 
 
 def is_same(first: int, second: int) -> bool:
-    """Whether two streams go to the same place: one terminal, file or pipe."""
+    """Whether two streams go to the same terminal, file or pipe."""
     try:
         return os.path.sameopenfile(first, second)
     except (OSError, ValueError):
@@ -143,7 +146,7 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def pseudo_terminal(like: int) -> Sequence[int]:
-    """A terminal like one of ours: where we read it, and what the command writes to.
+    """A terminal like one of ours: the end that we read, and the end that the command writes to.
 
     It changes no byte of the output, since ours does that itself (a newline gets its return).
     """
@@ -160,7 +163,7 @@ def pseudo_terminal(like: int) -> Sequence[int]:
 
 
 def copy_size(source: int, target: int) -> None:
-    """Give a terminal the size of another one."""
+    """Copy the size of one terminal to another."""
     import fcntl
     import termios
 

@@ -1,4 +1,4 @@
-"""A source that is asked once an interval, as a file is, and keeps no child."""
+"""A source that is read once per interval, such as a file, and needs no child process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusetup.monitor.sources import Machine
 
 
 class Polled(Machine):
-    """The clock of a machine without a GPU, with what a question about the GPUs answers."""
+    """A clock for samples, to which a function adds the GPUs."""
 
     def __init__(self, ask: Callable[[], tuple[GpuSample, ...]], interval: float) -> None:
         super().__init__(interval)

@@ -1,4 +1,4 @@
-"""Samples of Apple's GPU from `powermetrics`, which only root may run. Edge.
+"""Samples of Apple's GPU from `powermetrics`, which only root may run. Reads the machine.
 
 Nothing asks for a password: without root the machine's CPU and memory are watched. The form of its
 text: Apple's manual page powermetrics(1), and outputs in public issues of asitop.
@@ -25,13 +25,13 @@ ROOT = 0
 
 
 class PowerMetrics(Polled):
-    """powermetrics, asked for one short sample."""
+    """powermetrics, run for one short sample."""
 
     name: SourceName = "powermetrics"
 
 
 def open_powermetrics(interval: float, system: System | None = None) -> PowerMetrics:
-    """powermetrics. Raises SourceEnded where it is not there, or where we are not root."""
+    """The powermetrics source. Raises SourceEnded if the program is missing or we are not root."""
     system = system or System()
     if system.which(PROGRAM) is None:
         raise SourceEnded(f"{PROGRAM}: not found")
@@ -45,13 +45,13 @@ def open_powermetrics(interval: float, system: System | None = None) -> PowerMet
 
 
 def is_root() -> bool | None:
-    """Whether this process is root's; None where the system has none."""
+    """Whether this process runs as root; None if the system has no root."""
     effective_user = getattr(os, "geteuid", None)
     return None if effective_user is None else effective_user() == ROOT
 
 
 def gpus_of(text: str) -> tuple[GpuSample, ...]:
-    """The one GPU of an answer.
+    """The single GPU in an output of powermetrics.
 
     >>> gpu = gpus_of("GPU HW active residency:  42.50% (444 MHz: 42%)\\nGPU Power: 1250 mW")[0]
     >>> gpu.utilization_percent, gpu.power_watts

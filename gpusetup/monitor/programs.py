@@ -1,4 +1,4 @@
-"""What kind of program a command or a process on a GPU is, by its words. Pure.
+"""Recognises the kind of a program from its command or process name. Pure functions.
 
 What fits a training (workers, accumulation, torchrun) is no advice for a server, a notebook or a
 simulation.
@@ -68,7 +68,7 @@ DISPLAYS = re.compile(
 
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
-    """The kind of a program by its command or, without one, by the names of its processes.
+    """The kind of a program, from its command or, without one, from the names of its processes.
 
     An unrecognised command counts as `training`; unrecognised process names give `""`.
 
@@ -129,7 +129,7 @@ NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)
 
 
 def nodes_of(command: Sequence[str] | None) -> int:
-    """On how many machines a launcher starts it.
+    """On how many machines a launcher starts the command.
 
     >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
     (4, 1)
@@ -146,7 +146,7 @@ COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
 
 
 def is_display(process: ProcessUse) -> bool:
-    """Whether a process on a GPU only draws, by its kind there and by its name.
+    """Whether a process on a GPU only draws, judged by its kind and its name.
 
     On Windows whatever draws a window is of both kinds, and so are desktop programs elsewhere.
 

@@ -1,4 +1,4 @@
-"""Recordings read back: ours, and what `nvidia-smi` printed.
+"""Reads recordings: our own, and outputs of `nvidia-smi`.
 
 Its log (`--query-gpu=… --format=csv` with a heading), its table, its long output (`-q`) and `dmon`
 are read, each of one moment or of many.
@@ -30,7 +30,7 @@ FIRST_LINES = 200
 
 
 class RecordedRun(Frozen):
-    """A recording: where it comes from, whether its times are assumed, and its documents."""
+    """A recording: its origin, whether its times are assumed, and its documents."""
 
     source: str | None = None
     has_times: bool = True
@@ -38,7 +38,7 @@ class RecordedRun(Frozen):
 
 
 def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
-    """A recording, read while it is asked for.
+    """A recording, which is read bit by bit as it is needed.
 
     `interval`: seconds between the samples of a log that tells no time. A last line that is cut
     off is left out.
@@ -84,7 +84,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    """The samples of our own record, and its summary."""
+    """The samples of our own recording, and its summary."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         # An empty line, as an editor leaves one at the end.
@@ -103,7 +103,7 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
 
 
 def _document(plain: Any, where: str) -> Sample | Summary:
-    """A line of a recording. Raises BadInput for what `monitor --json` did not write."""
+    """A line of a recording. Raises BadInput if `monitor --json` did not write it."""
     is_map = isinstance(plain, dict)
     schema = plain.get("schema") if is_map else None
     if schema != SCHEMA:

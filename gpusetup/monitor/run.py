@@ -1,4 +1,5 @@
-"""A run as it is judged: which of its GPUs work, and which of them on one job. Pure."""
+"""A run as the verdicts need it: which GPUs work, and which of them belong to one job. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class WatchedRun:
 
     @cached_property
     def since_held(self) -> Work | None:
-        """The command and the machine since a GPU was held first; None if it never was so.
+        """The command and the machine since a GPU was first held; None if none ever was.
 
         Before that the program started: Python's imports take seconds of a full core.
         """
@@ -77,7 +78,8 @@ class WatchedRun:
 
     @property
     def since_start(self) -> Work | None:
-        """The command and the machine in the samples that tell of the command; None if too few."""
+        """The command and the machine in the samples that include the command; None if there are
+        too few."""
         rows = [row for row in self._rows if row.tree is not None]
         # One sample of a command that ended at once says nothing about it.
         if len(rows) < marks.LEAST_TREES:
@@ -86,7 +88,7 @@ class WatchedRun:
 
     @cached_property
     def held_from(self) -> float:
-        """The second since which a process is on a GPU, or its memory has a CUDA context."""
+        """The second from which a process is on a GPU, or its memory contains a CUDA context."""
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
@@ -105,7 +107,7 @@ class WatchedRun:
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """What the GPUs at work did."""
+        """What the working GPUs did."""
         works = []
         for gpu in self.at_work:
             work = considered(gpu)

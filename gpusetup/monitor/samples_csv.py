@@ -1,4 +1,4 @@
-"""Samples as CSV, for a spreadsheet, and back: a row for each GPU at each moment.
+"""Writes samples as CSV for a spreadsheet, and reads them back; one row for each GPU and moment.
 
 The columns of a GPU have nvidia-smi's names, so that what reads its logs reads these too (also
 `monitor --replay`). Without a GPU there is one row a moment with an empty index.
@@ -29,7 +29,7 @@ BYTES_OF_A_MEGABYTE = 1e6
 
 
 def megabytes(rate: float | None) -> float | None:
-    """Bytes a second in MB/s."""
+    """Bytes per second in MB/s."""
     if rate is None:
         return None
     return round(rate / BYTES_OF_A_MEGABYTE, 3)
@@ -81,7 +81,7 @@ HEADING = ("timestamp", "seconds", *GPU_COLUMNS, *TREE_COLUMNS, *HOST_COLUMNS)
 
 
 class CsvWriter:
-    """Writes samples into an open file; what no source told is an empty cell."""
+    """Writes samples into an open file; unknown values become empty cells."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -91,7 +91,7 @@ class CsvWriter:
         self._rows = rows
 
     def write(self, sample: Sample) -> None:
-        """Write a row for each GPU, with the command and the machine in each."""
+        """Write a row for each GPU, each including the command and the machine."""
         tree = sample.tree
         host = sample.host
         tree_cells = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
@@ -112,7 +112,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 
 
 def harmless(cell: Cell) -> Cell:
-    """A text that no spreadsheet takes for a formula.
+    """A text that no spreadsheet interprets as a formula.
 
     >>> harmless("=1+1"), harmless("NVIDIA L4"), harmless(-3)
     ("'=1+1", 'NVIDIA L4', -3)
@@ -131,7 +131,7 @@ Row = Mapping[str, str]
 
 
 def count(row: Row, name: str, unit: int = 1) -> int | None:
-    """A whole number of a row; `unit`: what one of its units is."""
+    """A whole number from a row; `unit` is the size of one unit."""
     text = row.get(name)
     value = number(text)
     # An empty cell.
@@ -141,7 +141,7 @@ def count(row: Row, name: str, unit: int = 1) -> int | None:
 
 
 def rate(row: Row, name: str) -> float | None:
-    """Bytes a second, from MB/s."""
+    """Bytes per second, from MB/s."""
     text = row.get(name)
     value = number(text)
     # An empty cell.
@@ -151,7 +151,7 @@ def rate(row: Row, name: str) -> float | None:
 
 
 def tree_of(row: Row) -> TreeSample | None:
-    """The command's processes in a row; None if it tells nothing of them."""
+    """The command's processes in a row; None if the row does not contain them."""
     cpu_percent = number(row.get("command.cpu"))
     if cpu_percent is None:
         return None
@@ -172,7 +172,7 @@ def tree_of(row: Row) -> TreeSample | None:
 
 
 def host_of(row: Row) -> HostSample | None:
-    """The machine in a row; None if it tells nothing of it."""
+    """The machine in a row; None if the row does not contain it."""
     memory_bytes = count(row, "machine.memory", MIB)
     if memory_bytes is None:
         return None

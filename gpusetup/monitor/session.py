@@ -1,4 +1,4 @@
-"""One run of the monitor: samples from a source, with a command's processes beside them."""
+"""One run of the monitor: samples from a source, together with a command's processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 
 
 class NotStarted(GpuSetupError):
-    """The command cannot be started; the exit code is a shell's."""
+    """The command cannot be started; the exit code is the same as a shell's."""
 
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
@@ -44,7 +44,7 @@ class NotStarted(GpuSetupError):
 
 
 class Command:
-    """Somebody's command with our terminal; signals that only we get are passed on.
+    """A person's command in our terminal; signals that only the monitor receives are passed on.
 
     What it prints is passed on as it comes, and read for its epochs. `stdout_to`: the stream that
     its stdout goes to.
@@ -68,17 +68,17 @@ class Command:
         self.tree: ProcessTree | None = None
 
     def _read_along(self, data: bytes) -> None:
-        """Read what the command prints for its epochs."""
+        """Read the command's output for its epochs."""
         # Epochs are timed by when they were printed.
         seconds = time.monotonic() - self._began
         self._epochs.feed(data, seconds)
 
     def epochs(self) -> EpochTimes | None:
-        """How long its epochs took; None if it printed no two."""
+        """How long its epochs took; None unless it printed two."""
         return self._epochs.times()
 
     def watch_tree(self) -> None:
-        """Sample its processes from now on; one that has ended already has none."""
+        """Sample the command's processes from now on; if it has already ended, there are none."""
         from gpusetup.monitor.host import ProcessTree, or_none
 
         self.tree = or_none(ProcessTree, self._child.pid)
@@ -98,7 +98,7 @@ class Command:
         return exit_code is not None
 
     def exit_code(self) -> int:
-        """Wait for its end; 128 + n where a signal n ended it, as a shell has it."""
+        """Wait until the command ends; 128 + n if signal n ended it, as in a shell."""
         code = self._child.wait()
         self._output.end()
         for number, handler in self._old.items():
@@ -109,7 +109,7 @@ class Command:
 
 
 def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
-    """The signals of these names that this system has: Windows lacks most of them."""
+    """The signals with these names that this system has; Windows lacks most of them."""
     known_signals = signal.Signals.__members__
     numbers = []
     for name in names:
@@ -119,7 +119,7 @@ def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
 
 
 def _has_terminal() -> bool:
-    """Whether we are in a terminal's foreground, which then tells the command by itself.
+    """Whether we are in the foreground of a terminal, which then signals the command itself.
 
     Windows' console always does.
     """
@@ -144,7 +144,7 @@ class WatchLimits(NamedTuple):
 def watch(
     source: SampleSource, say: Say, limits: WatchLimits, beside: ProcessTree | Command | None = None
 ) -> Iterator[Sample]:
-    """Samples until the time is over, the source ends, or Ctrl-C.
+    """Take samples until the time is over, the source ends, or somebody presses Ctrl-C.
 
     `beside`: processes, or a command of ours, that are watched too; the watching ends with them.
     """
@@ -172,7 +172,7 @@ def watch(
 def samples_in_time(
     source: SampleSource, say: Say, limits: WatchLimits, command: Command | None
 ) -> Iterator[Sample]:
-    """The samples of a source, until the time is over, or the source or the command ends."""
+    """The samples of a source, until the time is over or the source or the command ends."""
     began = last_sample_at = time.monotonic()
     # The end of a command is noticed soon, not only at the next sample.
     longest_wait = limits.patience if command is None else POLL_SECONDS
@@ -197,7 +197,7 @@ def samples_in_time(
 
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """The sample, with the host's memory where the GPU shares it and NVML reports none."""
+    """Add the host's memory to a sample if the GPU shares it and NVML reports none."""
     if gpu.memory_total_bytes or not is_unified(gpu.name):
         return gpu
     return replace(

@@ -1,4 +1,4 @@
-"""What can be seen of a GPU in a run, and of what lies between GPUs. Pure.
+"""Signs about a GPU in a run, and about the links between GPUs. Pure functions.
 
 A sign is a question with a yes or no; verdicts and steps are expressions of signs:
 `watched & partly & ~server`. Marks that serve one sign stand in it, the others in `marks.py`. What
@@ -22,7 +22,7 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 
 @Sign
 def busy(subject: Subject) -> bool:
-    """Its utilisation is near 100 %."""
+    """The GPU's utilisation is near 100 %."""
     # The guide's mark of a GPU that is well used.
     utilization = subject.work.utilization
     return at_least(utilization, marks.BUSY)
@@ -30,7 +30,7 @@ def busy(subject: Subject) -> bool:
 
 @Sign
 def mostly_waits(subject: Subject) -> bool:
-    """It works less than half of the time."""
+    """The GPU works less than half of the time."""
     # From here on the guide gives its ordered advice.
     utilization = subject.work.utilization
     return below(utilization, marks.LOW)
@@ -38,7 +38,7 @@ def mostly_waits(subject: Subject) -> bool:
 
 @Sign
 def spins(subject: Subject) -> bool:
-    """Its utilisation is as high as that of a card that waits in a collective."""
+    """The GPU's utilisation is as high as that of a card that waits in a collective."""
     # NCCL's kernels poll for the other ranks, so the counter never falls while they wait.
     utilization = subject.work.utilization
     return at_least(utilization, marks.SPINNING_USE)
@@ -46,7 +46,7 @@ def spins(subject: Subject) -> bool:
 
 @Sign
 def no_memory_traffic(subject: Subject) -> bool:
-    """Its memory is neither read nor written."""
+    """Nothing reads or writes the GPU's memory."""
     # A kernel that only polls needs no memory bandwidth.
     memory_busy = subject.work.memory_busy
     return below(memory_busy, marks.QUIET)
@@ -58,7 +58,7 @@ MEMORY_BUS_FULL = 70.0
 
 @Sign
 def memory_bus_full(subject: Subject) -> bool:
-    """Its memory is read or written nearly all the time."""
+    """The GPU's memory is read or written nearly all the time."""
     memory_busy = subject.work.memory_busy
     return at_least(memory_busy, MEMORY_BUS_FULL)
 
@@ -77,7 +77,7 @@ light = draws_little & ~memory_bus_full
 
 @Sign
 def pauses_rule(subject: Subject) -> bool:
-    """Pauses take much of the time between its first and its last work."""
+    """Pauses take up much of the time between the first and the last work."""
     # Shorter pauses are those of evaluation and checkpoints that every training has.
     pause_share = subject.gpu.parts.pause_share
     return pause_share >= marks.PAUSE_SHARE
@@ -85,7 +85,7 @@ def pauses_rule(subject: Subject) -> bool:
 
 @Sign
 def often_quiet(subject: Subject) -> bool:
-    """It does nothing in many samples."""
+    """The GPU does nothing in many samples."""
     # A step that waits for data is shorter than a sample, which then shows a part of its work.
     quiet_share = subject.work.quiet_share
     return at_least(quiet_share, marks.QUIET_SHARE)
@@ -97,7 +97,7 @@ SWING = 50.0
 
 @Sign
 def swings(subject: Subject) -> bool:
-    """Its utilisation is high at one time and low at another."""
+    """The GPU's utilisation is sometimes high and sometimes low."""
     distance = subject.work.utilization_apart
     return at_least(distance, SWING)
 
@@ -110,7 +110,7 @@ gaps = often_quiet | swings
 
 @Sign
 def memory_high(subject: Subject) -> bool:
-    """Its memory has little room left."""
+    """Little of the GPU's memory is free."""
     # The guide's range for memory ends at 90 %.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_HIGH)
@@ -118,7 +118,7 @@ def memory_high(subject: Subject) -> bool:
 
 @Sign
 def memory_full(subject: Subject) -> bool:
-    """A longer sequence or a library's workspace would not fit into its memory."""
+    """The GPU's memory has no room for a longer sequence or a library's workspace."""
     # The 95th percentile, so that one sample's peak decides nothing.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_TIGHT)
@@ -126,7 +126,7 @@ def memory_full(subject: Subject) -> bool:
 
 @Sign
 def memory_used_up(subject: Subject) -> bool:
-    """What is left of its memory is too little for another allocation."""
+    """The remaining memory is too little for another allocation."""
     # torch's allocator then frees and asks again in each step, which shows as waiting.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_FULL)
@@ -134,7 +134,7 @@ def memory_used_up(subject: Subject) -> bool:
 
 @Sign
 def memory_fell(subject: Subject) -> bool:
-    """Its memory was full and then nearly empty."""
+    """The GPU's memory was full and then nearly empty."""
     # As if its process had run out of it and ended.
     memory = subject.gpu.memory
     return memory.fell
@@ -142,7 +142,7 @@ def memory_fell(subject: Subject) -> bool:
 
 @Sign
 def memory_grew(subject: Subject) -> bool:
-    """Its memory grew all the time."""
+    """The GPU's memory grew all the time."""
     # A step that keeps tensors does that; a longer sequence makes memory grow once.
     memory = subject.gpu.memory
     return memory.grew
@@ -150,7 +150,7 @@ def memory_grew(subject: Subject) -> bool:
 
 @Sign
 def full_at_the_end(subject: Subject) -> bool:
-    """Its memory was full when the command ended with an error."""
+    """The GPU's memory was full when the command ended with an error."""
     ended_with_error = bool(subject.run.exit)
     # Without a known error, memory that is only tight says nothing about the end.
     mark = marks.MEMORY_TIGHT if ended_with_error else marks.MEMORY_FULL
@@ -161,7 +161,7 @@ def full_at_the_end(subject: Subject) -> bool:
 def of_others(
     moment: Moment, figure: Callable[[ProcessUse], float | None], unknown: float
 ) -> float:
-    """At least so much of a GPU belongs to other people's processes at one moment.
+    """The largest share of a GPU that other people's processes use at one moment.
 
     If more processes are on the GPU than the command has on GPUs, the smallest of them are somebody
     else's. `unknown` stands for a figure that is not told.
@@ -184,7 +184,7 @@ def of_others(
 
 @Sign
 def shared_with_others(subject: Subject) -> bool:
-    """Others hold a part of its memory."""
+    """Other people's processes hold a part of the GPU's memory."""
     last = subject.work.rows[-1]
     memory_bytes = last.gpu.memory_total_bytes
     # A process whose memory is not told may hold all of it.
@@ -195,7 +195,7 @@ def shared_with_others(subject: Subject) -> bool:
 
 @Sign
 def used_by_others(subject: Subject) -> bool:
-    """Others compute on it."""
+    """Other people's processes compute on the GPU."""
     shares = []
     for moment in subject.work.running:
         # A process whose share is not told is taken for one that computes nothing.
@@ -207,7 +207,7 @@ def used_by_others(subject: Subject) -> bool:
 
 
 def held_down_by(cause: str) -> Sign:
-    """A throttle of `throttling.py` is on, for this cause."""
+    """A throttle of `throttling.py` with this cause is active."""
 
     def is_held_down(subject: Subject) -> bool:
         throttle = subject.throttle
@@ -225,7 +225,7 @@ AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
 
 @Sign
 def unexplained(subject: Subject) -> bool:
-    """No reason was told for its clocks, and it is not at its power limit."""
+    """There is no known reason for the low clocks, and the GPU is not at its power limit."""
     # Rest explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
     # A card at its limit lowers its clocks by itself, and some drivers do not name that reason.
@@ -236,7 +236,7 @@ def unexplained(subject: Subject) -> bool:
 
 @Sign
 def power_known(subject: Subject) -> bool:
-    """Its power and its limit are told."""
+    """The GPU's power and power limit are known."""
     # Laptops and virtual GPUs tell neither.
     power_share = subject.work.power_share
     return power_share is not None
@@ -244,7 +244,7 @@ def power_known(subject: Subject) -> bool:
 
 @Sign
 def clocks_below_rated(subject: Subject) -> bool:
-    """Its clock is far below its maximum."""
+    """The GPU's clock is far below its maximum."""
     # Heavy work at the rated power limit lowers the clock too, but not so far.
     clock_share = subject.work.clock_share
     return below(clock_share, marks.RATED_CLOCKS)
@@ -256,7 +256,7 @@ clocks_far_down = clocks_below_rated & power_known & unexplained
 
 @Sign
 def only_now_and_then(subject: Subject) -> bool:
-    """What holds it down is on less than half of the time."""
+    """The throttle is active for less than half of the time."""
     throttle_share = subject.throttle_share
     # Then the waiting costs more than the lower clocks do.
     return throttle_share < marks.POWER_CAPPED_SHARE
@@ -264,7 +264,7 @@ def only_now_and_then(subject: Subject) -> bool:
 
 @Sign
 def laptop(subject: Subject) -> bool:
-    """It is the GPU of a laptop."""
+    """It is a laptop's GPU."""
     # Its power depends on the charger, and its limit cannot be raised.
     name = subject.gpu.name
     return is_laptop(name)
@@ -275,7 +275,7 @@ def laptop(subject: Subject) -> bool:
 
 @Sign
 def several(subject: Subject) -> bool:
-    """Several GPUs work on one job: here, or on other machines, as its launcher says."""
+    """Several GPUs work on one job, on this machine or, according to its launcher, on others."""
     works_together_here = subject.together >= 2
     # One GPU of each machine may be in the job.
     spans_machines = subject.run.nodes >= 2
@@ -284,7 +284,7 @@ def several(subject: Subject) -> bool:
 
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
-    """Another GPU's memory is held, and nothing ran there."""
+    """A process holds the memory of another GPU, but nothing ran there."""
     run = subject.run
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
     # A rank that stopped computing still holds its memory.
@@ -293,14 +293,14 @@ def beside_a_resting_one(subject: Subject) -> bool:
 
 @Sign
 def launched(subject: Subject) -> bool:
-    """A launcher started its ranks."""
+    """A launcher started the ranks."""
     # By the command's words, or because several of its processes hold GPUs.
     return subject.run.launched
 
 
 @Sign
 def nvlink_carries(subject: Subject) -> bool:
-    """NVLink carries much of what GPUs exchange."""
+    """NVLink transfers much data between GPUs."""
     # Both directions together: gradients of a large model, not of a small one.
     rate = subject.work.link_rate
     return at_least(rate, marks.NVLINK_RATE)
@@ -312,7 +312,7 @@ PCIE_SHARE_MUCH = 30.0
 
 @Sign
 def pcie_carries(subject: Subject) -> bool:
-    """PCIe carries more than batches of data, or much of what its link can."""
+    """PCIe transfers more than batches of data, or much of what the link can."""
     work = subject.work
     carries_much = at_least(work.pcie_rate, marks.PCIE_RATE)
     # On a link of few lanes less is already much.
@@ -330,7 +330,8 @@ links_carry = nvlink_carries | pcie_carries
 
 @Sign
 def links_rule(subject: Subject) -> bool:
-    """Its links carry much, and it draws less than full power, as kernels that wait for data."""
+    """The links transfer much, and the GPU draws less than full power, because kernels wait for
+    data."""
     power_at_work = subject.weight
     # Full power shows that the exchange is hidden behind the computing.
     draws_less = below(power_at_work, FULL_POWER)
@@ -339,7 +340,7 @@ def links_rule(subject: Subject) -> bool:
 
 @Sign
 def at_half_power(subject: Subject) -> bool:
-    """It draws far less than full power while kernels run: they wait for data from elsewhere."""
+    """The GPU draws far less than full power while kernels run, because they wait for data."""
     # Kernels of a collective poll the network and compute nothing.
     power_at_work = subject.weight
     return below(power_at_work, marks.HALF_POWER)
@@ -347,7 +348,8 @@ def at_half_power(subject: Subject) -> bool:
 
 @Sign
 def network_full(subject: Subject) -> bool:
-    """The network carries nearly all that it can, or what gradients between machines need."""
+    """The network transfers nearly all that it can, or as much as gradients between machines
+    need."""
     rate = subject.work.network_rate
     used_share = percent(rate, subject.run.network_limit)
     is_full = at_least(used_share, marks.NETWORK_FULL)
@@ -363,7 +365,7 @@ LINK_FULL = 70.0
 
 @Sign
 def link_full(subject: Subject) -> bool:
-    """Its PCIe link carries nearly all that it can, one way."""
+    """The PCIe link transfers nearly all that it can in one direction."""
     fuller_direction = subject.work.pcie_one_way_share
     return at_least(fuller_direction, LINK_FULL)
 
@@ -374,7 +376,7 @@ SLOW_LINK = 8e9
 
 @Sign
 def slow_link(subject: Subject) -> bool:
-    """Its PCIe link has the speed of four lanes of PCIe 4, eight of PCIe 3, or less."""
+    """The PCIe link is as slow as four lanes of PCIe 4 or eight of PCIe 3, or slower."""
     limit = subject.gpu.link_limit
     # 0 stands for a link of which nothing is told.
     is_known = limit >= 1.0

@@ -1,4 +1,5 @@
-"""A run as a next step speaks of it, and the words and commands that depend on it. Pure."""
+"""A run in the form that the next steps need, and the words and commands that depend on it. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from gpusetup.monitor.work import Work, or_zero
 
 
 class Situation(NamedTuple):
-    """A run, and the GPU that its verdict is about; None where it is about the run."""
+    """A run, and the GPU that its verdict is about; None if it is about the whole run."""
 
     run: WatchedRun
     subject: Subject | None = None
 
     def figure(self, read: Callable[[Subject], float | None]) -> str:
-        """A figure of the GPU in whole numbers; a question mark if it is unknown."""
+        """A figure of the GPU as a whole number; a question mark if it is unknown."""
         subject = self.subject
         if subject is None:
             return UNKNOWN
@@ -27,7 +28,7 @@ class Situation(NamedTuple):
 
     @property
     def work(self) -> Work | None:
-        """What was done on the GPU; where no GPU was watched, what the command did."""
+        """What ran on the GPU or, if no GPU was watched, what the command did."""
         subject = self.subject
         if subject is None:
             return self.run.since_start
@@ -35,14 +36,14 @@ class Situation(NamedTuple):
 
     @property
     def config(self) -> str | None:
-        """The configuration that the command names, as a word of a shell."""
+        """The config in the command, quoted for a shell."""
         command = self.run.command or ()
         # A recording may tell no command.
         return config_of(command)
 
     @property
     def script(self) -> str | None:
-        """The script that the command runs, as a word of a shell."""
+        """The script in the command, quoted for a shell."""
         command = self.run.command or ()
         scripts = [word for word in command if word.endswith(".py")]
         # `python -m package` has none.
@@ -52,7 +53,7 @@ class Situation(NamedTuple):
 
     @property
     def pid(self) -> int | None:
-        """A process that computes on a GPU."""
+        """The pid of a process that computes on a GPU."""
         for gpu in self.run.gpus:
             if gpu.holders:
                 return min(gpu.holders)
@@ -67,7 +68,7 @@ class Situation(NamedTuple):
 
     @property
     def gpu_label(self) -> str:
-        """The index of the GPU, as `nvidia-smi -i` takes it."""
+        """The index of the GPU for `nvidia-smi -i`."""
         subject = self.subject
         if subject is None:
             return UNKNOWN
@@ -103,12 +104,12 @@ Command = Callable[[Situation], str | None]
 
 
 def always(text: str) -> Callable[[Situation], str]:
-    """Words that are the same for every run."""
+    """A text that is the same for every run."""
     return lambda situation: text
 
 
 def tune(situation: Situation) -> str | None:
-    """Fit the config to this machine; None if the command names no config."""
+    """The command that adapts the config to this machine; None if the command has no config."""
     config = situation.config
     if config is None:
         return None
@@ -116,7 +117,7 @@ def tune(situation: Situation) -> str | None:
 
 
 def benchmark(situation: Situation) -> str | None:
-    """Measure what makes the training faster."""
+    """The command that measures what makes the training faster."""
     config = situation.config
     if config is None:
         return None
@@ -124,7 +125,7 @@ def benchmark(situation: Situation) -> str | None:
 
 
 def plan(situation: Situation) -> str | None:
-    """See what the training needs of memory."""
+    """The command that shows how much memory the training needs."""
     config = situation.config
     if config is None:
         return None
@@ -138,7 +139,7 @@ def torchrun(situation: Situation) -> str | None:
 
 
 def show_where_it_waits(situation: Situation) -> str:
-    """Print what a running Python does now."""
+    """The command that prints what a running Python is doing."""
     pid = situation.pid
     # No process is listed in a container.
     process = "PID" if pid is None else str(pid)
@@ -157,7 +158,7 @@ def where_it_waits(situation: Situation) -> str:
 
 
 def watch_the_command(situation: Situation) -> str | None:
-    """Watch the processes too: of the command, or of what runs on the GPU already."""
+    """The command that also watches the processes, of the command or of what runs on the GPU."""
     command = situation.run.command
     if command:
         words = " ".join(map(own_word, command))
@@ -169,21 +170,22 @@ def watch_the_command(situation: Situation) -> str | None:
 
 
 def processes_by(column: str) -> Command:
-    """The processes of the machine that use most of something, as `ps` names it."""
+    """The command that lists the processes that use most of something, by the column name of
+    `ps`."""
     columns = f"pid,user,{column},comm"
     # `head` shows nine of them.
     return always(f"ps -eo {columns} --sort=-{column} | head")
 
 
 def raise_the_limit(situation: Situation) -> str:
-    """Set the power limit to what the card is rated at."""
+    """The command that sets the power limit to the card's rated limit."""
     label = situation.gpu_label
     watts = situation.figure(lambda subject: subject.could_draw)
     return f"sudo nvidia-smi -i {label} -pl {watts}"
 
 
 def higher_limit(situation: Situation) -> str:
-    """From which power limit to which."""
+    """The current power limit, and the higher one."""
     limit = situation.figure(lambda subject: subject.power_limit_watts)
     watts = situation.figure(lambda subject: subject.could_draw)
     # Whoever lowered it may have had a reason.
@@ -192,7 +194,7 @@ def higher_limit(situation: Situation) -> str:
 
 
 def more_workers(situation: Situation) -> str:
-    """How many workers there are, and how many can help."""
+    """How many workers there are, and how many could help."""
     work = situation.work
     worker_count = whole(work.workers if work else None)
     most = useful_workers(situation.run)
@@ -213,7 +215,7 @@ def other_programs(situation: Situation) -> str:
 
 
 def the_link(situation: Situation) -> str:
-    """What its PCIe link carries, and what it could."""
+    """How much the PCIe link transfers, and how much it could."""
     subject = situation.subject
     rate = megabytes(subject.gpu.link_limit if subject else None)
     return (
@@ -234,7 +236,7 @@ def who_uses_the_cpu(situation: Situation) -> str:
 
 
 def first_workers(situation: Situation) -> str:
-    """How many workers a loader without any should have."""
+    """How many workers a loader without any should get."""
     workers = useful_workers(situation.run)
     # Pinned memory lets the copy to the GPU run beside the computing.
     return f"Load with workers: num_workers={workers}, pin_memory=True"
@@ -286,13 +288,13 @@ def watch_longer(situation: Situation) -> str:
 
 
 def unlock(situation: Situation) -> str:
-    """Give locked clocks back (`nvidia-smi -lgc` locked them)."""
+    """The command that unlocks the clocks (which `nvidia-smi -lgc` locked)."""
     label = situation.gpu_label
     return f"sudo nvidia-smi -i {label} -rgc"
 
 
 def reset_clocks(situation: Situation) -> str:
-    """Give application clocks and locked clocks back."""
+    """The commands that reset application clocks and locked clocks."""
     label = situation.gpu_label
     application_clocks = f"sudo nvidia-smi -i {label} -rac"
     # The driver does not say which of the two somebody set.

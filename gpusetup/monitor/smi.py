@@ -1,4 +1,5 @@
-"""Samples of `nvidia-smi`, where NVML cannot be loaded: a row of figures for each GPU. Edge.
+"""Samples from `nvidia-smi`, if NVML cannot be loaded: one row of figures for each GPU. Reads the
+machine.
 
 It tells neither the processes nor what the links carry.
 """
@@ -30,7 +31,7 @@ FIRST_ANSWER_SECONDS = 10.0
 
 
 def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str, ...]:
-    """nvidia-smi, asked for the figures of every GPU."""
+    """The nvidia-smi command that prints the figures of every GPU."""
     # On Linux it would load kernel modules and make device nodes, which asking must not do.
     held_back: tuple[str, ...] = ()
     if sys.platform == "linux":
@@ -74,7 +75,7 @@ class NvidiaSmi(SampleSource):
 
 
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
-    """A sample of one answer's rows."""
+    """A sample from the rows of one output."""
     moments = rows_by_moment(names, lines)
     rows: dict[int, Row] = next(moments, {})
     gpus = gpus_of(rows)
@@ -87,7 +88,8 @@ LONGEST_REASON = 200
 
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:
-    """nvidia-smi, asked every `interval` seconds. Raises SourceEnded if it does not answer."""
+    """The nvidia-smi source, read every `interval` seconds. Raises SourceEnded if it does not
+    respond."""
     system = System()
     program = system.which(PROGRAM)
     if program is None:

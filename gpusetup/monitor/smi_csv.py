@@ -1,4 +1,4 @@
-"""The rows of `nvidia-smi --query-gpu=… --format=csv`, as samples of GPUs. Pure.
+"""Reads rows of `nvidia-smi --query-gpu=… --format=csv` as samples. Pure functions.
 
 What a row does not tell is None. Source of the names: `nvidia-smi --help-query-gpu`.
 """
@@ -45,7 +45,7 @@ GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
 
 
 def headings(line: str) -> list[str]:
-    """The columns of a log; [] if the line is not its heading.
+    """The columns of a log; [] if the line is not its header.
 
     >>> headings("Index, memory.used [MiB]"), headings("a, b")
     (['index', 'memory.used'], [])
@@ -60,7 +60,7 @@ def headings(line: str) -> list[str]:
 
 
 def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The rows of each moment together; `interval` seconds apart if the log tells no time."""
+    """The rows of each moment together; `interval` seconds apart if the log contains no times."""
     start: datetime | None = None
     for count, rows in enumerate(rows_by_moment(names, lines)):
         first_row = next(iter(rows.values()))
@@ -80,7 +80,7 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
 
 
 def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
-    """The GPUs of one moment. A row that names none is of a machine without a GPU (`--csv`)."""
+    """The GPUs at one moment. A row without a GPU comes from a machine without one (`--csv`)."""
     gpus = []
     for index, row in sorted(rows.items()):
         # The name is its index, UUID or place on the bus.
@@ -91,7 +91,7 @@ def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
 
 
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
-    """The rows of each moment, by GPU: a GPU that is there already begins the next moment.
+    """The rows of each moment; when a GPU appears again, a new moment begins.
 
     Without a column that tells the GPUs apart, rows of one time are several GPUs in their order.
     """
@@ -131,7 +131,7 @@ def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[in
 
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
-    """The rows of a log, without a heading that comes again and a row that is cut off."""
+    """The rows of a log, without repeated headers and incomplete rows."""
     # A log that was cut off by a crash may end with zero bytes.
     clean_lines = (line.replace("\0", "") for line in lines)
     reader = csv.DictReader(clean_lines, names)
@@ -150,7 +150,7 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
 
 
 def gpu_name(row: Row) -> str:
-    """Which GPU a row is about: its index, UUID or place on the bus."""
+    """The GPU that a row is about: its index, UUID or bus address."""
     for name in GPU_COLUMNS:
         if name in row:
             return row[name]
@@ -158,7 +158,7 @@ def gpu_name(row: Row) -> str:
 
 
 def gpu_of(index: int, row: Row) -> GpuSample:
-    """A GPU at one moment, by its row."""
+    """A GPU at one moment, from its row."""
     values: dict[str, Any] = {}
     for field, names in COLUMNS.items():
         # A column has several names, by the version of nvidia-smi; the first with a value counts.
@@ -190,7 +190,7 @@ def figure(field: str, text: str | None) -> float | None:
 
 
 def reasons(row: Row) -> tuple[str, ...] | None:
-    """The throttle reasons, from nvidia-smi's mask or its columns of reasons."""
+    """The throttle reasons, from nvidia-smi's mask or its columns."""
     cells = {}
     for name, text in row.items():
         # `clocks_throttle_reasons.active`; since driver 535 `clocks_event_reasons.active`.
@@ -207,7 +207,7 @@ def reasons(row: Row) -> tuple[str, ...] | None:
 
 
 def time_of(text: str) -> datetime | None:
-    """The time of a row; None if the text is none.
+    """The time of a row; None if the text is not a time.
 
     >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)

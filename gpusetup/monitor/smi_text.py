@@ -1,4 +1,5 @@
-"""What `nvidia-smi` prints for people: table, long output (`-q`) and `dmon`. Pure.
+"""Reads the outputs of `nvidia-smi` for people: the table, the long output (`-q`) and `dmon`. Pure
+functions.
 
 A text may hold one moment or many, as of a loop (`nvidia-smi -l 5 > FILE`).
 """
@@ -57,7 +58,7 @@ def moments(lines: Iterable[str], begins: Callable[[str], bool]) -> Iterator[lis
 def timed(
     pictures: Iterable[tuple[datetime | None, tuple[GpuSample, ...]]], interval: float
 ) -> Iterator[Sample]:
-    """Pictures as samples: by their own times, else `interval` seconds apart."""
+    """Pictures as samples, with their own times or else `interval` seconds apart."""
     start: datetime | None = None
     count = 0
     for time, gpus in pictures:
@@ -79,7 +80,7 @@ SMI_DATE = re.compile(
 
 
 def date_of(text: str) -> datetime | None:
-    """The time above nvidia-smi's table, or behind `Timestamp` in its long output.
+    """The time above nvidia-smi's table, or after `Timestamp` in its long output.
 
     >>> date_of("Thu Nov 20 06:03:41 2025"), date_of("Timestamp  : Thu Nov  6 06:03:41 2025")
     (datetime.datetime(2025, 11, 20, 6, 3, 41), datetime.datetime(2025, 11, 6, 6, 3, 41))
@@ -93,7 +94,7 @@ def date_of(text: str) -> datetime | None:
 
 
 def has_date(lines: Sequence[str]) -> bool:
-    """Whether a text tells its time."""
+    """Whether a text contains its time."""
     dates = map(date_of, lines)
     # Then the time between two pictures is known.
     return any(dates)
@@ -117,7 +118,7 @@ def begins_table(line: str) -> bool:
 
 
 def is_table(line: str) -> bool:
-    """A table's banner, or a GPU's row where the banner was cut off."""
+    """Whether a line is a table's banner, or a GPU's row of a table without its banner."""
     if begins_table(line):
         return True
     # Only a line with a bar can be a row.
@@ -127,7 +128,7 @@ def is_table(line: str) -> bool:
 
 
 def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The samples of a table, or of those that a loop printed."""
+    """The samples in one table, or in the tables that a loop printed."""
     tables = moments(lines, begins_table)
     # The date of a table stands above its banner, in the lines of the moment before.
     pictures = dated(tables, table_gpus)
@@ -137,7 +138,7 @@ def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def dated(
     pictures: Iterable[Sequence[str]], read: Callable[[str], tuple[GpuSample, ...]]
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """Each picture with its time: that in itself, else the one after the picture before."""
+    """Each picture with its time: its own, or else one interval after the previous picture."""
     date_before: datetime | None = None
     for lines in pictures:
         dates = [date for date in map(date_of, lines) if date]
@@ -149,7 +150,7 @@ def dated(
 
 
 def table_gpus(text: str) -> tuple[GpuSample, ...]:
-    """The GPUs of one table, with the processes on them."""
+    """The GPUs in one table, with the processes on them."""
     gpus = parse_table(text).gpus or ()
     has_process_list = "Processes:" in text
     samples = []
@@ -163,7 +164,7 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
 
 
 def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
-    """The processes on a GPU; None if none is listed: in a container the list is empty."""
+    """The processes on a GPU; None if none is listed, because in a container the list is empty."""
     rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
     uses = tuple(
         ProcessUse(
@@ -203,7 +204,7 @@ LOG_HEAD = "NVSMI LOG"
 
 
 def megahertz(text: str) -> int | None:
-    """A clock as nvidia-smi writes it: `1980 MHz`."""
+    """A clock in nvidia-smi's notation: `1980 MHz`."""
     value = number(text)
     # `N/A`: this GPU does not tell it.
     if value is None:
@@ -227,7 +228,7 @@ def begins_query(line: str) -> bool:
 
 
 def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The samples of `nvidia-smi -q -l`: a whole report for each moment."""
+    """The samples of `nvidia-smi -q -l`, a whole report for each moment."""
     pictures = query_pictures(lines)
     # Each report tells its time, so `interval` matters only if that is cut off.
     return timed(pictures, interval)
@@ -236,7 +237,7 @@ def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def query_pictures(
     lines: Iterable[str],
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """The GPUs of each report, with its time."""
+    """The GPUs in each report, with the report's time."""
     for report in moments(lines, begins_query):
         date = date_of_query(report)
         text = "".join(report)
@@ -244,7 +245,7 @@ def query_pictures(
 
 
 def date_of_query(lines: Sequence[str]) -> datetime | None:
-    """The time of a report: its line `Timestamp`."""
+    """The time of a report, from its line `Timestamp`."""
     for line in lines:
         # The first one: a report has no other.
         if line.strip().startswith("Timestamp"):
@@ -253,7 +254,7 @@ def date_of_query(lines: Sequence[str]) -> datetime | None:
 
 
 def query_gpus(text: str) -> tuple[GpuSample, ...]:
-    """The GPUs of one long output."""
+    """The GPUs in one long output."""
     _, *parts = GPU_HEAD.split(text)
     # Between two pages stands what the heading of the next one tells.
     pages = parts[1::2]
@@ -286,7 +287,7 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
 
 
 def begins_dmon(line: str) -> bool:
-    """Whether a line is a heading of dmon, which comes again and again.
+    """Whether a line is a header of dmon, which repeats it regularly.
 
     >>> begins_dmon("# gpu    pwr  gtemp    sm   mem"), begins_dmon("#Date  Time  gpu  pwr")
     (True, True)
@@ -308,7 +309,7 @@ def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def dmon_pictures(
     lines: Iterable[str],
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """The rows of each moment: a GPU that is there already begins the next one."""
+    """The rows of each moment; when a GPU appears again, a new moment begins."""
     names: list[str] = []
     gpus: dict[int, GpuSample] = {}
     date: datetime | None = None
@@ -336,7 +337,7 @@ WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz")
 
 
 def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
-    """The GPU of one row; None if the line is no row."""
+    """The GPU in a row; None if the line is not a row."""
     index = row.get("gpu", "")
     if not index.isdecimal():
         return None
@@ -355,7 +356,7 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
 
 
 def dmon_date(row: Mapping[str, str]) -> datetime | None:
-    """With `-o DT` the first two columns are `20251120  06:03:41`."""
+    """The date and time in the first two columns with `-o DT`, such as `20251120 06:03:41`."""
     date = row.get("date")
     time = row.get("time")
     try:
@@ -366,7 +367,7 @@ def dmon_date(row: Mapping[str, str]) -> datetime | None:
 
 
 def dmon_tells_time(lines: Sequence[str]) -> bool:
-    """Whether dmon was asked for date and time."""
+    """Whether dmon printed date and time."""
     headings = filter(begins_dmon, lines)
     # The column comes with `-o D` or `-o DT`.
     return any("date" in heading.lower() for heading in headings)

@@ -1,4 +1,4 @@
-"""Where samples come from, and which of the GPUs are watched.
+"""Where samples come from, and which GPUs are watched.
 
 NVML tells most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either the machine remains.
 """
@@ -21,7 +21,7 @@ SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "xpu-smi", "powermetrics", 
 
 
 class SourceEnded(Exception):
-    """A source gives no more samples; the text says why.
+    """A source has no more samples; the message gives the reason.
 
     `blocked`: it does not answer in time, or something is in its way.
     """
@@ -60,7 +60,7 @@ class SampleSource:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End what runs for this source."""
+        """End everything that runs for this source."""
 
 
 class Machine(SampleSource):
@@ -90,7 +90,7 @@ class Machine(SampleSource):
 
 
 def utc_now() -> str:
-    """The time as our records have it: `2026-11-20T06:00:00.000Z`.
+    """The current time in the format of our records: `2026-11-20T06:00:00.000Z`.
 
     >>> len(utc_now()), utc_now()[-1]
     (24, 'Z')
@@ -106,7 +106,7 @@ CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in L
 
 
 def plausible(gpu: GpuSample) -> GpuSample:
-    """A sample without what cannot be: that is a trouble, and no measurement."""
+    """A sample without impossible values, which are reported as trouble instead."""
     figures = {field: getattr(gpu, field) for field in CHECKED_FIELDS}
     wrong = implausible(figures)
     if not wrong:
@@ -126,7 +126,7 @@ SHORTEST = len("GPU-")
 
 
 def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """The places of the GPUs with these indexes, or beginnings of UUIDs.
+    """The positions of the GPUs with these indexes or beginnings of UUIDs.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
     >>> named_positions(("1", "gpu-aa", "1"), two)
@@ -145,7 +145,7 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
 
 
 def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> UsageError:
-    """The error for a name that no GPU has, or several; it lists the GPUs that there are."""
+    """The error for a name that matches no GPU or several; it lists the GPUs."""
     gpu_names = []
     for gpu in gpus:
         # The UUID is what tells them apart on another day.
@@ -157,7 +157,7 @@ def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> 
 
 
 def is_called(gpu: GpuSample, name: str) -> bool:
-    """Whether a GPU has this index, or a UUID that begins so."""
+    """Whether a GPU has this index, or a UUID that begins with it."""
     if name == str(gpu.index):
         return True
     # `GPU-` alone would name all of them.
@@ -170,7 +170,7 @@ def is_called(gpu: GpuSample, name: str) -> bool:
 def visible_positions(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
 ) -> tuple[tuple[int, ...] | None, str]:
-    """The places that the variable leaves, None if that is not known, and a word about it.
+    """The positions that the variable leaves visible, None if unknown, and a note about it.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
     >>> visible_positions("1", two, pci_order=True)

@@ -1,4 +1,4 @@
-"""The next steps: a table, and which of them fits a run. Pure.
+"""The table of next steps, and the choice of the one that fits a run. Pure functions.
 
 A step fits where its signs are seen; most of them say that it is not so already. Of the steps of a
 verdict the first that fits the run is given.

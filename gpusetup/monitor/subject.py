@@ -1,4 +1,5 @@
-"""What is judged: one GPU that worked, in its run; and what a sign of it is. Pure."""
+"""What a verdict judges (one GPU that worked in a run), and what a sign of it is. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from gpusetup.monitor.work import Work, or_zero
 
 
 class Subject:
-    """One GPU that worked, in its run, with the figures that signs and sentences need."""
+    """One GPU that worked in a run, with the figures that signs and sentences need."""
 
     def __init__(self, run: WatchedRun, gpu: GpuRun, work: Work) -> None:
         self.run = run
@@ -30,13 +31,13 @@ class Subject:
 
     @cached_property
     def throttle(self) -> Throttle | None:
-        """What holds the clocks down."""
+        """The throttle that slows down the clocks."""
         work = self.work
         return active_throttle(work, self.gpu)
 
     @property
     def throttle_share(self) -> float:
-        """Percent of the samples with work in which the throttle was on."""
+        """The percentage of samples with work in which the throttle was active."""
         if self.throttle is None:
             return 0.0
         # Heat that no reason tells is judged over the whole run.
@@ -44,7 +45,7 @@ class Subject:
 
     @property
     def weight(self) -> float | None:
-        """Power above that of a resting card, in percent of the limit, for the time with work."""
+        """The power above that of an idle card, in percent of the limit, during work."""
         power_share = self.work.power_share
         utilization = self.work.utilization
         if power_share is None or not utilization:
@@ -55,21 +56,21 @@ class Subject:
 
     @property
     def power_limit_watts(self) -> float | None:
-        """The power limit as it was last."""
+        """The last known power limit."""
         # A lost GPU keeps the last that it told.
         latest = self.gpu.latest
         return latest.power_limit_watts
 
     @property
     def others_cpu(self) -> float:
-        """Percent of a core: the CPU that other processes of the machine use."""
+        """The CPU that other processes on the machine use, in percent of a core."""
         machine_cpu = or_zero(self.work.host_cpu)
         command_cpu = or_zero(self.work.cpu)
         return machine_cpu - command_cpu
 
     @property
     def others_share(self) -> float | None:
-        """The CPU of other processes as a share of all cores, percent."""
+        """The CPU of other processes, in percent of all cores."""
         cores = self.run.host_cores
         # No sample tells of the machine.
         if not cores:
@@ -78,7 +79,7 @@ class Subject:
 
     @property
     def cpu_share(self) -> float | None:
-        """The command's CPU as a share of the cores that it may use, percent."""
+        """The command's CPU, in percent of the cores that it may use."""
         cpu = self.work.cpu
         cores = self.run.usable_cores
         if cpu is None or not cores:
@@ -87,7 +88,7 @@ class Subject:
 
     @property
     def could_draw(self) -> float | None:
-        """Watts: what the card is rated at, or can be set to, above its limit now."""
+        """The watts above the current limit that the card is rated at or can be set to."""
         limit = self.power_limit_watts
         rated = self.gpu.power_default
         is_above_limit = rated is not None and (not limit or rated > limit)
@@ -99,7 +100,7 @@ class Subject:
 
 
 class Sign:
-    """A question with a yes or no about a GPU in its run.
+    """A yes-or-no question about a GPU in its run.
 
     What no source told is not seen, so that a verdict that needs it is not given.
     """

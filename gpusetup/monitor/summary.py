@@ -1,4 +1,4 @@
-"""The summary of a run, from its tally: verdict, figures and notes. Pure."""
+"""The summary of a run: verdict, figures and notes. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpusetup.monitor.tally import RunTally
 
 
 class Story(Frozen):
-    """What is known of a run beside its samples."""
+    """What is known about a run apart from its samples."""
 
     source: str | None = None
     not_watched: str | None = None
@@ -110,7 +110,7 @@ def host_summary(tally: RunTally) -> HostSummary | None:
 
 
 def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = None) -> Summary:
-    """The summary of a recording, with what its own summary tells of the command.
+    """The summary of a recording, including what its own summary says about the command.
 
     `exit_code`: how the command ended, where the caller knows better.
     """
@@ -128,7 +128,7 @@ def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = N
 
 
 def story_of(recorded: Summary | None) -> Story:
-    """What the summary at the end of a recording tells beside its verdict."""
+    """What the summary at the end of a recording says apart from its verdict."""
     if recorded is None:
         return Story()
     return Story(

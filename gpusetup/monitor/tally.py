@@ -1,4 +1,5 @@
-"""The samples of a run, kept in bounded memory, with what each GPU did at the time. Pure.
+"""Collects the samples of a run in limited memory, and what each GPU did at each time. Pure
+functions.
 
 At most `MOST_MOMENTS` samples of a GPU are kept, evenly over a run of any length. Which of them are
 work, a pause or the start is noted while they come; figures are computed in `gpu.py`.
@@ -20,7 +21,8 @@ START, WORK, PAUSE = "start", "work", "pause"
 
 
 class ThinnedMoments:
-    """Every first, second, fourth … row of what comes, and the last one."""
+    """Keeps every row at first, then every second, every fourth and so on, and always the last
+    one."""
 
     def __init__(self) -> None:
         self._rows: list[Moment] = []
@@ -29,7 +31,7 @@ class ThinnedMoments:
         self._every = 1
 
     def add(self, row: Moment) -> None:
-        """Take the next row, and keep it if it is its turn."""
+        """Receive the next row, and keep it if it is its turn."""
         is_its_turn = self.count % self._every == 0
         if is_its_turn:
             self._rows.append(row)
@@ -41,7 +43,7 @@ class ThinnedMoments:
             self._every *= 2
 
     def all(self) -> list[Moment]:
-        """The rows that are kept, and the last one."""
+        """The kept rows, and the last one."""
         rows = self._rows
         # The end of a run says how it ended.
         if not rows or rows[-1] is self.last:
@@ -50,7 +52,7 @@ class ThinnedMoments:
 
 
 class GpuTally:
-    """The samples of one GPU as they come."""
+    """Collects the samples of one GPU."""
 
     def __init__(self, first: GpuSample) -> None:
         self.first = first
@@ -69,7 +71,7 @@ class GpuTally:
         """Seconds after the start."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
-        """Take its next sample."""
+        """Receive the GPU's next sample."""
         gpu = with_use_of_its_processes(gpu, self.latest)
         moment = Moment(gpu, sample)
         self.moments.add(moment)
@@ -87,7 +89,7 @@ class GpuTally:
             self._note_use(moment, use)
 
     def _note_use(self, moment: Moment, use: float) -> None:
-        """Work, or quiet that waits to be told a stutter, a pause or the end."""
+        """Record work, or quiet time that may turn out to be a stutter, a pause or the end."""
         # A GPU that works hard otherwise may run a stray kernel in a pause.
         usual_use = self._use / max(1, self._count)
         is_quiet_now = self.quiet_since is not None
@@ -105,7 +107,7 @@ class GpuTally:
         self._count += 1
 
     def _end_quiet(self, since: float, until: float) -> None:
-        """Work came after quiet: it was the start-up, a stutter or a pause."""
+        """Work came after quiet time, which was therefore the start-up, a stutter or a pause."""
         if not self.has_worked:
             phase = START
         elif until - since < marks.PAUSE_SECONDS:
@@ -121,7 +123,7 @@ class GpuTally:
 
 
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
-    """The sample with its processes' utilisation, where the GPU's own counter tells none.
+    """The sample with its processes' utilisation, if the GPU's own counter reports none.
 
     The counter of a GPU looks at short moments: an H100 (driver 580) that computed for 50 ms of
     each 200 told 0 %, while the same driver told 25 % of its process.
@@ -144,7 +146,7 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
 
 
 def is_empty(gpu: GpuSample) -> bool:
-    """Whether no process is on a GPU, and less memory in use than any CUDA program needs."""
+    """Whether no process is on a GPU, and less memory is in use than any CUDA program needs."""
     # None: nobody told of processes.
     lists_none = gpu.processes is not None and len(gpu.processes) == 0
     used_bytes = gpu.memory_used_bytes
@@ -156,7 +158,8 @@ IMPOSSIBLE_CPU = 1.5
 
 
 def has_impossible_cpu(sample: Sample) -> bool:
-    """Whether the command used more CPU than the machine has: that is no measurement.
+    """Whether the command seems to use more CPU than the machine has, which is a faulty
+    measurement.
 
     Recordings of older versions begin so: their first sample counts all time since the start.
     """
@@ -189,7 +192,7 @@ class RunTally:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        """Take the next sample of everything."""
+        """Receive the next sample."""
         self.samples += 1
         self.seconds = sample.seconds
         if has_impossible_cpu(sample):

@@ -1,4 +1,5 @@
-"""What holds a GPU's clocks down: throttle reasons, and heat where no reason is told. Pure."""
+"""What slows down a GPU's clocks: throttle reasons, or heat if there is no reason. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
 
 
 def clocks_are_low(work: Work) -> bool:
-    """Whether the SM clock is held far below its maximum while something runs."""
+    """Whether the SM clock is far below its maximum while something runs."""
     # The highest clock is a boost that heavy work does not hold.
     clock_share = work.clock_share
     return below(clock_share, LOW_CLOCKS)
@@ -116,7 +117,7 @@ LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b")
 
 
 def is_laptop(name: str | None) -> bool:
-    """Whether a GPU is a laptop's, by the words that NVIDIA's names of them have.
+    """Whether a GPU is a laptop's, judged by the words in its name.
 
     >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
     (True, False)

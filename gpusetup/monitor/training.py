@@ -1,4 +1,5 @@
-"""From inside a training: a record with a verdict, and what torch's allocator holds.
+"""For use inside a training: records it with a verdict, and reports the memory of torch's
+allocator.
 
 A process of our own watches the training's process; it samples, writes the record, and ends with
 the training however that ends. The training itself only starts it and reads its verdict: no thread
@@ -54,7 +55,7 @@ class TrainingMonitor:
         self.stop(failed=ended_with_error)
 
     def start(self) -> None:
-        """Begin to watch; nothing is raised."""
+        """Start watching; never raises an error."""
         if self._child is not None:
             return
         if not is_first_rank():
@@ -77,8 +78,8 @@ class TrainingMonitor:
             self._warn(reason)
 
     def stop(self, *, failed: bool = False) -> Summary:
-        """End the watching and read its verdict. `failed`: the training ended with an error, which
-        may change the verdict (memory that was full is then what ended it)."""
+        """Stop watching and read the verdict. `failed` means that the training ended with an error,
+        which may change the verdict (if memory was full, that is what ended it)."""
         from gpusetup.errors import GpuSetupError
         from gpusetup.monitor.record import read_recording
         from gpusetup.monitor.summary import replayed
@@ -110,7 +111,7 @@ class TrainingMonitor:
         return self.summary
 
     def _warn(self, problem: str) -> None:
-        """Say why nothing is watched; the training goes on."""
+        """Warn why nothing is watched; the training continues."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
         # The line of the training that began or ended the watching.
@@ -137,7 +138,7 @@ def is_one_of_several_ranks() -> bool:
 
 
 def last_message(output: bytes) -> str:
-    """What the watching process said last: an error as a document, or a line.
+    """The last message of the watching process: an error document, or a line.
 
     >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
     'No NVIDIA GPU can be watched'
@@ -155,7 +156,8 @@ def last_message(output: bytes) -> str:
 
 
 class DeviceMemory(Frozen):
-    """One device. `allocated`: by tensors; `reserved`: kept by the allocator for them."""
+    """One device. `allocated` is used by tensors; `reserved` is what the allocator keeps for
+    them."""
 
     device: str
     name: str | None
@@ -206,7 +208,7 @@ BYTES_OF_A_GIB = 1 << 30
 
 
 def gib(count: int) -> str:
-    """Bytes as people read them.
+    """Bytes in a form for people.
 
     >>> gib(3 << 29)
     '1.50 GiB'

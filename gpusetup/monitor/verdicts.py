@@ -1,4 +1,4 @@
-"""The verdicts on one GPU that worked: a table. Pure.
+"""The table of verdicts on one GPU that worked. Pure functions.
 
 The first case whose signs are seen is the verdict. `steps` are its next steps, the best first: the
 first that fits this run is given (`advice.py`). The order of the rows is also how bad a verdict is.

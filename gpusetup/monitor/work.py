@@ -1,4 +1,4 @@
-"""What a GPU did over some of its samples: means, computed when they are asked for. Pure."""
+"""What a GPU did in some of its samples: means, computed when they are needed. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Figure = Callable[[Moment], float | None]
 
 
 class Mean:
-    """The mean of one figure, of those samples that tell it; None if none does.
+    """The mean of one figure over the samples that have it; None if none does.
 
     `running`: only of the samples in which the GPU worked.
     """
@@ -63,7 +63,7 @@ def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False
 
 
 def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
-    """The mean of a figure of the command's processes, over the samples that have them."""
+    """The mean of a figure of the command's processes, over the samples that have it."""
 
     def figure_of(row: Moment) -> float | None:
         # The first sample has none: rates need two readings.
@@ -147,7 +147,7 @@ class Work:
 
     @cached_property
     def quiet_length(self) -> float:
-        """How many samples a stretch without work has, on average."""
+        """The average number of samples in a stretch without work."""
         lengths = []
         stretches = groupby(self.rows, lambda row: is_quiet(row.gpu))
         for quiet, rows in stretches:
@@ -161,7 +161,8 @@ class Work:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Throttle reason -> the percentage of the samples with work in which it was active."""
+        """Maps each throttle reason to the percentage of samples with work in which it was
+        active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             # Several may be on at once.
@@ -175,7 +176,7 @@ class Work:
 
     @property
     def power_share(self) -> float | None:
-        """Percent of the power limit; if it is not known, of the rated power."""
+        """Power in percent of the power limit or, if that is unknown, of the rated power."""
         name = self.rows[0].gpu.name
         # Laptops and old drivers tell no limit.
         limit = self.power_limit or rated_watts(name)
@@ -183,7 +184,7 @@ class Work:
 
     @property
     def clock_share(self) -> float | None:
-        """Percent of the highest SM clock, while something ran.
+        """The SM clock in percent of its maximum, while something ran.
 
         If no source tells the highest clock, it is the highest of the run.
         """
@@ -196,14 +197,15 @@ class Work:
 
     @property
     def pcie_rate(self) -> float | None:
-        """PCIe, both ways, bytes a second."""
+        """PCIe traffic in both directions, in bytes per second."""
         to_card = self.pcie_in
         from_card = self.pcie_out
         return sum_of_known(to_card, from_card)
 
     @property
     def pcie_one_way_share(self) -> float | None:
-        """Percent of what the link carries one way, of the fuller direction."""
+        """PCIe traffic in the busier direction, in percent of what the link can transfer one
+        way."""
         to_card = or_zero(self.pcie_in)
         from_card = or_zero(self.pcie_out)
         fuller_rate = max(to_card, from_card)
@@ -211,14 +213,14 @@ class Work:
 
     @property
     def pcie_share(self) -> float | None:
-        """Both directions in percent of what the link carries one way."""
+        """PCIe traffic in both directions, in percent of what the link can transfer one way."""
         rate = self.pcie_rate
         limit = self.pcie_limit
         return percent(rate, limit)
 
     @property
     def link_rate(self) -> float | None:
-        """NVLink, both ways, bytes a second."""
+        """NVLink traffic in both directions, in bytes per second."""
         received = self.nvlink_in
         sent = self.nvlink_out
         return sum_of_known(received, sent)
@@ -229,7 +231,7 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """CPU percent of each loader worker; None if there is none."""
+        """The CPU percentage of each loader worker; None if there is none."""
         worker_count = self.workers
         loader_cpu = self.loader_cpu
         if not worker_count or not loader_cpu:
@@ -238,7 +240,7 @@ class Work:
 
     @property
     def helpers_cpu(self) -> float | None:
-        """CPU percent of the command's other processes together: neither the busiest nor
+        """The CPU percentage of the command's other processes, without the busiest one and the
         workers."""
         # No command was watched.
         if self.cpu is None:
@@ -249,7 +251,7 @@ class Work:
 
     @property
     def host_share(self) -> float | None:
-        """Busy percent of all cores of the machine."""
+        """How busy the machine's cores are, in percent."""
         busy = self.host_cpu
         cores = self.host_cores
         if not busy or not cores:
@@ -265,7 +267,7 @@ def work_of(rows: Sequence[Moment]) -> Work | None:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the values that are known; None if none is.
+    """The mean of the known values; None if there are none.
 
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
@@ -278,7 +280,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def highest(values: Iterable[Any]) -> Any:
-    """The highest of the values that are known; None if none is.
+    """The largest of the known values; None if there are none.
 
     >>> highest([1, None, 3]), highest([None])
     (3, None)
@@ -291,7 +293,7 @@ def highest(values: Iterable[Any]) -> Any:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value with at least so many percent of all at or below it.
+    """The smallest value such that at least this percentage of all values is at or below it.
 
     >>> percentile([1, 2, 3, 10], 5), percentile([1, 2, 3, 10], 95)
     (1, 10)
@@ -305,7 +307,7 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def or_zero(value: float | None) -> float:
-    """A figure; 0 if no source told it."""
+    """A figure; 0 if it is unknown."""
     if value is None:
         return 0.0
     return value
@@ -326,7 +328,7 @@ def sum_of_known(first: float | None, second: float | None) -> float | None:
 
 
 def is_quiet(gpu: GpuSample) -> bool:
-    """Whether nothing but a stray kernel ran; a GPU that tells no utilisation may work."""
+    """Whether at most a stray kernel ran; a GPU without a utilisation figure may be working."""
     if gpu.utilization_percent is None:
         return False
     return gpu.utilization_percent <= QUIET
@@ -344,8 +346,8 @@ def percent(part: float | None, whole: float | None) -> float | None:
 
 @lru_cache(maxsize=64)
 def rated_watts(name: str | None) -> float | None:
-    """Watts; None where the name is not in the catalog, or is that of cards rated differently, as
-    laptops are by their makers.
+    """The rated watts; None if the catalog lacks the name, or if cards of that name are rated
+    differently, as in laptops.
 
     >>> rated_watts("Tesla T4"), rated_watts("NVIDIA Graphics Device"), rated_watts(None)
     (70.0, None, None)
@@ -368,7 +370,7 @@ def rated_watts(name: str | None) -> float | None:
 
 
 def at_least(value: float | None, mark: float) -> bool:
-    """Whether a figure is told, and as high as the mark."""
+    """Whether a figure is known and at least as high as the threshold."""
     # What no source told is not seen.
     if value is None:
         return False
@@ -376,7 +378,7 @@ def at_least(value: float | None, mark: float) -> bool:
 
 
 def below(value: float | None, mark: float) -> bool:
-    """Whether a figure is told, and lower than the mark."""
+    """Whether a figure is known and below the threshold."""
     # What no source told is not seen.
     if value is None:
         return False

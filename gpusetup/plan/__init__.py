@@ -1,1 +1,2 @@
-"""Whether a training workload fits on GPUs, with which recipe, and by what margin. Pure."""
+"""Decides whether a training fits on GPUs, with which settings, and how much memory is left. Pure
+functions."""

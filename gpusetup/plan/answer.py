@@ -1,4 +1,4 @@
-"""A question and a place -> the public answer: memory in GiB, settings, savings, notes."""
+"""Turns a question and the GPUs into the public answer: memory in GiB, settings, savings, notes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SOURCES = {
 
 
 class PlanRequest(Frozen):
-    """One job to plan, and what its answer shows beside the plan."""
+    """One job to plan, and what the answer should show in addition to the plan."""
 
     question: TrainingQuestion
     hardware: Place
@@ -79,7 +79,7 @@ class PlanRequest(Frozen):
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
-    """The plan of one job, with all that helps a person.
+    """The plan for one job, with everything that helps a person.
 
     If the question leaves a value open, the plan is for its best value.
     """
@@ -117,7 +117,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
-    """The fields of a cell that its answer has unchanged."""
+    """The fields of a cell that its answer repeats unchanged."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
         "uncounted", "smallest_gpu", *without,
@@ -134,7 +134,7 @@ ALWAYS_RL = ("verl", "openrlhf")
 
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
-    """What may take memory and is not counted, by the names of its keys; models come first."""
+    """The keys that may need memory but are not counted; models come first."""
     question, shape = request.question, request.job.shape
     setup = rl_setup_of(question, request.job)
     uncounted = list(uncounted_models(setup, shape))
@@ -155,7 +155,7 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
-    """The trainer in whose words the settings are written.
+    """The trainer for which the settings are printed.
 
     Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
     `actor_rollout_ref` at its top, and needs verl's words.
@@ -176,7 +176,7 @@ GPUS_IN_A_MACHINE = 8
 
 
 def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str]:
-    """The variables to export: the allocator's, and which GPUs a program may use."""
+    """The environment variables to export: the allocator's, and the visible GPUs."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
@@ -191,7 +191,8 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
-    """All sentences of the answer: what is wrong, what must be done in time, what is open."""
+    """All sentences of the answer: what is wrong, what to do before the start, what is
+    uncertain."""
     if request.hardware.remark:
         yield request.hardware.remark
     wrong_factor = factor_remark(request.rope, decision.job)
@@ -204,7 +205,7 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
 
 
 def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
-    """The plan of one job of many, without what would help."""
+    """The plan for one of many jobs, without suggestions."""
     job, shown, limits = decision.job, decision.shown, decision.limits
     confidence: Literal["measured", "clear", "close"] = "clear" if decision.clear else "close"
     source = SOURCES["fitted" if is_standard(job) else "model"]
@@ -237,7 +238,7 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
 
 
 def memory_gib(decision: RecipeDecision) -> PlanMemory:
-    """The memory of the fullest GPU, part by part, in GiB."""
+    """The memory of the GPU that needs most, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
     values = {name: getattr(memory, name) for name in PARTS}
@@ -259,7 +260,7 @@ NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "o
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
-    """What to write into the trainer's configuration; what is usual is left out."""
+    """The settings for the trainer's config, without those that are the default."""
     values: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
@@ -301,7 +302,7 @@ Trainer."""
 
 
 def ways(request: PlanRequest) -> Iterator[Way]:
-    """Whether full training, LoRA and QLoRA fit on one GPU, if nobody said which is meant.
+    """Whether full training, LoRA and QLoRA fit on one GPU, if the person did not choose one.
 
     Each with checkpointing, for the whole length; the batch is the largest of that length, the
     context the longest of one sequence. Nothing is offloaded.
@@ -322,7 +323,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 
 
 def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
-    """Whether a way of training fits, with its largest batch and its longest context."""
+    """Whether one of them fits, with its largest batch and longest context."""
     one_sequence = decide(job, limits)
     largest = max_batch(job, limits)
     longest = max_context(job, limits)

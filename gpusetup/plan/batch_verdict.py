@@ -1,4 +1,5 @@
-"""Whether a batch is *clear* for a config on a card: `tune` asks before it writes one. Pure."""
+"""Decides whether a batch is *clear* for a config on a card; `tune` calls this before it writes a
+batch. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from gpusetup.plan.savings import helps
 
 
 class BatchVerdict(Frozen):
-    """The answer for one batch. Only `clear` allows that it is written unmeasured."""
+    """The answer for one batch. `tune` may write the batch without a measurement only if it is
+    `clear`."""
 
     verdict: Literal["clear", "close", "too much"]
     total_gib: float
@@ -40,7 +42,8 @@ def batch_verdict(
     any_length: bool = False,
     accumulate: int | None = None,
 ) -> BatchVerdict:
-    """Whether so many sequences on each GPU are sure to fit as the config is, with no recipe added.
+    """Whether this many sequences per GPU certainly fit with the config as it is, without any
+    recipe.
 
     `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
     enough. `any_length` takes one token if no length is said; `accumulate` other steps than the
@@ -70,7 +73,7 @@ def batch_verdict(
 
 
 class ConfigRun(Frozen):
-    """How a config is run."""
+    """How a config is run: with which GPUs and options."""
 
     per_gpu: int
     """Sequences on each GPU."""
@@ -81,7 +84,7 @@ class ConfigRun(Frozen):
 
 
 def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether all that takes memory is counted."""
+    """Whether everything that needs memory is counted."""
     # A key that nothing has read may take memory, so no batch is sure beside it.
     if from_config.read.not_understood:
         return False
@@ -94,7 +97,7 @@ MOST_KEYS_NAMED = 3
 def _why_it_may_fit(
     from_config: FromConfig, job: TrainingJob, recipe: Recipe, capacity_gib: float
 ) -> str:
-    """Why a run that is too large by the plan may fit all the same; "" if nothing can save enough.
+    """Why a run that is too large according to plan may still fit; "" if nothing can save enough.
 
     Three things are outside of what plan counts: a launcher that shards the model (accelerate's and
     DeepSpeed's settings are not in this file), keys that plan has not read (`use_badam`), and what
@@ -125,7 +128,7 @@ def _why_it_may_fit(
 
 
 def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
-    """What a GPU holds whatever saves memory: weights in 16 bits, or as they are quantised."""
+    """The memory that no setting can save: weights in 16 bits, or in their quantised format."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
     # However weights are divided, all GPUs together hold them once.
@@ -170,7 +173,7 @@ def _job_of_run(
 
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
-    """What would make one sequence on each GPU fit, by the plan's own answer."""
+    """What would make one sequence per GPU fit, according to plan."""
     run = ConfigRun(per_gpu=1, any_length=True, accumulate=accumulate)
     from_config = question_of(config)
     job, _ = _job_of_run(from_config, run, hardware)

@@ -1,4 +1,4 @@
-"""Many plans at once: the rows of a CSV file, answered in order."""
+"""Many plans at once: plans the rows of a CSV file in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
-    """One plan for each row of the file, in order; a row that cannot be answered says its `error`.
+    """One plan for each row of the file, in order; a row that cannot be planned has an `error`.
 
     Raises BadInput if a column is missing: then no row can be answered.
     """
@@ -56,7 +56,8 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 
 
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
-    """The GPU of a row by its name, its memory or both; UsageError if the two contradict."""
+    """The GPU of a row, from its name, its memory size or both; UsageError if they contradict each
+    other."""
     if not name:
         gib = number("gpu_mem_gb", size, LARGEST_GIB)
         return place_of(None, round(gib * GIB))
@@ -85,7 +86,7 @@ def job_of_row(row: Mapping[str, str | None]) -> TrainingJob:
 
 
 def unanswered(error: str, model: str, gpu: str) -> PlanCell:
-    """The cell of a row that cannot be answered: only its error means something."""
+    """The cell for a row that cannot be planned; only its error is meaningful."""
     nothing = PlanMemory(
         states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
     )
@@ -107,7 +108,7 @@ def unanswered(error: str, model: str, gpu: str) -> PlanCell:
 
 
 def number(name: str, text: str | None, most: int) -> float:
-    """The number in a column; UsageError for what is none or too large.
+    """The number in a column; UsageError if it is not a number or too large.
 
     >>> number("num_gpus", "8", 10)
     8.0

@@ -1,4 +1,5 @@
-"""A trace of the user's code and a GPU -> the public answer of `plan --code`. Pure."""
+"""Turns a trace of the user's code and a GPU into the public answer of `plan --code`. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ UNLIMITED_BATCH = 1 << 40
 
 
 def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
-    """Phase -> bytes at once on one GPU."""
+    """Maps each phase to the bytes in use on one GPU."""
     if request.gpus == 1 or request.strategy == "single":
         return dict(step.phases)
     if request.strategy == "ddp":
@@ -51,8 +52,8 @@ def sharded_phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, fl
 
 
 def step_at_batch(trace: Trace, batch: int) -> TracedStep:
-    """The step with another batch, on the line through two traces, of which one has twice the
-    batch."""
+    """The step with another batch size, interpolated between two traces, one with twice the batch
+    of the other."""
     single, double = trace.traces[:2]
 
     def sizes_at_batch(of_single: Mapping[str, int], of_double: Mapping[str, int]) -> Sizes:
@@ -79,7 +80,7 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 
 
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
-    """What the reader should know about the trace, and what would help if it does not fit."""
+    """What the reader should know about the trace, and what would help if the job does not fit."""
     remarks = list(trace_remarks(trace, largest))
     # What fits needs no remedy.
     if not fits:
@@ -124,7 +125,7 @@ never compared with a GPU. Expandable segments (Env) leave none of note."""
 
 
 class CodeQuestion(Frozen):
-    """A traced job on a GPU, and whether its largest batch is looked for."""
+    """A traced job on a GPU, and whether to find its largest batch."""
 
     request: TraceRequest
     hardware: Place
@@ -133,21 +134,21 @@ class CodeQuestion(Frozen):
 
     @property
     def runtime(self) -> float:
-        """Bytes of CUDA's context and, among several GPUs, of NCCL's buffers."""
+        """The bytes of CUDA's context and, with several GPUs, of NCCL's buffers."""
         if self.request.gpus == 1:
             return CUDA_CONTEXT
         return CUDA_CONTEXT + NCCL
 
     @property
     def free(self) -> float:
-        """Bytes that the runtime leaves to the training."""
+        """The bytes that remain for the training."""
         capacity = self.hardware.capacity
         # torch's allocator has no say over the runtime.
         return capacity - self.runtime
 
     @property
     def near(self) -> float:
-        """How near to the GPU's memory an answer is not clear, as a share of that memory."""
+        """An answer is not clear if it is within this share of the GPU's memory."""
         if self.request.gpus == 1:
             return CLEAR
         # What a sharded step gathers was never compared with a GPU.
@@ -156,7 +157,8 @@ class CodeQuestion(Frozen):
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
-    """The largest batch of one GPU with expandable segments if they work; None: none was found."""
+    """The largest batch for one GPU, with expandable segments if the system supports them; None if
+    there is none."""
     if len(trace.traces) < 2:
         return None
     free = question.free
@@ -174,7 +176,8 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
 
 
 class CodeMemory(Frozen):
-    """What the step takes of one GPU, and the allocator that it needs. Sizes are bytes."""
+    """The memory that the step needs on one GPU, and the allocator setting for it. Sizes are in
+    bytes."""
 
     allocated: float
     fragmentation: float
@@ -194,7 +197,7 @@ class CodeMemory(Frozen):
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
-    """What one GPU needs for a step, with expandable segments only where they are needed."""
+    """What one GPU needs for a step; expandable segments are only used if they are necessary."""
     allocated = max(phase_bytes(step, question.request).values())
     transient = max(step.transient.values())
     fragmentation = FRAGMENTATION * transient
@@ -211,7 +214,7 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 
 
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
-    """The parts of the answer's table, in GiB."""
+    """The rows of the memory table, in GiB."""
     states = memory.allocated - memory.transient
     parts = {
         "states": states,
@@ -229,7 +232,7 @@ def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
 
 
 def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
-    """The answer; `largest`: the largest batch that fits on one GPU, if one was found."""
+    """The answer; `largest` is the largest batch for one GPU, if there is one."""
     request, capacity = question.request, question.hardware.capacity
     step = planned_step(trace, question, largest)
     memory = memory_of(step, question)
@@ -267,7 +270,7 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
 
 
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
-    """What only an answer about code says: the phases of the step that it is for."""
+    """The parts of the answer that only `--code` has: the phases of the planned step."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
     phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
     # The question is of all GPUs together, the trace of one.
@@ -280,7 +283,8 @@ def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> C
 
 
 def planned_step(trace: Trace, question: CodeQuestion, largest: int | None) -> TracedStep:
-    """The step that the answer is for: the largest that fits if it was asked for."""
+    """The step that the answer describes: the one with the largest batch, if the person asked for
+    it."""
     if question.finds_batch and largest:
         return step_at_batch(trace, largest)
     return trace.asked

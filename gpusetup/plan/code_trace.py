@@ -1,4 +1,4 @@
-"""A trace of the user's code: what is asked of the child that traces, and what it answers. Pure."""
+"""The request to the child process that traces the user's code, and its result. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
 
 
 class TraceRequest(Frozen):
-    """What is traced, and how it is trained."""
+    """What to trace, and how it is trained."""
 
     code: str
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
@@ -32,7 +32,7 @@ class TraceRequest(Frozen):
 
 
 class TracedStep(Frozen):
-    """One step with one batch on one GPU alone. Sizes are bytes."""
+    """One step with one batch on a single GPU. Sizes are in bytes."""
 
     batch: int
     phases: Mapping[str, int]
@@ -57,7 +57,7 @@ class TracedStep(Frozen):
 
 
 class Trace(Frozen):
-    """Steps of the same code with different batches, the one that was asked for first."""
+    """Traces of the same code with different batch sizes, the requested one first."""
 
     torch: str
     traces: tuple[TracedStep, ...]
@@ -77,7 +77,7 @@ class TraceProblem(Frozen):
 
 
 class CodeFailed(BadInput):
-    """The user's code raised; `trace` is its traceback, shown under `-v`."""
+    """The user's code raised an error; `trace` is its traceback, shown with `-v`."""
 
     def __init__(self, message: str, hint: str | None = None, trace: str = "") -> None:
         super().__init__(message, hint)
@@ -92,7 +92,7 @@ OVERRIDES = {
 
 
 def check_request(request: TraceRequest) -> None:
-    """`UsageError` for a question that cannot be traced."""
+    """Raise `UsageError` for a question that cannot be traced."""
     module, _, function = request.code.rpartition(":")
     if not module or not function:
         raise UsageError(
@@ -106,7 +106,7 @@ def check_request(request: TraceRequest) -> None:
 
 
 def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
-    """`UsageError` for a strategy or an optimizer that the traced step does not have."""
+    """Raise `UsageError` for a strategy or optimizer that the trace does not support."""
     if word not in traceable:
         raise UsageError(
             f"`--{option} {word}` cannot be traced from code",
@@ -115,7 +115,7 @@ def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
 
 
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
-    """Read the child's answer, or raise what it says went wrong."""
+    """Read the child's result, or raise the error that it reports."""
     # The user's code may print, too; the child's answer is its last line.
     last_line = stdout.strip().rpartition("\n")[2]
     if last_line.startswith('{"problem"'):
@@ -166,7 +166,7 @@ SAYS_ALL = ("Contract", "NoLoss", "TouchesGpu")
 
 
 def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
-    """The error that says what the child ran into."""
+    """The error for a problem that the child reports."""
     message = problem.message
     if problem.problem == "Question":
         return UsageError(message)
@@ -182,7 +182,8 @@ def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
 
 
 def problem_by_words(problem: TraceProblem) -> str:
-    """The child's name for the problem, or ours if a library raised it in its own words."""
+    """The child's name for a problem, or ours if a library raised the error with its own
+    message."""
     for words, name in PROBLEM_BY_WORDS.items():
         if words in problem.message:
             return name

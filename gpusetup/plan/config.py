@@ -1,4 +1,5 @@
-"""A training config as a question of `plan`: what it says, what was assumed, what was not read.
+"""Turns a training config into a question for `plan`: what it says, what is assumed, what was not
+read.
 
 What is asked for are roles of keys (`data/plan/keys.json`). A map `plan:` in the file holds
 settings of a job by their own names (`plan: {loss: eager, step: loop}`), for what no option and no
@@ -40,7 +41,7 @@ SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 
 
 class FromConfig(Frozen):
-    """A question whose batch waits for the number of GPUs."""
+    """A question from a config; its batch depends on the number of GPUs."""
 
     question: TrainingQuestion
     per_gpu: int | None
@@ -60,7 +61,7 @@ class FromConfig(Frozen):
 def question_of(
     config: Config, trainer: str | None = None, variables: Mapping[str, str] | None = None
 ) -> FromConfig:
-    """What a config says; `BadInput` with the place of what cannot be meant.
+    """The question that a config describes; `BadInput` with the line if a value is impossible.
 
     `trainer`: whose config it is, if that is known. `variables`: those of the environment.
     """
@@ -95,7 +96,7 @@ def assumed_trainer(fields: Fields) -> str:
 
 
 def question_of_fields(fields: Fields) -> TrainingQuestion:
-    """The question with its own fields, and those of the job that the config says."""
+    """The question, with the fields of the job that the config sets."""
     question_fields: Fields = {}
     job_fields: Fields = {}
     for name in dict(defaults(TrainingQuestion)):
@@ -109,7 +110,7 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
 
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
-    """What was read of the config, what was assumed, and what may take memory and was not read."""
+    """What was read from the config, what was assumed, and which unread keys may need memory."""
     keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
     not_understood = reader.not_understood(counted_maps(fields))
     return ConfigRead(
@@ -122,7 +123,7 @@ def read_of(reader: Reader, fields: Fields) -> ConfigRead:
 
 
 def counted_maps(fields: Fields) -> frozenset[str]:
-    """The maps about other models than the one that is trained which the plan counts as a whole.
+    """The maps about additional models that plan counts as a whole.
 
     Trinity-RFT's are on other GPUs, or within what was measured; of a teacher nothing is counted.
     """
@@ -134,7 +135,7 @@ def counted_maps(fields: Fields) -> frozenset[str]:
 
 
 def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
-    """The question with its batch, which is of all GPUs together."""
+    """The question with its batch for all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     if from_config.per_gpu is None and from_config.total is None:
         return question
@@ -151,7 +152,7 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
 
 
 def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
-    """What was read of the config, with what is assumed of its batch on several GPUs.
+    """What was read from the config, with the assumption about its batch on several GPUs.
 
     A plain loop under DDP gives each GPU its `batch_size`; under DataParallel it is divided.
     """

@@ -1,4 +1,5 @@
-"""Any `config.json` -> the shape of its model, by the keys that nearly all configs share.
+"""Reads the shape of a model from any `config.json`, by the keys that nearly all configs have in
+common.
 
 Widths, layers, heads, vocabulary, experts. Biases and what projects images, a hundredth of the
 parameters at most, are not counted.
@@ -29,7 +30,7 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
 
 
 def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
-    """The shape of a config's model.
+    """The shape of the model in a config.
 
     Raises UsageError for a model that has no layers of attention, BadInput for a needed key that is
     missing.
@@ -64,7 +65,7 @@ def has_layers(config: ModelConfig) -> bool:
 
 
 def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
-    """The error for a config of a family whose layers plan cannot count."""
+    """The error for a config whose layers plan cannot count."""
     return UsageError(
         f"{source}: the family {values.get('model_type')!r} is not known",
         hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -73,7 +74,7 @@ def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
 
 
 def decoder(config: ModelConfig) -> Shape:
-    """A decoder of text."""
+    """The shape of a text decoder."""
     values, family = config.values, config.family
     sizes = decoder_sizes(config)
     widths = attention_widths(config)
@@ -117,7 +118,7 @@ class DecoderSizes(NamedTuple):
 
 
 def decoder_sizes(config: ModelConfig) -> DecoderSizes:
-    """The parameters of a decoder, part by part."""
+    """The parameters of a text decoder, part by part."""
     mixers = mixers_of(config)
     widths = attention_widths(config)
     mixer_sizes = [mixer_parameters(config, mixer, widths) for mixer in mixers]
@@ -138,7 +139,7 @@ def decoder_sizes(config: ModelConfig) -> DecoderSizes:
 
 
 def tables_of(config: ModelConfig, layers: int) -> int:
-    """Parameters outside the layers: embedding, head, positions, the last norm."""
+    """The parameters outside the layers: embedding, head, positions, the last norm."""
     # Without a tied head the head is a table as large as the embedding.
     tables = 1 if is_tied(config) else 2
     rows = config.need("vocab_size") * tables
@@ -154,7 +155,8 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 
 
 def is_tied(config: ModelConfig) -> bool:
-    """Whether the head is the embedding's table; transformers' default differs by family."""
+    """Whether the head shares the embedding's weights; the default of transformers depends on the
+    family."""
     # Configs leave the key out where it has the family's default.
     is_usual = "a tied head" in config.family
     says_tied = config.values.get("tie_word_embeddings", is_usual)
@@ -162,7 +164,7 @@ def is_tied(config: ModelConfig) -> bool:
 
 
 def has_layer_norms(config: ModelConfig) -> bool:
-    """Whether the norms are layer norms, by the family or by the name of their epsilon."""
+    """Whether the norms are layer norms, judged by the family or the name of their epsilon."""
     if config.has("rms") and config.values.get("rmsnorm", True):
         return False
     if "layer norms" in config.family:
@@ -171,7 +173,7 @@ def has_layer_norms(config: ModelConfig) -> bool:
 
 
 def has_gate(config: ModelConfig) -> bool:
-    """Whether the MLPs have a gate: nearly all models since Llama."""
+    """Whether the MLPs have a gate, as in nearly all models since Llama."""
     if "a gate" in config.family:
         return True
     if "no gate" in config.family:
@@ -185,14 +187,15 @@ def has_gate(config: ModelConfig) -> bool:
 
 
 def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
-    """How many layers keep keys and values; a state space or a convolution has a state instead."""
+    """How many layers cache keys and values; state space and convolution layers have a state
+    instead."""
     if is_parallel(config):  # attention and state space side by side in every layer
         return len(mixers)
     return mixers.count(ATTENTION)
 
 
 def latent_width(config: ModelConfig) -> int:
-    """The width of what latent attention caches for a token; 0 for attention of another kind."""
+    """How many elements latent attention caches per token; 0 for other kinds of attention."""
     rank = config.get("kv_lora_rank")
     if rank == 0:
         return 0
@@ -201,7 +204,8 @@ def latent_width(config: ModelConfig) -> int:
 
 
 def attention_widths(config: ModelConfig) -> AttentionWidths:
-    """Heads and widths of attention; of state space alone its inner width, in one head."""
+    """The heads and widths of attention; for a pure state space model, its inner width as one
+    head."""
     hidden = config.hidden
     has_heads = bool(config.values.get("num_attention_heads"))
     if not has_heads or is_state_space_alone(config):
@@ -216,7 +220,7 @@ def attention_widths(config: ModelConfig) -> AttentionWidths:
 
 
 def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
-    """The same of DeepSeek's latent attention, whose heads have keys and values of their own."""
+    """The same for DeepSeek's latent attention, in which every head has its own keys and values."""
     rotated = config.get("qk_rope_head_dim", 64)
     key = config.get("qk_nope_head_dim", 128) + rotated
     value = config.get("v_head_dim", 128)
@@ -230,7 +234,7 @@ def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
 
 
 def key_value_heads_of(config: ModelConfig, heads: int) -> int:
-    """How many heads keys and values have; as many as the queries unless a key says fewer."""
+    """The number of key-value heads; the same as for queries unless a key says fewer."""
     values = config.values
     # Falcon's newer models say `multi_query` and have several heads all the same.
     says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
@@ -247,7 +251,7 @@ TOWER_PARTS = ("vision_config", "audio_config")
 
 
 def nested_text(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The config of the text within one of text with images or sound; None if there is none."""
+    """The text config inside a config for text with images or sound; None if there is none."""
     for key in TEXT_PARTS:
         part = values.get(key)
         if isinstance(part, Mapping) and part:
@@ -256,7 +260,8 @@ def nested_text(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def with_towers(values: Mapping[str, Any], source: str) -> Shape:
-    """Text with towers of images or sound: the text's shape with the parameters of their layers."""
+    """The shape of a text model with image or sound encoders, including the parameters of their
+    layers."""
     text_config = nested_text(values)
     if text_config is None:
         # Some keep the text's keys at the top, beside the towers' configs.

@@ -1,4 +1,5 @@
-"""How much a training config takes at once: tokens of a sequence, sequences, a budget of tokens."""
+"""How much a training config processes at once: tokens per sequence, sequences, or a token
+budget."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 
 
 def length(reader: Reader, fields: Fields) -> Fields:
-    """Tokens of a sequence, which an RL trainer may have in two parts."""
+    """The tokens of a sequence, which an RL trainer may give in two parts."""
     trainer = fields["trainer"]
     parts = read_lengths(reader)
     if trainer != "trinity":
@@ -33,7 +34,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
 
 
 class Lengths(NamedTuple):
-    """Tokens as a config has them; None if it does not say."""
+    """The token counts in a config; None if it has none."""
 
     sequence: int | None
     total: int | None
@@ -53,7 +54,7 @@ def read_lengths(reader: Reader) -> Lengths:
 
 
 def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
-    """Trinity-RFT's longest sequence, if its config says the two parts alone."""
+    """The longest sequence of Trinity-RFT, if its config only gives the two parts."""
     if not lengths.prompt or not lengths.response:
         return None
     # The two are limited apart, so that a sequence may be as long as both.
@@ -67,7 +68,7 @@ PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 
 
 def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
-    """Tokens of a prompt with the answer that is generated; None if nothing is generated."""
+    """The tokens of a prompt and its generated answer; None if nothing is generated."""
     if method_of(reader) not in GENERATING:
         return None
     response = lengths.response
@@ -83,7 +84,7 @@ def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
 
 
 def batch(reader: Reader, fields: Fields) -> Fields:
-    """Sequences of a GPU or of all, or the budget of tokens that RL trainers fill.
+    """The sequences per GPU or for all GPUs, or the token budget that RL trainers fill.
 
     Trinity-RFT fills a budget unless it is told not to, verl only if it is told to.
     """
@@ -103,7 +104,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
 
 
 def trinity_batch(reader: Reader) -> Fields:
-    """The budget or the batch of Trinity-RFT, and of verl, by which it trains."""
+    """The token budget or the batch with which Trinity-RFT and verl train."""
     is_dynamic = reader.switch("dynamic")
     if is_dynamic is None:
         is_dynamic = not reader.has_map("actor_rollout_ref")
@@ -121,7 +122,7 @@ def trinity_batch(reader: Reader) -> Fields:
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
-    """How far the config extends the model's positions; None if it says nothing of it."""
+    """How far the config extends the model's positions; None if it does not."""
     factor = reader.decimal("rope-factor")
     original = reader.number("rope-original", LARGEST["context"])
     kind = reader.word("rope-kind")

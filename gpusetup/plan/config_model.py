@@ -1,4 +1,4 @@
-"""What a training config trains: the model, its adapters, what is frozen, tables beside it."""
+"""What a training config trains: the model, its adapters, frozen parts, and additional tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.plan.tables import tables_in
 
 
 def model(reader: Reader, fields: Fields) -> Fields:
-    """The model by its name or its folder, with torchtitan's flavor."""
+    """The model, by its name or folder, with torchtitan's flavor."""
     for setting, text in reader.all("named-model"):
         if names_model(setting, text):
             return model_of_setting(reader, setting, text)
@@ -42,7 +42,7 @@ def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
 
 
 def names_model(setting: Setting, text: str) -> bool:
-    """Whether a setting names one model: under `model` may also stand a kind (`model: lstm`)."""
+    """Whether a setting names a model; the key `model` may also contain a kind (`model: lstm`)."""
     if setting.path[-1] != "model":
         return True
     is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
@@ -52,7 +52,7 @@ def names_model(setting: Setting, text: str) -> bool:
 
 
 def known_name(text: str) -> str:
-    """A name that is in the table if the text holds one: a path's end, a component's."""
+    """A known model name that the text contains, such as the end of a path."""
     if named_file.is_there(Path(text) / "config.json"):
         return text
     name = text
@@ -68,7 +68,7 @@ def known_name(text: str) -> str:
 
 
 def _name_of_component(component: str) -> str:
-    """The model that a builder of torchtune is for, which spells `.` as `_`.
+    """The model that a torchtune builder creates; torchtune writes `.` as `_`.
 
     >>> [_name_of_component(name) for name in ("lora_llama3_1_8b", "llama3_8b", "qwen3_0_6b")]
     ['llama3.1_8b', 'llama3_8b', 'qwen3_0.6b']
@@ -90,7 +90,7 @@ config has (TRL, ModelConfig; axolotl's examples leave `adapter:` empty beside `
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
-    """LoRA if the config says it, of which rank and beside what."""
+    """LoRA with its rank, if the config sets it."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
         # LLaMA-Factory trains the last layers, two by default.
@@ -128,7 +128,7 @@ def rank_of(reader: Reader, fields: Fields, method: str) -> int | None:
 
 
 def quantised(reader: Reader, fields: Fields) -> Fields:
-    """How the frozen base is quantised; adapters are trained on it."""
+    """The format of the quantised, frozen base on which adapters are trained."""
     storage = fields.get("quantize")
     if reader.switch("four-bit"):
         storage = "nf4"
@@ -147,7 +147,8 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 
 
 def frozen(reader: Reader, fields: Fields) -> Fields:
-    """The part of the model that is not trained; beside adapters that is all of it anyway."""
+    """The part of the model that is not trained; with adapters, the whole model is frozen
+    anyway."""
     part = frozen_in(reader, fields.get("model"))
     if part is None:
         return {}
@@ -158,5 +159,5 @@ def frozen(reader: Reader, fields: Fields) -> Fields:
 
 
 def tables(reader: Reader, fields: Fields) -> Fields:
-    """Embedding tables of users, items and the like."""
+    """Embedding tables for users, items and the like."""
     return {"tables": tables_in(reader)}

@@ -1,4 +1,5 @@
-"""Asking a config by role: numbers in range, switches, words; each answer is written down."""
+"""Reads settings of a config by their role (numbers in a range, switches, words) and records what
+was read."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ Meaning = Callable[[Setting, str], Any]
 
 
 def by_words(kind: str, if_on: str | None = None) -> Meaning:
-    """How a setting of a kind is read: by its text, or by its name if it is a switch that is on.
+    """How to read a setting of this kind: by its text or, for a switch that is on, by its name.
 
     `if_on`: what such a switch means if its name says nothing.
     """
@@ -52,7 +53,7 @@ def by_words(kind: str, if_on: str | None = None) -> Meaning:
 
 
 class Reader:
-    """One config, and what was read of it so far."""
+    """A config, and what was read from it so far."""
 
     def __init__(self, config: Config, variables: Mapping[str, str]) -> None:
         self.config = config
@@ -67,7 +68,7 @@ class Reader:
             self._sort_by_role(setting)
 
     def _sort_by_role(self, setting: Setting) -> None:
-        """Put a setting to the others of its role, unless it is about another model."""
+        """Add a setting to the others with the same role, unless it is about another model."""
         key = key_of(setting.path)
         if key is None:
             return
@@ -77,14 +78,14 @@ class Reader:
             settings.append(setting)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
-        """Each setting of a role that says something, with its text."""
+        """All settings of a role that have a meaning, with their texts."""
         for setting in self.by_role.get(role, ()):
             text = self.text(setting)
             if text is not None:
                 yield setting, text
 
     def word(self, role: str, meaning: Meaning | None = None) -> Any:
-        """The first text of a role that says something, by what it and its setting mean."""
+        """The meaning of the first setting of a role that has one."""
         for setting, text in self.all(role):
             value = meaning(setting, text) if meaning else text
             if value is not None:
@@ -93,7 +94,7 @@ class Reader:
         return None
 
     def _note_repetitions(self, role: str, text: str, value: Any) -> None:
-        """Write down all settings of a role with the text that was read."""
+        """Record all settings of a role with the same text as the one that was read."""
         for setting, repeated_text in self.all(role):
             # Another value of the same role stays open: it was not what counted.
             if repeated_text != text:
@@ -101,7 +102,7 @@ class Reader:
             self.note(setting, f"{role}: {value}")
 
     def number(self, role: str, most: int = 10**6) -> Any:
-        """The first whole number of a role; `BadInput` with its line if it is out of range."""
+        """The first whole number of a role; `BadInput` with the line if it is out of range."""
 
         def value_of(setting: Setting, text: str) -> int | None:
             digits = text.replace("_", "")
@@ -128,7 +129,7 @@ class Reader:
         return value
 
     def number_anywhere(self, name: str, role: str, most: int) -> int | None:
-        """The smallest whole number under a name, also where it is about another model.
+        """The smallest whole number with this name, even if it is about another model.
 
         The token budget of a reference model or a rollout is one of the training's own knobs.
         """
@@ -143,7 +144,7 @@ class Reader:
         return min(numbers, default=None)
 
     def settings_named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
-        """Each setting with a name that says something, whatever model it is about.
+        """All settings with a name that have a value, whatever model they are about.
 
         `inside`: the key of a map that it stands in. An item of a list has the list's name.
         """
@@ -160,14 +161,14 @@ class Reader:
                 yield setting, text
 
     def text_named(self, name: str, meaning: str, inside: str | None = None) -> str | None:
-        """The first text of a name, which counts as read then."""
+        """The first text with a name, which is then recorded as read."""
         for setting, text in self.settings_named(name, inside):
             self.note(setting, f"{meaning}: {text}")
             return text
         return None
 
     def texts_named(self, name: str, meaning: str) -> tuple[str, ...]:
-        """The texts of a setting that is a list, or its one text; they count as read then."""
+        """The texts of a list, or the single text; they are then recorded as read."""
         texts: list[str] = []
         for setting, text in self.settings_named(name):
             self.note(setting, f"{meaning}: {text}")
@@ -175,13 +176,13 @@ class Reader:
         return tuple(texts)
 
     def has_map(self, name: str) -> bool:
-        """Whether a map of this name stands at the top of the config."""
+        """Whether a map with this name is at the top of the config."""
         # Paths have numbers for items of lists: a map's name is a word.
         top_keys = [path[0] for path in self.by_path if path]
         return name in top_keys
 
     def key_and_line(self, role: str) -> str:
-        """The key and the line of a role's first setting, as an answer names them."""
+        """The key and line of a role's first setting, as the answer shows them."""
         for setting in self.by_role.get(role, ()):
             if not self.text(setting):
                 continue
@@ -212,7 +213,7 @@ class Reader:
         return frozenset(names)
 
     def _items_of(self, setting: Setting) -> list[Setting]:
-        """The settings that stand directly in a list."""
+        """The settings that are direct items of a list."""
         items = []
         for path, item in self.by_path.items():
             if path[:-1] == setting.path:
@@ -220,7 +221,7 @@ class Reader:
         return items
 
     def text(self, setting: Setting) -> str | None:
-        """A scalar without quotes and anchors, its variables and references replaced.
+        """The text of a scalar without quotes and anchors, with variables and references replaced.
 
         None if it is empty, or if one of them is not known here.
         """
@@ -238,21 +239,21 @@ class Reader:
         return value or None
 
     def _written_text(self, path: tuple[str | int, ...]) -> str | None:
-        """The scalar at a path as it is written, for a value that refers to it."""
+        """The scalar at a path as it is written, for values that refer to it."""
         setting = self.by_path.get(path)
         if setting is None or setting.is_collection:
             return None
         return bare_text(setting)
 
     def note(self, setting: Setting, meaning: str) -> None:
-        """Write down that a setting was read, and as what."""
+        """Record that a setting was read, and its meaning."""
         # The first reading stays: later ones are of the same value for another purpose.
         if setting.path in self.used:
             return
         self.used[setting.path] = key_read(setting, meaning)
 
     def refused(self, setting: Setting, problem: str, hint: str) -> BadInput:
-        """The error for a setting that cannot be."""
+        """The error for a setting with an impossible value."""
         line = f"{self.config.name}, line {setting.line}"
         key = dotted(setting.path)
         return BadInput(
@@ -261,7 +262,7 @@ class Reader:
         )
 
     def not_understood(self, counted_maps: frozenset[str] = frozenset()) -> Iterator[ConfigKey]:
-        """The settings that were not read and may take memory for all that is known.
+        """The settings that were not read and that may need memory.
 
         `counted_maps`: maps about other models that the plan counts as a whole.
         """
@@ -277,14 +278,14 @@ class Reader:
 
 
 def bare_text(setting: Setting) -> str:
-    """A scalar without an anchor before it and quotes around it."""
+    """A scalar without its anchor and quotes."""
     without_anchor = ANCHOR.sub("", setting.text, count=1)
     bare = without_anchor.strip()
     return bare.strip("'\"")
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
-    """A setting with what it was read as; no meaning if it was not understood."""
+    """A setting with its meaning; no meaning if it was not understood."""
     # A whole list or map has no value that a line of the answer could show.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(

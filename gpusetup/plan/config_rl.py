@@ -1,4 +1,4 @@
-"""Preference tuning and reinforcement learning in a config: the method and its extra models.
+"""Preference tuning and reinforcement learning in a config: the method and the additional models.
 
 Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """
@@ -37,7 +37,7 @@ VERL_ENGINE_SHARE = 0.5
 
 
 def method_of(reader: Reader) -> str | None:
-    """The method that a config trains by; None for supervised training."""
+    """The training method of a config; None for supervised training."""
     for name in METHOD_NAMES:
         for setting, text in reader.settings_named(name):
             method = re.sub(r"[^a-z]+", "_", text.lower()).strip("_")
@@ -53,7 +53,8 @@ def method_of(reader: Reader) -> str | None:
 
 
 def method_by_signs(reader: Reader) -> str | None:
-    """The method of a config that does not name it, by the keys that only its trainers have."""
+    """The method of a config that does not name it, recognised by keys that only its trainers
+    have."""
     for method, keys in SIGNS:
         for key in keys:
             if reader.text_named(key, f"a key of {method}"):
@@ -62,7 +63,7 @@ def method_by_signs(reader: Reader) -> str | None:
 
 
 def reinforcement(reader: Reader, fields: Fields) -> Fields:
-    """What is held beside the policy; nothing for supervised training.
+    """The models that are in memory in addition to the policy; none for supervised training.
 
     Trinity-RFT's explorer generates on other GPUs, and the measured cells hold its reference.
     """
@@ -82,7 +83,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 
 
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
-    """The setup of TRL, LLaMA-Factory, ms-swift, axolotl and OpenRLHF."""
+    """The setup for TRL, LLaMA-Factory, ms-swift, axolotl and OpenRLHF."""
     generates = method in GENERATING
     engine = engine_of(reader) if generates else NO_ENGINE
     reader.text_named("num_generations", "answers to one prompt")
@@ -107,7 +108,8 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
 
 
 def frozen_in_16_bits(fields: Fields) -> bool:
-    """Whether frozen models are 16-bit: TRL loads all in 32 bits unless `dtype` or FSDP says so."""
+    """Whether frozen models are in 16 bits; TRL loads all models in 32 bits unless `dtype` or FSDP
+    is set."""
     if fields["trainer"] != "trl" or fields.get("strategy"):
         return True
     dtype = fields.get("dtype")
@@ -115,7 +117,7 @@ def frozen_in_16_bits(fields: Fields) -> bool:
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
-    """Whether a frozen copy of the policy is held for the divergence from it."""
+    """Whether a frozen copy of the policy is in memory to measure the divergence from it."""
     if method in WITHOUT_REFERENCE:
         return False
     if reader.text_named("ref_model", "the reference model"):
@@ -129,7 +131,7 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
 
 
 def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
-    """How much the divergence from the reference counts; at 0 none is loaded."""
+    """The weight of the divergence from the reference; if it is 0, no reference is loaded."""
     strength = reader.text_named("beta", "the weight of the reference")
     strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
     if strength:
@@ -141,7 +143,7 @@ def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
 
 
 def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
-    """The models that judge answers; a function or a remote server is none."""
+    """The models that score answers; a function or a remote server does not count."""
     if method not in GENERATING:
         return ()
     judge = reader.text_named("reward_model_type", "how answers are judged")
@@ -169,7 +171,7 @@ def reward_model_names(reader: Reader) -> list[str]:
 
 
 def critic_of(fields: Fields, method: str) -> Critic:
-    """LLaMA-Factory's critic is a head on the policy; other trainers of PPO hold a model."""
+    """The critic. In LLaMA-Factory it is a head on the policy; other PPO trainers load a model."""
     if method not in WITH_CRITIC:
         return "none"
     return "head" if fields["trainer"] == "llama-factory" else "model"
@@ -207,7 +209,7 @@ SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
 
 
 def is_elsewhere(reader: Reader) -> bool:
-    """Whether answers come from a server on other GPUs."""
+    """Whether the answers come from a server on other GPUs."""
     if reader.text_named("vllm_mode", "where the engine runs") == "server":
         return True
     texts = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
@@ -215,7 +217,7 @@ def is_elsewhere(reader: Reader) -> bool:
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    """Whether a setting is there and is not switched off."""
+    """Whether a setting exists and is not switched off."""
     words = name.replace("_", " ")
     text = reader.text_named(name, words)
     # Any other word, as an address, says that it is used.
@@ -223,14 +225,14 @@ def is_on(reader: Reader, name: str) -> bool:
 
 
 def share_of(text: str | None, default: float) -> float:
-    """A share of the card; the default for what is none."""
+    """A share of the card's memory; the default if the value is not a share."""
     if text is None or not re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text):
         return default
     return float(text)
 
 
 def generated_sequences(reader: Reader, fields: Fields) -> int:
-    """The sequences that a GPU generates at once: those of all micro-batches of a step."""
+    """How many sequences a GPU generates at once: those of all micro-batches in a step."""
     # TRL generates once for all micro-batches of an optimizer step, unless it is told otherwise.
     micro_batches = int(fields.get("accumulate") or 1)
     text = reader.text_named("steps_per_generation", "micro-batches of one generation")
@@ -241,7 +243,7 @@ def generated_sequences(reader: Reader, fields: Fields) -> int:
 
 
 def verl_setup(reader: Reader, method: str) -> RlSetup:
-    """verl's workers on the same GPUs: actor, rollout, reference, critic, reward model.
+    """The verl workers on the same GPUs: actor, rollout, reference, critic, reward model.
 
     The engine frees its memory for the training unless `free_cache_engine` is off. With
     `param_offload` the actor is on the host while the engine generates; in a step its weights and
@@ -273,7 +275,7 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
 
 
 def verl_reward_models(reader: Reader) -> tuple[str, ...]:
-    """verl's reward model, which is off unless the config switches it on."""
+    """verl's reward model, which the config must switch on."""
     enabled = reader.text_named("enable", "a reward model", "reward_model")
     if enabled not in TRUE:
         return ()

@@ -1,4 +1,5 @@
-"""How a training config trains: checkpointing, optimizer, types, kernels, and among which GPUs."""
+"""How a training config trains: checkpointing, optimizer, types, kernels, and how the GPUs share
+the work."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from gpusetup.plan.question import LARGEST
 
 
 def checkpointing(reader: Reader, fields: Fields) -> Fields:
-    """Whether activations are recomputed, which of them, and whether they go to the host."""
+    """Whether activations are recomputed, which ones, and whether they are moved to the host."""
     text = (reader.word("checkpoints") or "").lower()
     is_off = reader.switch("no-checkpoints")
     offloads = reader.switch("checkpoint-offload") or text == "unsloth"
@@ -32,7 +33,7 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
 
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:
-    """The optimizer, and when it steps."""
+    """The optimizer, and how often it steps."""
     # The name comes first: what a setting was first read as is what the answer shows.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
@@ -47,7 +48,7 @@ IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatr
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:
-    """What weights are kept in and what is computed in, by the words of each trainer.
+    """The types of the weights and of the computation, as each trainer names them.
 
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
@@ -75,7 +76,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
 
 
 def autocast_of(reader: Reader, *, has_dtype: bool) -> str | None:
-    """The type that switches say is computed in; `has_dtype`: whether the weights' type is said."""
+    """The type in which the computation runs according to switches; `has_dtype` says whether the
+    config sets the weights' type."""
     is_mixed = reader.switch("amp")
     bf16 = reader.switch("bf16")
     fp16 = reader.switch("fp16")
@@ -85,7 +87,7 @@ def autocast_of(reader: Reader, *, has_dtype: bool) -> str | None:
 
 
 def kernels(reader: Reader, fields: Fields) -> Fields:
-    """The kernels of attention, of the loss and of the layers."""
+    """The kernels for attention, the loss and the layers."""
     plugins = " ".join(reader.texts_named("plugins", "a plugin"))
     has_liger = bool(reader.switch("kernels"))
     loss = reader.word("loss-kernel", by_words("loss", "fused"))
@@ -106,7 +108,7 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
-    """How many GPUs the training is on."""
+    """How many GPUs the training uses."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
     replicas = reader.number("replicas", LARGEST["gpus"])
@@ -120,7 +122,7 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
 
 
 def strategy(reader: Reader, fields: Fields) -> Fields:
-    """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
+    """DeepSpeed's stage, as a number or in a file name; otherwise the words that FSDP uses."""
     stage = reader.word("zero", stage_of)
     if stage is not None:
         texts = [text for _, text in reader.all("zero")]
@@ -141,7 +143,7 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
 
 
 def strategy_words(reader: Reader) -> KeysView[str]:
-    """The words of FSDP's settings and of a strategy, in their order."""
+    """The words of FSDP's settings and of a strategy, in order."""
     words: dict[str, None] = {}
     for role in ("fsdp", "strategy"):
         for setting, text in reader.all(role):
@@ -152,7 +154,7 @@ def strategy_words(reader: Reader) -> KeysView[str]:
 
 
 def stage_of(_: Setting, text: str) -> int | None:
-    """DeepSpeed's stage by a number or a file's name (`ds_z3_config.json`, `zero2.json`)."""
+    """DeepSpeed's stage, from a number or a file name (`ds_z3_config.json`, `zero2.json`)."""
     if re.fullmatch(r"[0-3]", text):
         return int(text)
     in_name = re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
@@ -162,7 +164,8 @@ def stage_of(_: Setting, text: str) -> int | None:
 
 
 def offload(reader: Reader, fields: Fields) -> Fields:
-    """Whether the optimizer is on the host; whether the rest must be, the plan says itself."""
+    """Whether the optimizer is on the host; plan itself decides whether the rest must be there
+    too."""
     reader.word("offload")
     target = (reader.word("optimizer-offload") or "").lower()
     is_on_host = target in ("cpu", "nvme", "true", "yes", "on")
@@ -170,7 +173,7 @@ def offload(reader: Reader, fields: Fields) -> Fields:
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
-    """The map `plan:`, settings of a job by their own names."""
+    """The map `plan:`, which sets fields of a job by their own names."""
     job_fields: Fields = {}
     types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():

@@ -1,4 +1,4 @@
-"""What a question of `gpusetup plan` says that cannot be together."""
+"""Finds options of `gpusetup plan` that contradict each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.plan.states import OPTIMIZERS
 
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
-    """UsageError if the parts of a job exclude each other."""
+    """Raise UsageError if parts of a job exclude each other."""
     # One is enough: the next may follow from it.
     for contradiction in contradictions(job, question):
         raise UsageError(contradiction.message, hint=contradiction.hint)
@@ -24,7 +24,7 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
 
 
 def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
-    """UsageError for an `--sp` that cannot be, with the degrees that can."""
+    """Raise UsageError for an impossible `--sp`, with the possible degrees."""
     if not question.sp or question.sp in sequence_degrees(job, MachineLimits(capacity=0)):
         return
     # Degrees are those of a sharded model: a whole copy on each GPU allows none.
@@ -43,7 +43,7 @@ def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
 
 
 def what_divides(job: TrainingJob) -> str:
-    """What a degree of sequence parallelism must divide."""
+    """The numbers that a degree of sequence parallelism must divide."""
     gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
     # Tensor parallelism has divided the heads already.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
@@ -54,7 +54,7 @@ def what_divides(job: TrainingJob) -> str:
 
 
 def possible_degrees(job: TrainingJob, degrees: Sequence[int]) -> str:
-    """The hint with the degrees that a job can have."""
+    """A hint with the possible degrees for a job."""
     numbers = " or ".join(map(str, degrees))
     options = ", ".join(f"`--sp {degree}`" for degree in degrees)
     possible = f"{numbers} ({options})"
@@ -65,7 +65,7 @@ def possible_degrees(job: TrainingJob, degrees: Sequence[int]) -> str:
 
 
 def check_budgets(job: TrainingJob, question: TrainingQuestion) -> None:
-    """UsageError for a budget of tokens that the longest sequence does not fit into."""
+    """Raise UsageError for a token budget that is smaller than the longest sequence."""
     if question.solve == "gpus":
         return
     sp = question.sp or sequence_degrees(job, MachineLimits(capacity=0))[-1]
@@ -90,7 +90,7 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(job: TrainingJob, question: TrainingQuestion) -> Iterator[Contradiction]:
-    """What a question says that cannot be together."""
+    """The options in a question that contradict each other."""
     yield from contradictions_of_gpus(job)
     if job.expert_parallel > 1 and not job.shape.experts:
         yield Contradiction(f"{job.shape.name} has no experts that `--ep` could divide")
@@ -108,7 +108,7 @@ def contradictions(job: TrainingJob, question: TrainingQuestion) -> Iterator[Con
 
 
 def contradictions_of_gpus(job: TrainingJob) -> Iterator[Contradiction]:
-    """The same of how the model is divided among GPUs."""
+    """The options about the division among GPUs that contradict each other."""
     gpus = job.gpus
     if job.strategy == "single" and gpus > 1:
         yield Contradiction(

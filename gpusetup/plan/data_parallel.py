@@ -1,4 +1,5 @@
-"""The memory of `torch.nn.DataParallel`: one process, whose first GPU holds most.
+"""The memory of `torch.nn.DataParallel`, which uses one process and needs most memory on the first
+GPU.
 
 In each step the first GPU copies the weights to the others, every GPU computes its share of the
 batch, and outputs and gradients come back to the first, which alone has the optimizer's states
@@ -18,7 +19,8 @@ from gpusetup.plan.states import gradient_bytes, model_weights
 
 
 def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of each GPU but the first: weights, gradients and activations of its own share."""
+    """The bytes on each GPU except the first: weights, gradients and activations of its share of
+    the batch."""
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
     outputs = logits + shape.classes * samples(job, recipe)
@@ -33,7 +35,7 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
-    """What someone who uses DataParallel should know."""
+    """What a person who uses DataParallel should know."""
     first_gib = memory(job, recipe).total / GIB
     other_gib = other_gpu_bytes(job, recipe) / GIB
     distributed_job = replace(job, strategy="ddp")

@@ -1,4 +1,5 @@
-"""The decision: the measured recipe, or the first that fits in the order that costs least speed."""
+"""Chooses the recipe: the measured one, or the first that fits, tried in the order of their cost in
+speed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ LARGEST_SOLUTION, MOST_GPUS = 1 << 24, 1024
 
 
 class MachineLimits(Frozen):
-    """What the machine gives and allows."""
+    """The memory of the machine, and the settings that its system supports."""
 
     capacity: float
     """Bytes of one GPU as CUDA sees them."""
@@ -40,18 +41,18 @@ class MachineLimits(Frozen):
 
 
 class RecipeOption(Frozen):
-    """A recipe and the memory it takes."""
+    """A recipe and the memory that it needs."""
 
     recipe: Recipe
     memory: JobMemory
 
     def over(self, limits: MachineLimits) -> float:
-        """Bytes that it lacks; negative: that it leaves."""
+        """How many bytes are missing; negative if memory remains."""
         return self.memory.total - limits.capacity
 
 
 class RecipeDecision(Frozen):
-    """A recipe, or none, and the memory of it and of those that were tried before it."""
+    """The chosen recipe, if any, and the memory of all recipes that were tried."""
 
     job: TrainingJob
     limits: MachineLimits
@@ -71,7 +72,8 @@ class RecipeDecision(Frozen):
 
     @property
     def clear(self) -> bool:
-        """Whether no option that was tried is near the limit, and such jobs are known enough."""
+        """Whether no recipe that was tried is near the limit, and we know enough about such
+        jobs."""
         near_bytes = near_limit(self.job) * self.limits.capacity
         for option in self.tried:
             distance = abs(option.over(self.limits))
@@ -87,7 +89,7 @@ class RecipeDecision(Frozen):
 
 
 def near_limit(job: TrainingJob) -> float:
-    """The share of the limit within which an answer is close."""
+    """An answer within this share of the limit is close."""
     if is_standard(job):
         return CLEAR
     # What FSDP gathers and sends was rarely compared with published runs.
@@ -104,12 +106,12 @@ kind (`tests/plan_published.csv`) stayed within about as much."""
 
 
 def error_margin(job: TrainingJob, recipe: Recipe) -> float:
-    """By how much a run of this kind may need more than is counted, as a share of it."""
+    """By which share a run of this kind may need more memory than estimated."""
     return MARGINS[margin_kind(job, recipe)]
 
 
 def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
-    """The kind of a job in `MARGINS`; the first that is true of it."""
+    """The kind of a job in `MARGINS`; the first one that applies."""
     if is_standard(job):
         return "measured"
     if job.shape.kind in DENOISERS:
@@ -126,7 +128,7 @@ def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
 
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
-    """Why a job that fits is not sure to, for kinds of which little is known."""
+    """Why a job that fits may still fail, for kinds of jobs about which we know little."""
     shape = job.shape
     # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
     if shape.kind in DENOISERS:
@@ -169,12 +171,13 @@ OFTEN_MORE = "often need more memory than plan counts"
 
 
 def option_of(job: TrainingJob, recipe: Recipe) -> RecipeOption:
-    """A recipe with the memory that the job takes then."""
+    """A recipe with the memory that the job then needs."""
     return RecipeOption(recipe=recipe, memory=memory(job, recipe))
 
 
 def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The measured recipe if the table reaches and the system allows it, else the model's."""
+    """The measured recipe if the table contains the case and the system supports it, otherwise the
+    model's."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[RecipeOption] = []
     last_fits = False
@@ -205,7 +208,7 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
-    """The recipe of the measured table; None if it does not reach, or not to this system."""
+    """The recipe from the measured table; None if the table does not cover this job or system."""
     # The cells were measured on Linux with expandable segments, and with any degree.
     is_as_measured = limits.env and limits.linux and limits.sp is None
     if not is_as_measured:
@@ -214,12 +217,12 @@ def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
 
 
 def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
-    """The option that takes least memory: what an answer shows if none fits."""
+    """The option that needs the least memory, which the answer shows if none fits."""
     return min(options, key=lambda option: option.memory.total)
 
 
 def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
-    """Whether the machine's own memory takes what a recipe keeps there; yes if it is unknown."""
+    """Whether the machine's RAM is large enough for a recipe; True if its size is unknown."""
     if limits.host is None:
         return True
     needed_bytes = host_bytes(job, recipe)
@@ -227,7 +230,7 @@ def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
 
 
 def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
-    """The recipes that this job may use here, in order.
+    """The recipes that this job can use here, in order.
 
     Offload is always used with Env if Env works. A budget of tokens leaves the degrees that take
     the longest sequence; all if none does.
@@ -250,7 +253,7 @@ def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
 
 
 def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]:
-    """The degrees of sequence parallelism: common divisors of the GPUs and the heads.
+    """The possible degrees of sequence parallelism: common divisors of the GPUs and the heads.
 
     They must divide the key-value heads, or be a multiple of them, which then are repeated (verl's
     Ulysses).
@@ -278,7 +281,7 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 
 
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
-    """Whether a degree divides the heads of keys and values, or repeats each of them as often."""
+    """Whether a degree divides the key-value heads, or is a multiple of them."""
     divides_heads = key_value_heads % degree == 0
     # A repeated head is on several GPUs, each with other queries.
     repeats_heads = degree % key_value_heads == 0
@@ -289,7 +292,7 @@ def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
 
 
 def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The longest context that some recipe fits."""
+    """The longest context for which some recipe fits."""
 
     def fits(context: int) -> bool:
         longer_job = replace(job, context=context)
@@ -302,7 +305,7 @@ def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The largest batch of all GPUs together that some recipe fits."""
+    """The largest batch for all GPUs together for which some recipe fits."""
 
     def fits(batch: int) -> bool:
         larger_job = replace(job, batch=batch)
@@ -314,7 +317,7 @@ def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The fewest GPUs with which some recipe fits without offload.
+    """The smallest number of GPUs with which some recipe fits without offload.
 
     Where only offload fits, the fewest with it: a model of 70 billion parameters "fits" on one GPU
     with a terabyte of RAM, but nobody trains it there.
@@ -338,7 +341,8 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | None:
-    """The fewest GPUs with which any recipe fits, offload included; None if none does."""
+    """The smallest number of GPUs with which any recipe fits, including offload; None if there is
+    none."""
     for decision in decisions_by_gpus(job, limits):
         if decision.fits:
             return decision
@@ -346,7 +350,7 @@ def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | Non
 
 
 def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
-    """The job on more and more GPUs: up to eight, then whole nodes of eight."""
+    """The decisions for more and more GPUs: one to eight, then whole nodes of eight."""
     group = group_size(job)
     most_gpus = MOST_GPUS
     # If every GPU has a whole copy, no more help than there are samples.
@@ -364,7 +368,7 @@ def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[Recip
 
 
 def group_size(job: TrainingJob) -> int:
-    """The GPUs that hold one copy of the model together."""
+    """How many GPUs together hold one copy of the model."""
     gpus_of_layer = job.tensor_parallel * job.context_parallel
     return gpus_of_layer * job.pipeline_parallel
 
@@ -375,7 +379,8 @@ SOLVERS: dict[str, Callable[[TrainingJob, MachineLimits], RecipeDecision]] = {
 
 
 def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
-    """The largest number that fits, of a question whose answer turns to no once; 0 if none does.
+    """The largest number that fits, for a question whose answer changes from yes to no once; 0 if
+    none fits.
 
     >>> largest(lambda n: n <= 1000)
     1000

@@ -1,4 +1,5 @@
-"""A model's `config.json` from its hub, for `plan --fetch-config`: the only network that plan uses.
+"""Downloads a model's `config.json` from its hub for `plan --fetch-config`, the only use of the
+network in plan.
 
 It is read and never written. Private and gated models need a login, which plan does not ask for.
 """
@@ -28,7 +29,7 @@ NOT_WITHOUT_LOGIN = (401, 403)
 
 
 def config_url(model: str) -> str:
-    """Where a model's config is: at the hub, or at the mirror that HF_ENDPOINT names.
+    """The address of a model's config, at the hub or at the mirror in HF_ENDPOINT.
 
     >>> config_url("Qwen/Qwen3-8B").endswith("/Qwen/Qwen3-8B/resolve/main/config.json")
     True
@@ -40,7 +41,7 @@ def config_url(model: str) -> str:
 
 
 def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
-    """The shape of a model at its hub. `say`: tells the person what is asked, before it is asked.
+    """The shape of a model on its hub. `say` prints the address before it is contacted.
 
     Raises UsageError for a name that is no id of a hub, ToolFailed if the hub has no such config.
     """

@@ -1,4 +1,4 @@
-"""Where fewer of the GPUs train what all of them cannot, or need not offload what all of them must.
+"""Finds a smaller number of GPUs that works better than all of them, or that needs no offload.
 
 Sequence parallelism divides the GPUs: six can only use SP=2 where four can use SP=4, so four hold
 longer sequences than six. Of the 560 measured cells 28 are like this.
@@ -17,7 +17,7 @@ MOST_TRIED = 8
 
 
 def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus | None:
-    """A smaller number of the GPUs that does better; None if none does.
+    """A smaller number of GPUs that works better; None if there is none.
 
     Better: it fits where all of them do not; it needs no offload, which costs most speed; or it
     holds a longer context, if `solve` asks for the longest.
@@ -46,7 +46,8 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
 
 
 def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[RecipeDecision]:
-    """The same job on fewer GPUs, the most first: with equal recipes more GPUs are faster."""
+    """The same job on fewer GPUs, the largest number first, because with equal recipes more GPUs
+    are faster."""
     job, limits = decision.job, decision.limits
     solver = max_context if solve == "context" else decide
     fewest = max(job.gpus - MOST_TRIED, 0)
@@ -72,14 +73,14 @@ def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
 
 
 def rank_with_source(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """The rank of a decision, where a measured one is better than an equal prediction."""
+    """The rank of a decision; a measured one ranks above an equal prediction."""
     plain_rank = rank(decision, solve)
     is_measured = int(decision.measured)
     return (*plain_rank, is_measured)
 
 
 def reason(all_gpus: RecipeDecision, fewer: RecipeDecision) -> str:
-    """Why fewer GPUs do better, in a sentence."""
+    """A sentence that says why fewer GPUs work better."""
     most_with_all = sequence_degrees(all_gpus.job, all_gpus.limits)[-1]
     most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]
     if most_with_fewer <= most_with_all:
@@ -93,7 +94,7 @@ def reason(all_gpus: RecipeDecision, fewer: RecipeDecision) -> str:
 
 
 def visible_devices(gpus: int) -> str:
-    """The first GPUs of a machine, as CUDA_VISIBLE_DEVICES names them.
+    """The first GPUs of a machine, in the form of CUDA_VISIBLE_DEVICES.
 
     >>> visible_devices(4)
     '0,1,2,3'

@@ -1,4 +1,5 @@
-"""What the forward pass keeps for the backward pass, one layer's backward pass, and the logits.
+"""The memory that the forward pass keeps for the backward pass, of one layer's backward pass, and
+of the logits.
 
 All in bytes of one GPU. An amount is of a token where the name of the function says so.
 """
@@ -14,14 +15,15 @@ CHECKPOINT_IN_BUDGET = 1.5
 
 
 def sequence_shards(job: TrainingJob) -> int:
-    """By what sequence parallelism divides norms and residuals (Megatron: arXiv 2205.05198)."""
+    """The number by which sequence parallelism divides norms and residuals (Megatron: arXiv
+    2205.05198)."""
     if not job.sequence_parallel:
         return 1
     return job.tensor_parallel
 
 
 def residual_bytes(job: TrainingJob) -> int:
-    """Bytes of an element of the hidden state between the layers."""
+    """The bytes per element of the hidden state between the layers."""
     # PEFT's 32-bit norms and embedding make it 32-bit.
     if rest_is_32_bit(job):
         return 4
@@ -32,7 +34,8 @@ def residual_bytes(job: TrainingJob) -> int:
 
 
 def activations(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes that the forward pass keeps for the backward pass, with autocast's copies of weights.
+    """The bytes that the forward pass keeps for the backward pass, including autocast's copies of
+    weights.
 
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
     2104.04473).
@@ -45,7 +48,8 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
-    """Bytes a token of the input of every recomputed layer (Chen et al., arXiv 1604.06174)."""
+    """The bytes per token for the input of every recomputed layer (Chen et al., arXiv
+    1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
     # A budget of tokens is seldom filled to the last one.
@@ -55,7 +59,7 @@ def checkpoint_bytes(job: TrainingJob) -> float:
 
 
 def selected_bytes(job: TrainingJob) -> float:
-    """Bytes a token that a layer keeps under selective checkpointing.
+    """The bytes per token that a layer keeps with selective checkpointing.
 
     Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
     (torchtitan's policy).
@@ -72,7 +76,7 @@ def selected_bytes(job: TrainingJob) -> float:
 
 
 def weight_copies(job: TrainingJob) -> float:
-    """Bytes of autocast's 16-bit copies of the weights."""
+    """The bytes of autocast's 16-bit copies of the weights."""
     if not keeps_cast_weights(job):
         return 0.0
     # Kernels of quantised layers read the stored weights; only the others are cast.
@@ -81,7 +85,7 @@ def weight_copies(job: TrainingJob) -> float:
 
 
 def layer_bytes(job: TrainingJob) -> float:
-    """Bytes a token that one layer keeps without checkpointing.
+    """The bytes per token that one layer keeps without checkpointing.
 
     Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
     element.
@@ -96,7 +100,7 @@ def layer_bytes(job: TrainingJob) -> float:
 
 
 def norm_bytes(job: TrainingJob) -> int:
-    """Bytes an element that one norm keeps: its input, what it normalised, and its output.
+    """The bytes per element that one norm keeps: its input, the normalised values, and its output.
 
     RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
     `torch.compile` recompute it.
@@ -111,7 +115,8 @@ def norm_bytes(job: TrainingJob) -> int:
 
 
 def attention_bytes(job: TrainingJob) -> float:
-    """Bytes a token of queries, keys, values, output, norms of queries and keys, scores."""
+    """The bytes per token of queries, keys, values, output, norms of queries and keys, and
+    scores."""
     compute = job.compute_bytes
     # Queries and output are as wide, keys and values too.
     bytes_per_element = 2 * compute
@@ -123,7 +128,7 @@ def attention_bytes(job: TrainingJob) -> float:
 
 
 def score_bytes(job: TrainingJob) -> float:
-    """Bytes a token for its scores with all others, if attention writes them to memory."""
+    """The bytes per token for its attention scores, if attention writes them to memory."""
     if job.attention != "eager":
         return 0.0
     is_16_bit = job.compute_bytes < 4
@@ -139,7 +144,7 @@ def score_bytes(job: TrainingJob) -> float:
 
 
 def mlp_bytes(job: TrainingJob) -> float:
-    """Bytes a token of what the MLP keeps."""
+    """The bytes per token that the MLP keeps."""
     shape = job.shape
     elements = shape.intermediate * mlp_tensors(job)
     # Copies of a token for its experts, in and out.
@@ -148,7 +153,7 @@ def mlp_bytes(job: TrainingJob) -> float:
 
 
 def mlp_tensors(job: TrainingJob) -> int:
-    """Tensors as wide as the MLP that it keeps."""
+    """How many tensors of the MLP's width it keeps."""
     # The up projection and its activation.
     if not job.shape.gated:
         return 2
@@ -160,7 +165,8 @@ def mlp_tensors(job: TrainingJob) -> int:
 
 
 def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of one layer's backward pass: what it recomputes, and gradients half as large."""
+    """The bytes of one layer's backward pass: what it recomputes, and gradients of half that
+    size."""
     scores = score_bytes(job) / job.tensor_parallel
     kept_without_scores = layer_bytes(job) - scores
     gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
@@ -178,7 +184,7 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def score_peak_bytes(job: TrainingJob, scores: float) -> float:
-    """Bytes a token of the scores, `scores`, and their gradients when most of them are there."""
+    """The bytes per token of the attention scores and their gradients at their peak."""
     with_gradients = 1.5 * scores
     if job.attention != "eager":
         return with_gradients
@@ -188,7 +194,7 @@ def score_peak_bytes(job: TrainingJob, scores: float) -> float:
 
 
 def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
-    """Bytes a token of one layer's gradients, of which half are there at once."""
+    """The bytes per token of one layer's gradients, half of which exist at the same time."""
     half = 0.5 * kept_bytes
     writes_over_inputs = job.fused_kernels and job.shape.gated
     if not writes_over_inputs:
@@ -199,7 +205,7 @@ def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the logits and of all that their loss holds."""
+    """The bytes of the logits and of everything that their loss keeps."""
     bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
     bytes_per_logit = bytes_in_16_bits
     # A head in 32 bits gives logits in 32 bits, whatever the layers compute in.

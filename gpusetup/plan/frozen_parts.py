@@ -1,4 +1,4 @@
-"""Parts of a model that are not trained: they have no gradients and no optimizer states."""
+"""Frozen parts of a model, which have no gradients and no optimizer states."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WHOLE_MODEL = frozenset((
 
 
 def frozen_in(reader: Reader, model: str | None) -> str | None:
-    """What a config freezes, as `frozen_share` reads it; None if it freezes nothing of the model.
+    """The part that a config freezes, in the form for `frozen_share`; None if it freezes nothing.
 
     `model`: the model's name: `freeze_gpt2` freezes a model that is called gpt2-medium.
     """
@@ -78,7 +78,7 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
 
 
 def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None:
-    """What one setting freezes."""
+    """The part that one setting freezes."""
     name, text = name_of(setting.path), reader.text(setting)
     if text is None:
         return None
@@ -95,7 +95,7 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
 
 
 def part_named(part: str, model: str | None) -> str | None:
-    """The part of the model that a word of a key means; None if it is no part that plan knows.
+    """The part of the model that a word in a key names; None if plan does not know it.
 
     >>> part_named("gpt2", "gpt2-medium"), part_named("backbone", None), part_named("bn", "gpt2")
     ('all', 'all', None)

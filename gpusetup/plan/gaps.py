@@ -1,4 +1,4 @@
-"""The gaps of torch's allocator: memory that it reserves and that no tensor uses."""
+"""The gaps of torch's allocator: memory that it has reserved but that no tensor uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ that it gives back before it fails."""
 
 
 def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
-    """The allocator's gaps, which are a share of what comes and goes.
+    """The allocator's gaps, as a share of the temporary tensors.
 
     `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
     are at the peak. Segments of fixed size leave more gaps than expandable ones. The shares were
@@ -57,7 +57,7 @@ Unsloth's longest contexts end within 5 % of what is allocated, runs of FSDP1 wi
 
 
 def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
-    """Bytes of the gaps of the trainer of the measured cells: fitted, of the logits alone."""
+    """The bytes of gaps for the measured trainer, which we fitted to the logits alone."""
     if recipe.env:
         return 0.0
     lost_share = LOST_LOGIT / TRAINER_LOGIT
@@ -65,14 +65,14 @@ def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
 
 
 def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether the segments of the logits lie idle while something else is at the peak."""
+    """Whether the segments of the logits are unused while something else is at its peak."""
     # Expandable segments are unmapped, and gathered units fill what is idle.
     reuses_segments = recipe.env or recipe.offload or job.gathers
     return not reuses_segments
 
 
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes in segments of logits, or of their copies, of a size that nothing else has."""
+    """The bytes in segments for logits (or copies of them), whose size nothing else has."""
     if recipe.env or job.gathers:
         return 0.0
     bytes_per_logit = 0.0

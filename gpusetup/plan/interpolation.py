@@ -1,4 +1,4 @@
-"""The values of a config that come from elsewhere: `${...}` of OmegaConf and of a shell.
+"""Resolves values in a config that come from elsewhere: `${...}` of OmegaConf and of a shell.
 
 OmegaConf 2.3 knows references (`${model.path}`, `${.path}` beside the key, `${..path}` one map
 higher) and resolvers: `oc.env` (a variable of the environment, or a default), `oc.decode` (a text
@@ -24,7 +24,7 @@ SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 
 class Variable(NamedTuple):
-    """A variable of the environment that a value asked for."""
+    """An environment variable that a value refers to."""
 
     name: str
     is_set: bool
@@ -33,7 +33,7 @@ class Variable(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What was read of the variable, as an answer says it."""
+        """What was read from the variable, in words for the answer."""
         set_or_not = "set" if self.is_set else "not set"
         nothing = "nothing was read, and OmegaConf stops there: export the variable"
         outcome = f"{self.value} was read" if self.value else nothing
@@ -41,17 +41,17 @@ class Variable(NamedTuple):
 
 
 class Interpolation:
-    """Resolves the values of one config, and remembers the variables that they asked for."""
+    """Resolves the values of one config, and records the variables that they refer to."""
 
     def __init__(self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]) -> None:
-        """`text_at`: the scalar at a path of the config as it is written, None if there is none."""
+        """`text_at` returns the scalar at a path of the config as it is written, or None."""
         self.text_at = text_at
         self.variables = variables
         self.asked: list[Variable] = []
         self._parts = 0
 
     def resolve(self, text: str, path: Path, depth: int = 0) -> str | None:
-        """The text with each `${...}` replaced; None if one of them cannot be known.
+        """The text with each `${...}` replaced; None if one of them is unknown.
 
         `path`: where the text stands, for references beside it.
 
@@ -85,7 +85,7 @@ class Interpolation:
         return resolved + unread
 
     def _body(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of what stands between `${` and `}`."""
+        """The value of an expression between `${` and `}`."""
         shell = SHELL_DEFAULT.fullmatch(body)
         if shell:
             default = self.resolve(shell[2], path, depth)
@@ -110,7 +110,7 @@ class Interpolation:
         return None
 
     def _reference(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of another key of the config, by its path from the top or from this key."""
+        """The value of another key, given by its path from the top or relative to this key."""
         target = path_of_reference(body, path)
         text = self.text_at(target)
         if text is None:
@@ -119,7 +119,7 @@ class Interpolation:
         return unquoted_value(value)
 
     def _variable(self, name: str, default: str | None) -> str | None:
-        """A variable of the environment. One that is set to nothing counts as not set."""
+        """The value of an environment variable. An empty one counts as not set."""
         set_value = self.variables.get(name) or None
         value = set_value or default
         self.asked.append(Variable(name, set_value is not None, value))
@@ -127,7 +127,7 @@ class Interpolation:
 
 
 def path_of_reference(body: str, path: Path) -> Path:
-    """The path of the key that a reference at a path means.
+    """The path of the key that a reference means.
 
     >>> path_of_reference("model.layers[0]", ("a",)), path_of_reference(".name", ("model", "path"))
     (('model', 'layers', 0), ('model', 'name'))
@@ -143,7 +143,7 @@ def path_of_reference(body: str, path: Path) -> Path:
 
 
 def closing_brace(text: str) -> int | None:
-    """Where the brace that is open before the text closes; None if it never does.
+    """The position of the brace that closes the open one; None if there is none.
 
     >>> closing_brace("oc.env:A,${b}} and more")
     13
@@ -160,7 +160,7 @@ def closing_brace(text: str) -> int | None:
 
 
 def split_arguments(text: str) -> Iterator[str]:
-    """The arguments of a resolver: split by commas, but not inside quotes and braces.
+    """The arguments of a resolver, split at commas outside of quotes and braces.
 
     >>> list(split_arguments("MODEL, 'a, b', ${oc.env:X,1}"))
     ['MODEL', "'a, b'", '${oc.env:X,1}']
@@ -188,6 +188,6 @@ def split_arguments(text: str) -> Iterator[str]:
 
 
 def unquoted_value(text: str | None) -> str | None:
-    """A scalar without its quotes; None if it spells nothing (`null`, `~`, an empty text)."""
+    """A scalar without its quotes; None if it means nothing (`null`, `~`, an empty text)."""
     bare = (text or "").strip().strip("'\"")
     return None if bare in EMPTY else bare

@@ -1,4 +1,5 @@
-"""One training: what is trained, on what, how, and the recipe that makes it fit. Plain values."""
+"""One training job: what is trained, on which GPUs, how, and the recipe that makes it fit. Plain
+values."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ FROZEN_FP8 = 1.0
 
 
 class ModelBeside(Frozen):
-    """A model that is held beside the one that is planned: a reference, a reward, a critic."""
+    """A model in memory in addition to the one that is planned: a reference, reward model or
+    critic."""
 
     role: str
     parameters: int
@@ -54,45 +56,47 @@ class ModelBeside(Frozen):
 
 
 class TrainingJob(Frozen):
-    """One training. Lengths are tokens; `gpus` are the trainer's."""
+    """One training job. Lengths are in tokens; `gpus` counts only those that train."""
 
     shape: Shape
     gpus: int = 1
     context: int
-    """Tokens of the longest sequence."""
+    """The tokens of the longest sequence."""
     batch: int | TokenBudget = TOKEN_BUDGET
-    """Sequences of a step on all GPUs together, or a budget of tokens that is filled."""
+    """The sequences in a step on all GPUs together, or the sign for a token budget."""
     tokens: int | None = None
-    """The budget of tokens of one GPU, if it is not `ceil(2 * context / SP)`."""
+    """The token budget of one GPU, if it is not `ceil(2 * context / SP)`."""
     accumulate: int = 1
-    """Micro-batches of a step."""
+    """The number of micro-batches in a step."""
 
     # Precision.
     dtype: Dtype = "fp32"
-    """What the parameters are kept in."""
+    """The type in which the parameters are stored."""
     amp: Dtype | None = "bf16"
-    """What is computed in under autocast or mixed precision; None: in `dtype`."""
+    """The type of the computation with autocast or mixed precision; None means `dtype`."""
     gradient_dtype: Dtype | None = None
-    """What gradients are kept in, if not as they are computed (Megatron: 32 bits)."""
+    """The type of the gradients, if it differs from that of the computation (Megatron: 32 bits)."""
     quantize: Quantization | None = None
-    """What the frozen base is stored in; `fp8`: linear layers compute in 8 bits."""
+    """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
-    """Whether what is not quantised is made 32-bit (PEFT's `prepare_model_for_kbit_training`)."""
+    """Whether everything that is not quantised is converted to 32 bits (PEFT's
+    `prepare_model_for_kbit_training`)."""
 
     # What is trained.
     lora: int | None = None
-    """The rank of LoRA on every linear layer; the model itself is frozen then."""
+    """The rank of LoRA on every linear layer; the model itself is then frozen."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
     """The share of the model's parameters that is not trained, if there are no adapters."""
     tables: int = 0
-    """Parameters of trained embedding tables beside the model (a recommender's users, items)."""
+    """The parameters of trained embedding tables in addition to the model (a recommender's users,
+    items)."""
 
     # Optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
-    """How the optimizer steps; `backward`: within the backward pass, gradient by gradient."""
+    """How the optimizer steps; `backward` means within the backward pass, gradient by gradient."""
     offload_optimizer: bool = False
 
     # What is kept for the backward pass.
@@ -107,48 +111,49 @@ class TrainingJob(Frozen):
     attention: Attention = "flash"
     compile: bool = False
     fused_kernels: bool = False
-    """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
+    """Whether norm, rotation and gated MLP run in kernels that recompute what is cheap (Liger)."""
 
     # Beside the model (preference and reinforcement learning, `plan/models_beside.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
-    """2 where a sample is a pair, whose chosen and rejected answers are computed together."""
+    """2 if a sample is a pair of a chosen and a rejected answer that are computed together."""
     encoder_parameters: int = 0
-    """Parameters of the frozen encoders of text and the VAE that a denoiser has on the GPU."""
+    """The parameters of the frozen text encoders and the VAE that a denoiser keeps on the GPU."""
     engine_bytes: float = 0.0
-    """What an inference engine reserves on the same GPU."""
+    """The memory that an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
-    """Whether the engine frees that while the model is trained."""
+    """Whether the engine frees its memory while the model is trained."""
     policy_leaves: bool = False
-    """Whether the model's states are on the host while the engine generates."""
+    """Whether the model's states move to the host while the engine generates."""
     generated_at_once: int = 0
-    """Sequences that the model itself generates at once on a GPU."""
+    """The number of sequences that the model itself generates at once on a GPU."""
 
     # Among GPUs.
     strategy: Strategy = "fsdp"
     tensor_parallel: int = 1
     sequence_parallel: bool = False
-    """Whether tensor parallelism also divides what is between attention and MLP."""
+    """Whether tensor parallelism also divides the parts between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
-    """Among how many GPUs the experts of a layer are divided."""
+    """The number of GPUs among which the experts of a layer are divided."""
 
     @property
     def fills_token_budget(self) -> bool:
-        """Whether a batch is a budget of tokens, not a number of sequences."""
+        """Whether the batch is a token budget instead of a number of sequences."""
         return self.batch == TOKEN_BUDGET
 
     @property
     def sequences(self) -> int:
-        """Sequences of a step on all GPUs together; 0 where a budget of tokens is filled."""
+        """The sequences in a step on all GPUs together; 0 with a token budget."""
         if isinstance(self.batch, int):
             return self.batch
         return 0
 
     @property
     def data_parallel(self) -> int:
-        """GPUs left for data and sequence parallelism; those of one context share the states."""
+        """How many GPUs remain for data and sequence parallelism; those of one context share the
+        states."""
         gpus_of_model = self.tensor_parallel * self.pipeline_parallel
         return self.gpus // gpus_of_model
 
@@ -166,7 +171,7 @@ class TrainingJob(Frozen):
 
     @property
     def gathers(self) -> bool:
-        """Whether units of parameters are gathered and freed."""
+        """Whether the strategy gathers and frees units of parameters."""
         # One GPU alone has all units already.
         if self.gpus == 1:
             return False
@@ -174,14 +179,14 @@ class TrainingJob(Frozen):
 
     @property
     def generates(self) -> bool:
-        """Whether answers are generated on these GPUs within the training."""
+        """Whether these GPUs also generate answers during the training."""
         has_engine = self.engine_bytes > 0
         generates_itself = self.generated_at_once > 0
         return has_engine or generates_itself
 
     @property
     def length(self) -> int:
-        """Tokens of one sample: of a text, or the patches of an image."""
+        """The tokens of one sample: of a text, or the patches of an image."""
         # A model of speech reads windows of one length (whisper's are 30 seconds), however long
         # the text is that it writes.
         if self.shape.tokens is not None and self.shape.kind in SPEECH:
@@ -195,7 +200,7 @@ class TrainingJob(Frozen):
 
     @property
     def stored_bytes(self) -> float | None:
-        """Bytes of a quantised weight; None if the weights are not stored quantised."""
+        """The bytes of a quantised weight; None if the weights are not quantised."""
         has_adapters = self.lora is not None
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
         if self.quantize == "fp8" and has_adapters:
@@ -204,13 +209,13 @@ class TrainingJob(Frozen):
 
     @property
     def compute_bytes(self) -> int:
-        """Bytes of an element in the dtype that is computed in."""
+        """The bytes of an element in the type of the computation."""
         compute_dtype = self.amp or self.dtype
         return BYTES[compute_dtype]
 
     @property
     def trained_bytes(self) -> int:
-        """Bytes of one trained parameter."""
+        """The bytes of one trained parameter."""
         # PEFT keeps adapters in 32 bits.
         if self.lora is not None:
             return 4
@@ -218,7 +223,7 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether the weights are 16-bit and the optimizer has a 32-bit copy of them.
+        """Whether the weights are in 16 bits and the optimizer has a 32-bit copy of them.
 
         ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
         """
@@ -231,14 +236,15 @@ class TrainingJob(Frozen):
 
     @property
     def megatron_ddp(self) -> bool:
-        """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
+        """Whether the job uses Megatron-LM's own DDP and layers, which keep one buffer of
+        gradients."""
         if self.gradient_dtype is None:
             return False
         return self.strategy in ("single", "ddp", "zero1")
 
     @property
     def deepspeed_steps(self) -> bool:
-        """Whether DeepSpeed's engine steps 32-bit masters of 16-bit weights."""
+        """Whether DeepSpeed's engine updates 32-bit copies of 16-bit weights."""
         # Megatron-LM has such masters too, in an optimizer of its own.
         if self.gradient_dtype is not None:
             return False
@@ -266,7 +272,7 @@ class TrainingJob(Frozen):
 
     @property
     def trains_layers(self) -> bool:
-        """Whether any weight of the model's own layers is trained."""
+        """Whether any weight of the model's layers is trained."""
         has_adapters = self.lora is not None
         is_all_frozen = self.frozen >= 1
         return not (has_adapters or is_all_frozen)
@@ -280,11 +286,11 @@ BESIDE_FIELDS = (
     "models_beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
     "policy_leaves", "generated_at_once",
 )  # fmt: skip
-"""Fields that follow from what stands beside the model: no setting of the training says them."""
+"""Fields that follow from the additional models; no setting of the training contains them."""
 
 
 class Recipe(Frozen):
-    """What is switched on so that it fits."""
+    """The settings that are switched on so that the job fits."""
 
     offload: bool = False
     sp: int = 1
@@ -308,7 +314,7 @@ class Recipe(Frozen):
 
 
 def samples(job: TrainingJob, recipe: Recipe) -> int:
-    """Sequences of one micro-batch: the batch over the data-parallel groups."""
+    """The sequences in one micro-batch: the batch divided by the data-parallel groups."""
     gpus_of_sequence = recipe.sp * job.context_parallel
     groups = job.data_parallel // gpus_of_sequence
     # More GPUs for a sequence than there are: they form one group.
@@ -317,7 +323,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
 
 
 def tokens(job: TrainingJob, recipe: Recipe) -> int:
-    """Tokens that one GPU computes at once.
+    """The tokens that one GPU processes at once.
 
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
@@ -334,12 +340,12 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
 
 
 def least_tokens(job: TrainingJob, sp: int) -> int:
-    """The least budget of a GPU that takes the longest sequence; verl refuses a smaller one."""
+    """The smallest token budget of a GPU for the longest sequence; verl rejects a smaller one."""
     return math.ceil(job.length / sp)
 
 
 def takes_longest(job: TrainingJob, sp: int) -> bool:
-    """Whether the longest sequence fits into the budget of the GPUs that share it."""
+    """Whether the longest sequence fits into the token budget of the GPUs that share it."""
     # Without a budget of its own, a job has one that takes two of them.
     if job.tokens is None:
         return True
@@ -352,7 +358,8 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 
 
 def yarn(job: TrainingJob) -> dict[str, Any] | None:
-    """The YaRN block for contexts beyond the native one; None if it is not needed or known."""
+    """The YaRN settings for contexts beyond the native one; None if they are not needed or
+    unknown."""
     native = job.shape.native_context
     if native is None or job.context <= native:
         return None

@@ -1,4 +1,4 @@
-"""The job that a question of `gpusetup plan` describes, by its words and its trainer's defaults."""
+"""The job that the options of `gpusetup plan` and the trainer's defaults describe."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def gpus_of(question: TrainingQuestion) -> int:
 
 
 def named_fields(question: TrainingQuestion) -> dict[str, Any]:
-    """The fields of the job that the question names, the format in the model's name among them."""
+    """The fields of the job that the question sets, including the format in the model's name."""
     named = dict(question.job_fields)
     storage = format_in_name(question.model or "")
     if storage in get_args(Quantization) and named.get("lora") is not None:
@@ -79,7 +79,7 @@ def named_fields(question: TrainingQuestion) -> dict[str, Any]:
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
-    """Whether the named fields are of adapters; a base in FP8 may be trained itself."""
+    """Whether these fields describe adapters; a base in FP8 may be trained itself."""
     if named.get("lora"):
         return True
     storage = named.get("quantize")
@@ -87,7 +87,7 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
 
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
-    """The trainer if none is named: that of the measured cells, a plain loop, or PEFT's."""
+    """The default trainer: that of the measured cells, a plain loop, or PEFT's."""
     if not counts_samples(question, shape):
         return "trinity"
     # Adapters are PEFT's, which transformers' Trainer and what builds on it train.
@@ -97,7 +97,7 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
 def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
-    """How is trained: as was said, and for the rest as the trainer does it."""
+    """How the job is trained: as the question says, and otherwise as the trainer does it."""
     fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")
@@ -120,7 +120,7 @@ def job_fields(
 
 
 def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
-    """Samples of all GPUs together, or the mark of a budget of tokens."""
+    """The samples on all GPUs together, or the sign for a token budget."""
     if not counts_samples(question, shape):
         return TOKEN_BUDGET
     if question.batch is not None:
@@ -131,7 +131,7 @@ def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
 
 
 def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
-    """What is held beside the policy: as the config says, or as the named method usually does."""
+    """The models in addition to the policy: as the config says, or the default of the method."""
     if question.rl is not None:
         return question.rl
     if question.method is None or question.method in SUPERVISED:
@@ -146,7 +146,8 @@ def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
 
 
 def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> int:
-    """Parameters of the frozen encoders of text and the VAE that are on the GPU while it trains.
+    """The parameters of the frozen text encoders and the VAE that stay on the GPU during the
+    training.
 
     None of them if the data is encoded before, as the question says or the trainer always does.
     """
@@ -158,7 +159,7 @@ def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> i
 
 
 def with_models_beside(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
-    """The job with what preference or reinforcement learning holds beside the policy."""
+    """The job with the additional models of preference or reinforcement learning."""
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(
         job,

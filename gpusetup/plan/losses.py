@@ -1,4 +1,4 @@
-"""Loss kernels: the bytes that each holds of a logit, and the names that people give them."""
+"""Loss kernels: how many bytes each needs per logit, and their common names."""
 
 from __future__ import annotations
 

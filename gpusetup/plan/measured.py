@@ -28,7 +28,7 @@ def measured_cells() -> Sequence[Mapping[str, str]]:
 
 
 def gpu_of(name: str | None, total_bytes: float) -> str | None:
-    """The table's name of a GPU, or None if it was not measured.
+    """The name of a GPU in the table; None if it was not measured.
 
     >>> gpu_of("NVIDIA A100-SXM4-80GB", 80 * GIB), gpu_of("NVIDIA A100-SXM4-40GB", 40 * GIB)
     ('A100', None)
@@ -45,7 +45,7 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
 
 
 def is_standard(job: TrainingJob) -> bool:
-    """Whether a job is of the kind that was measured: a text, the trainer's defaults."""
+    """Whether a job is of the measured kind: a text model with the trainer's defaults."""
     shape = job.shape
     # Qwen3 has no tower of images, and none was measured.
     if shape.tower or not shape.writes_text:
@@ -55,7 +55,7 @@ def is_standard(job: TrainingJob) -> bool:
 
 
 def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
-    """The measured recipe (`-`: none fits), or None if the table does not reach."""
+    """The measured recipe (`-` if none fits); None if the table does not contain the case."""
     if gpu is None or not is_standard(job):
         return None
     wanted_column = (gpu, str(job.gpus), job.shape.name)

@@ -1,5 +1,5 @@
-"""The memory of one training on its fullest GPU: a list of terms, each at the moments when it is
-there. The moment that takes most decides.
+"""The memory of one training on the GPU that needs most: a list of terms, each with the moments
+when it exists. The moment with the largest sum decides.
 
 A term is an amount (parameters, tokens times width) times bytes, which follow from dtypes; the few
 numbers that arithmetic cannot give were fitted to 560 measured cells, or set beforehand. Amounts
@@ -49,7 +49,7 @@ EXCHANGE = 15.981
 
 
 def runtime(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
+    """The bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1:
         return CUDA_CONTEXT
     if job.fills_token_budget:
@@ -58,7 +58,7 @@ def runtime(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def exchange(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
+    """The bytes that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
     if recipe.sp == 1:
         return 0.0
     elements = job.shape.hidden * tokens(job, recipe)
@@ -68,12 +68,13 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def engine_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes that an inference engine on the same GPU reserves: its weights, cache and passes."""
+    """The bytes that an inference engine on the same GPU reserves: its weights, cache and
+    passes."""
     return job.engine_bytes
 
 
 def engine_in_step(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the engine while the policy is trained; none if it sleeps."""
+    """The bytes of the engine while the policy is trained; none if it sleeps."""
     if job.engine_sleeps:
         return 0.0
     return job.engine_bytes
@@ -110,7 +111,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
 
 
 class JobMemory(Frozen):
-    """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
+    """The memory of the GPU that needs most, split by purpose, in bytes, and that of the host."""
 
     states: float
     """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
@@ -131,27 +132,27 @@ class JobMemory(Frozen):
 
     @property
     def total(self) -> float:
-        """What the GPU must have: what is allocated, gaps that stay, and the runtime's."""
+        """What the GPU must have: the allocated memory, remaining gaps, and the runtime."""
         tensors = self.states + self.checkpoints + self.logits
         # `other` has the runtime's memory too.
         return tensors + self.fragmentation + self.other
 
     @property
     def reserved(self) -> float:
-        """What `torch.cuda.max_memory_reserved` says on a GPU that has room."""
+        """The value of `torch.cuda.max_memory_reserved` on a GPU with enough room."""
         # torch's allocator knows nothing of CUDA's context and NCCL.
         of_torch = self.total - self.runtime
         return of_torch + self.cached
 
     @property
     def allocated(self) -> float:
-        """What `torch.cuda.max_memory_allocated` says: reserved memory without the gaps."""
+        """The value of `torch.cuda.max_memory_allocated`: reserved memory without the gaps."""
         of_torch = self.total - self.runtime
         return of_torch - self.fragmentation
 
 
 class SizedTerm(NamedTuple):
-    """A term of one job: the part of the answer, the moments at which it is there, its bytes."""
+    """A term of one job: the part of the answer, the moments at which it exists, its bytes."""
 
     part: Part
     moments: tuple[Moment, ...]
@@ -159,7 +160,7 @@ class SizedTerm(NamedTuple):
 
 
 def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = None) -> float:
-    """Bytes at one moment of all terms, or of one part of the answer."""
+    """The bytes at one moment, of all terms or of one part of the answer."""
     total = 0.0
     for term in terms:
         is_there = moment in term.moments
@@ -169,7 +170,7 @@ def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = Non
 
 
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
-    """The memory at the highest moment of a run, part by part."""
+    """The memory at the moment with the largest sum, part by part."""
     terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     # RL trainers were measured, and fitted, by the end of the forward pass alone.
     moments = FORWARD if job.fills_token_budget else IN_STEP

@@ -1,4 +1,4 @@
-"""The parameters of a layer's mixer, by the keys of a `config.json`: what stands before the MLP.
+"""The parameters of each layer's mixer (attention or a replacement for it), from a `config.json`.
 
 Attention with keys and values, DeepSeek's latent attention, gated linear attention (Qwen3-Next),
 state space (Mamba 1 and 2), short convolutions (LFM2). Which layer has which is read from
@@ -20,7 +20,7 @@ LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 
 
 class AttentionWidths(NamedTuple):
-    """Heads of attention, and elements of one token."""
+    """The heads of attention, and the elements per token."""
 
     heads: int
     query: int
@@ -65,7 +65,7 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
 
 
 def mixers_listed(config: ModelConfig) -> Sequence[str]:
-    """The mixers of a config that lists the kind of every layer; empty if it does not."""
+    """The mixers, if the config lists the kind of every layer; empty otherwise."""
     for key in LISTS:
         kinds = config.values.get(key)
         # Nemotron-H has a text with one letter a layer.
@@ -78,7 +78,7 @@ def mixers_listed(config: ModelConfig) -> Sequence[str]:
 
 
 class AttentionLayers(NamedTuple):
-    """Which layers have attention, and what the rest of the model has in its place."""
+    """Which layers have attention, and what the other layers have instead."""
 
     indices: Sequence[int]
     """Counted from 0."""
@@ -93,7 +93,7 @@ class AttentionLayers(NamedTuple):
 
 
 def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
-    """The layers with attention if a key lists them."""
+    """The layers with attention, if a key lists them."""
     values = config.values
     if "attn_layer_indices" in values:
         indices = values["attn_layer_indices"]
@@ -109,7 +109,7 @@ def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
 
 
 def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[str]:
-    """The mixers of a model that has attention in one layer of a period, usually the last."""
+    """The mixers of a model in which one layer of every period has attention, usually the last."""
     offset = config.values.get("attn_layer_offset")
     if not isinstance(offset, int):
         offset = period - 1
@@ -122,7 +122,8 @@ def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[
 
 
 def full_attention_layers(config: ModelConfig) -> frozenset[int]:
-    """Layers of full attention where the others have Kimi's linear attention, counted from 1."""
+    """The layers with full attention, counted from 1, if the others have Kimi's linear
+    attention."""
     linear_config = config.values.get("linear_attn_config")
     if not isinstance(linear_config, dict):
         return frozenset()
@@ -133,7 +134,7 @@ def full_attention_layers(config: ModelConfig) -> frozenset[int]:
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
-    """The mixer of a layer's kind.
+    """The mixer for a kind of layer.
 
     transformers 5 says `linear_attention` of state space too, which has keys of its own; a kind of
     linear attention that has no keys here (MiniMax) is as large as attention.
@@ -172,13 +173,14 @@ def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -
 
 
 def is_parallel(config: ModelConfig) -> bool:
-    """Whether attention and state space stand side by side in each layer (Falcon-H1)."""
+    """Whether each layer has both attention and state space in parallel (Falcon-H1)."""
     model_type = str(config.values.get("model_type"))
     return "falcon_h1" in model_type
 
 
 def attention(config: ModelConfig, widths: AttentionWidths) -> int:
-    """Projections of queries, keys, values and output; a gate of the output doubles the queries."""
+    """The projections for queries, keys, values and output; a gate for the output doubles the
+    queries."""
     if config.get("kv_lora_rank"):
         return latent_attention(config)
     rows = 2 * widths.query + 2 * widths.key_value
@@ -188,7 +190,8 @@ def attention(config: ModelConfig, widths: AttentionWidths) -> int:
 
 
 def latent_attention(config: ModelConfig) -> int:
-    """DeepSeek's latent attention (arXiv 2405.04434): keys and values from one narrow tensor."""
+    """DeepSeek's latent attention (arXiv 2405.04434), whose keys and values come from one narrow
+    tensor."""
     hidden = config.hidden
     heads = config.need("num_attention_heads")
     rank = config.need("kv_lora_rank")
@@ -235,7 +238,7 @@ def kimi_linear_attention(config: ModelConfig) -> int:
 
 
 def state_space(config: ModelConfig) -> int:
-    """Mamba 2 if the config has heads of it, else Mamba 1 (arXiv 2405.21060, 2312.00752)."""
+    """Mamba 2 if the config has heads for it, otherwise Mamba 1 (arXiv 2405.21060, 2312.00752)."""
     heads, inner = state_space_heads(config)
     state = config.first("mamba_d_state", "ssm_state_size", "state_size") or 16
     kernel = config.first("mamba_d_conv", "conv_kernel") or 4
@@ -250,7 +253,7 @@ def state_space(config: ModelConfig) -> int:
 
 
 def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
-    """A layer of Mamba 1 beside what goes in and comes out: gate, convolution, selection."""
+    """A Mamba 1 layer without its input and output projections: gate, convolution, selection."""
     step_rank = config.first("mamba_dt_rank", "time_step_rank")
     if step_rank == 0:
         # `auto` is a sixteenth of the model's width, rounded up.

@@ -1,4 +1,4 @@
-"""The parameters of the MLPs and experts of a model, by the keys of its `config.json`."""
+"""The parameters of a model's MLPs and experts, from the keys of its `config.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpusetup.plan.model_keys import ModelConfig
 
 
 class Mlp(NamedTuple):
-    """The MLPs of a model. Counts are parameters of one layer."""
+    """The MLPs of a model. Counts are the parameters of one layer."""
 
     dense_layers: int
     dense: int
@@ -24,14 +24,14 @@ class Mlp(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """Parameters of the largest layer's MLP."""
+        """The parameters of the largest layer's MLP."""
         if self.dense_layers == 0:
             return self.experts
         return max(self.dense, self.experts)
 
 
 def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
-    """`matrices`: of one MLP or expert, three with a gate."""
+    """The MLPs of a model; `matrices` is the number in one MLP or expert, three with a gate."""
     layers = layers_with_mlp(config, mixers)
     width = dense_width(config)
     # A unit of width has a column in each matrix.
@@ -52,7 +52,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
 
 
 def dense_width(config: ModelConfig) -> int:
-    """The width of an MLP that every token passes."""
+    """The width of an MLP that processes every token."""
     width = config.get("intermediate_size") or default_mlp_width(config)
     if config.values.get("block_auto_adjust_ff_dim"):
         # LFM2 uses two thirds of what its config says, in whole blocks.
@@ -63,7 +63,7 @@ def dense_width(config: ModelConfig) -> int:
 
 
 def default_mlp_width(config: ModelConfig) -> int:
-    """The width of an MLP if no key says it."""
+    """The width of an MLP if no key contains it."""
     for key in ("expansion_ratio", "mlp_ratio"):
         ratio = config.values.get(key)
         if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
@@ -77,7 +77,7 @@ LARGEST_RATIO = 1000
 
 
 def expert_widths(config: ModelConfig, width: int) -> tuple[int, int]:
-    """The width of the experts that one token passes, and of all experts of a layer."""
+    """The width of the experts that process one token, and of all experts in a layer."""
     expert = config.get("moe_intermediate_size", width)
     # Qwen says the width of its shared expert, others how many of the usual width there are.
     shared = config.get("n_shared_experts") * expert
@@ -104,7 +104,7 @@ PERIODS = (
 
 
 def layers_with_experts(config: ModelConfig, layers: int) -> int:
-    """The layers whose MLP is a mixture of experts; the first or every second may be dense."""
+    """The layers whose MLP is a mixture of experts; the first or every second one may be dense."""
     dense_layers = config.first("first_k_dense_replace", "num_dense_layers")
     only_dense = config.values.get("mlp_only_layers")
     if dense_layers == 0 and isinstance(only_dense, list):

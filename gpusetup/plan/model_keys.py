@@ -1,4 +1,5 @@
-"""A model's `config.json` under the keys that most configs use, and what no key of one tells."""
+"""A model's `config.json` under the most common key names, and facts about families that no key
+contains."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ LARGEST_SIZE = 10**9
 
 
 class ModelConfig:
-    """A config under the usual keys; a needed key that is missing is `BadInput`."""
+    """A config with common key names; raises `BadInput` if a required key is missing."""
 
     def __init__(self, values: Mapping[str, Any], source: str) -> None:
         self.values = with_usual_keys(values)
@@ -74,7 +75,7 @@ class ModelConfig:
         self.family = traits_of(self.kind)
 
     def need(self, key: str) -> int:
-        """A positive whole number."""
+        """A required positive whole number."""
         value = self.values.get(key)
         if value is None:
             raise BadInput(
@@ -91,13 +92,13 @@ class ModelConfig:
         return value
 
     def get(self, key: str, default: int = 0) -> int:
-        """The same, or a default if the config leaves it out or null."""
+        """A positive whole number, or a default if the key is missing or null."""
         if not self.values.get(key):
             return default
         return self.need(key)
 
     def first(self, *keys: str) -> int:
-        """The first of the keys that families have for one size; 0 if there is none."""
+        """The first of several keys that families use for the same size; 0 if there is none."""
         for key in keys:
             size = self.get(key)
             if size:
@@ -105,7 +106,7 @@ class ModelConfig:
         return 0
 
     def has(self, *parts: str) -> bool:
-        """Whether a key has all these parts in its name."""
+        """Whether the name of a key contains all these parts."""
         keys = list(self.values)
         for part in parts:
             keys = [key for key in keys if part in key]
@@ -118,7 +119,7 @@ class ModelConfig:
 
     @property
     def name(self) -> str:
-        """The name that the config has for its model, or its family."""
+        """The config's name for its model or family."""
         for key in ("_name_or_path", "name"):
             name = self.values.get(key)
             if name:
@@ -127,13 +128,13 @@ class ModelConfig:
 
 
 def traits_of(kind: str) -> frozenset[str]:
-    """What no key tells of a family."""
+    """The facts about a family that no key contains."""
     traits = [trait for trait, kinds in FAMILIES.items() if kind in kinds]
     return frozenset(traits)
 
 
 def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config's values, those under another family's key under the usual one as well."""
+    """The config's values, with values under a family's special key added under the common name."""
     usual_values = dict(values)
     for key, synonyms in SYNONYMS.items():
         # Of two sizes of the vocabulary the padded one is what the tables have.
@@ -147,6 +148,7 @@ def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def largest_of(sizes: list[Any]) -> Any:
-    """The largest of a list with one size for each layer; the list itself if none is a number."""
+    """The largest of a list with one size for each layer; the list itself if it contains no
+    number."""
     numbers = [size for size in sizes if isinstance(size, int)]
     return max(numbers) if numbers else sizes

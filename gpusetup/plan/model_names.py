@@ -1,4 +1,5 @@
-"""A model's name as people write it: its id, the format of its weights, its base, its size.
+"""Reads a model's name as people write it: its id, the format of its weights, its base model, its
+size.
 
 Names follow habits: `owner/Family-Version-Size-Tuning-Date-Format`. What changes nothing of the
 shape (tuning, date, format) is taken off before a name is looked up. A fine-tuned model often has
@@ -47,7 +48,7 @@ def short_name(text: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    """A name in small letters with dashes, without owner, variant and format."""
+    """A name in lower case with dashes, without owner, variant and format."""
     name = name_with_dashes(text).removeprefix("meta-")
     # The format stands behind the variant, and would hide it.
     without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
@@ -55,14 +56,14 @@ def plain_name(text: str) -> str:
 
 
 def name_with_dashes(text: str) -> str:
-    """A name in small letters without its owner; an underline counts as a dash."""
+    """A name in lower case without its owner; underscores become dashes."""
     whole_name = text.strip().lower()
     name = whole_name.rpartition("/")[2]
     return name.replace("_", "-")
 
 
 def format_in_name(text: str) -> str | None:
-    """The format in which a model's name says that its weights are stored; None if it says none.
+    """The weight format in a model's name; None if there is none.
 
     >>> format_in_name("Qwen3-30B-A3B-AWQ"), format_in_name("unsloth/Qwen3-8B-unsloth-bnb-4bit")
     ('int4', 'nf4')
@@ -90,7 +91,7 @@ PARTS_OF_OTHER_KINDS = frozenset((
 
 
 def words_of_name(text: str) -> list[str]:
-    """The words of a name, numbers and sizes apart from letters.
+    """The words of a name, with numbers and sizes separated from letters.
 
     >>> words_of_name("NousResearch/Hermes-3-Llama-3.1-8B")
     ['hermes', '3', 'llama', '3.1', '8b']
@@ -100,7 +101,8 @@ def words_of_name(text: str) -> list[str]:
 
 
 def base_in_name(text: str, names: Iterable[str]) -> str | None:
-    """The known name whose words stand in another name in the same order; the longest of several.
+    """The known name whose words another name contains in the same order; the longest if there are
+    several.
 
     Only names that say a size count: `phi` is in too many others.
 
@@ -121,13 +123,13 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
 
 
 def says_size(words: list[str]) -> bool:
-    """Whether one of a name's words is a number of parameters."""
+    """Whether one of the words in a name is a number of parameters."""
     sizes = list(filter(SIZE_WORD.fullmatch, words))
     return bool(sizes)
 
 
 def is_in_order(part: list[str], whole: list[str]) -> bool:
-    """Whether all words of a part are in the whole, in the same order.
+    """Whether the whole contains all words of the part in the same order.
 
     >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
     True
@@ -137,7 +139,7 @@ def is_in_order(part: list[str], whole: list[str]) -> bool:
 
 
 def parts_beyond(text: str, base: str) -> list[str]:
-    """Words of a name that say what the model has beside its base: `vl`, `audio`.
+    """Words in a name for parts that the base model does not have, such as `vl` or `audio`.
 
     >>> parts_beyond("Qwen2-Audio-7B", "Qwen2-7B")
     ['audio']
@@ -154,7 +156,7 @@ def parts_beyond(text: str, base: str) -> list[str]:
 
 
 class SizeInName(Frozen):
-    """The parameters that a name says a model has."""
+    """The number of parameters in a model's name."""
 
     parameters: int
     active: int
@@ -166,7 +168,7 @@ UNITS = {"b": 10**9, "m": 10**6}
 
 
 def size_in_name(text: str) -> SizeInName | None:
-    """The size in a model's name; None if it has none.
+    """The size in a model's name; None if there is none.
 
     >>> size = size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
     >>> size.parameters, size.active

@@ -1,4 +1,4 @@
-"""Models as a person names them: a known name, a `config.json`, or a number of parameters."""
+"""Finds the model that a person names: a known name, a `config.json`, or a number of parameters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
 class ModelTable(Frozen):
-    """The models that are known by name: hub id -> fields of its shape.
+    """The models that plan knows by name: maps a hub id to the fields of its shape.
 
     `checked` says how sure a row is: its count is the `published` one to the last, `counted` on the
     class, `read` in a public list, or an `approximate` picture. `also`: what people call it.
@@ -54,14 +54,14 @@ class ModelTable(Frozen):
 
 @lru_cache(maxsize=1)
 def model_table() -> ModelTable:
-    """The known models."""
+    """The table of known models."""
     text = KNOWN.read_bytes()
     return from_json(text, ModelTable, what=KNOWN.name)
 
 
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
-    """Key, or hub id in small letters -> hub id."""
+    """Maps keys, and hub ids in lower case, to hub ids."""
     ids: dict[str, str] = {}
     rows = model_table().models
     for name, row in rows.items():
@@ -80,7 +80,7 @@ def hub_ids() -> Mapping[str, str]:
 
 
 def hub_id(text: str) -> str:
-    """The id at a hub of a model that is known by name; the name itself of another.
+    """The hub id of a known model; for others, the name itself.
 
     >>> hub_id("Qwen3-8B"), hub_id("mine")
     ('Qwen/Qwen3-8B', 'mine')
@@ -99,7 +99,7 @@ def is_known(text: str) -> bool:
 
 
 def is_at_hand(text: str) -> bool:
-    """Whether a model is known by its name, or is a file or folder here."""
+    """Whether a model is known by name, or is a file or folder on this machine."""
     path = Path(text)
     if text.endswith(".json") or is_known(text):
         return True
@@ -118,7 +118,7 @@ TRACE_HINT = "`gpusetup plan --code train:build --batch 32` traces a step of you
 
 
 def model_named(text: str) -> Shape:
-    """The shape of a model: a hub's id, a short name, a `config.json` or its folder.
+    """The shape of a model, given by a hub id, a short name, a `config.json` or its folder.
 
     Raises UsageError with the nearest names, BadInput for a file that is no config.
 
@@ -135,7 +135,7 @@ def model_named(text: str) -> Shape:
 
 
 def shape_or_relative(text: str) -> Shape:
-    """The shape of a model; if only its name is known, that of its base or of a relative.
+    """The shape of a model; if plan only knows its name, that of its base or a similar model.
 
     A fine-tuned model has its base's shape (`Hermes-3-Llama-3.1-8B`). Another model at a hub whose
     name says a size gets the shape of a known relative, made as large; `assumed` says so, and no
@@ -158,7 +158,7 @@ def shape_or_relative(text: str) -> Shape:
 
 
 def shape_of_fine_tuned(text: str, base: str) -> Shape:
-    """The shape of a model whose name holds its base's."""
+    """The shape of a model whose name contains the name of its base."""
     shape = known_shape(base)
     more_parts = parts_beyond(text, base)
     assumed = ""
@@ -169,7 +169,7 @@ def shape_of_fine_tuned(text: str, base: str) -> Shape:
 
 
 def shape_of_relative(text: str, size: SizeInName) -> Shape:
-    """A known decoder of text that is near in family and size, with layers for the whole size."""
+    """The shape of a similar known decoder, with as many layers as the size needs."""
     shape = known_shape(nearest_relative(text, size))
     ratio = size.parameters / shape.parameters
     return replace(
@@ -183,7 +183,7 @@ def shape_of_relative(text: str, size: SizeInName) -> Shape:
 
 
 def nearest_relative(text: str, size: SizeInName) -> str:
-    """The hub id of the known decoder of text that is nearest in family and size."""
+    """The hub id of the known text decoder that is nearest in family and size."""
     family = re.match(r"[a-z]+", short_name(text))
     is_mixture = size.active < size.parameters
     distances: dict[str, float] = {}
@@ -203,7 +203,7 @@ def nearest_relative(text: str, size: SizeInName) -> str:
 
 
 def is_plain_decoder(row: Mapping[str, Any]) -> bool:
-    """Whether a known model writes text and has no tower of images or sound."""
+    """Whether a known model writes text and has no image or sound encoder."""
     if "vocabulary" not in row:
         return False
     return row.keys().isdisjoint(("tokens", "tower"))
@@ -215,7 +215,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def unknown_hint(text: str) -> str:
-    """How to go on with a model whose name is not known, one way a line."""
+    """What to do if a model's name is unknown, with one option per line."""
     lines = [f"similar known names: {similar_names(text)}"]
     if HUB_ID.fullmatch(text):
         lines.append(
@@ -234,7 +234,7 @@ def unknown_hint(text: str) -> str:
 
 
 def similar_names(text: str) -> str:
-    """The known names that are spelled most like a name, as a hint lists them."""
+    """A hint with the known names that are spelled most similarly."""
     ids = hub_ids()
     names: list[str] = []
     for key in difflib.get_close_matches(short_name(text), ids, n=3, cutoff=0.4):
@@ -256,7 +256,7 @@ def known_shape(name: str) -> Shape:
 
 
 def model_in(path: Path) -> Shape:
-    """The shape of the `config.json` at a path, or in the folder there."""
+    """The shape in the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if named_file.is_folder(path) else path
     try:
         text = named_file.read_text(file, LARGEST_CONFIG_BYTES)
@@ -274,7 +274,7 @@ def model_in(path: Path) -> Shape:
 
 
 def parameter_count(text: str) -> int:
-    """A number of parameters as people write it; UsageError for anything else or absurd.
+    """A number of parameters as people write it; UsageError if it is invalid or absurd.
 
     >>> [parameter_count(text) for text in ("124M", "7b", "1.5B", "7 billion")]
     [124000000, 7000000000, 1500000000, 7000000000]
@@ -303,7 +303,7 @@ small network is taken as one that writes no text."""
 
 
 def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
-    """A transformer of a size, shaped as published models of that size are.
+    """A transformer of this size, with the shape of published models.
 
     `has_tokens`: whether its samples are sequences; then it has the vocabulary of GPT-2's tokens,
     unless it is too small for a language model. Without a vocabulary there are no logits.
@@ -338,7 +338,7 @@ def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
 
 
 def size_name(parameters: int) -> str:
-    """A number of parameters as people write it."""
+    """A number of parameters in the form that people write."""
     if parameters < 10**9:
         return f"{parameters / 1e6:g}M"
     return f"{parameters / 1e9:g}B"

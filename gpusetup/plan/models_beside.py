@@ -1,4 +1,5 @@
-"""The models and the engine that stand beside the policy in preference and reinforcement learning.
+"""The additional models and the engine that preference and reinforcement learning need besides the
+policy.
 
 PPO holds a policy, its reference, a reward model and a critic; GRPO and its kind need no critic;
 DPO trains on pairs against a reference. What generates the answers is an engine on the same GPUs
@@ -23,7 +24,7 @@ SAME_AS_POLICY = ""
 
 
 class RlSetup(Frozen):
-    """What a run of preference or reinforcement learning holds beside its policy."""
+    """The models and engine in memory in addition to the policy."""
 
     method: str
     """As it is called: `ppo`, `grpo`, `dpo`, `kto`, `rm`, ..."""
@@ -50,7 +51,7 @@ class RlSetup(Frozen):
 
 
 def shape_of_model(name: str, policy: Shape) -> Shape | None:
-    """The shape of a model beside the policy; None if its name is not known."""
+    """The shape of an additional model; None if its name is unknown."""
     if name == SAME_AS_POLICY:
         return policy
     try:
@@ -60,7 +61,7 @@ def shape_of_model(name: str, policy: Shape) -> Shape | None:
 
 
 def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
-    """The models beside the policy of the job whose size is known."""
+    """The job's additional models whose size is known."""
     policy = job.shape
     policy_bytes = BYTES[job.dtype]
     frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
@@ -98,7 +99,7 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
 
 
 def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
-    """The models beside the policy whose size is not known, as an answer names them."""
+    """The additional models whose size is unknown, as the answer lists them."""
     if setup is None:
         return
     for name in setup.reward_models:
@@ -109,7 +110,7 @@ def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
 
 
 def beside_in_words(job: TrainingJob) -> str:
-    """What is counted beside the policy, as a sentence names it; empty if nothing is."""
+    """The additional models that are counted, as part of a sentence; empty if there are none."""
     roles = [f"the {model.role} model" for model in job.models_beside]
     if job.engine_bytes:
         roles.append("the inference engine on the same GPUs")
@@ -126,7 +127,7 @@ def beside_in_words(job: TrainingJob) -> str:
 
 
 def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of keys and values while the policy itself generates, and of its last logits."""
+    """The bytes of keys and values while the policy itself generates, and of its last logits."""
     shape = job.shape
     # Keys and values, in the dtype that is computed in.
     bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes

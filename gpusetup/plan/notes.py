@@ -1,4 +1,4 @@
-"""What a person should know beside a plan, in sentences."""
+"""Sentences with what a person should know in addition to a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpusetup.plan.states import FROZEN_ENCODER_BYTES
 
 
 def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place) -> Iterator[str]:
-    """What a person should know beside the plan, the model's own notes first."""
+    """All notes, those about the model first."""
     job = decision.job
     yield from model_notes(job)
     yield from parts_beside(question, decision)
@@ -41,7 +41,7 @@ def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place)
 
 
 def model_notes(job: TrainingJob) -> Iterator[str]:
-    """Whose shape the model has, and what a denoiser has on the GPU beside itself."""
+    """Which model's shape was used, and what else a denoiser keeps on the GPU."""
     shape = job.shape
     if shape.base:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
@@ -62,7 +62,7 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
 
 
 def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
-    """What is trained beside the model, and what of the model is not trained."""
+    """What is trained in addition to the model, and what of the model is not trained."""
     job = decision.job
     if job.tables:
         weight_bytes = job.tables * BYTES[job.dtype]
@@ -104,7 +104,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
-    """What was assumed because the question leaves it open."""
+    """What plan assumed because the question does not say it."""
     job = decision.job
     yield from assumed_length(question, job)
     # A budget of tokens is no batch, and its trainer is the one that was measured.
@@ -116,7 +116,7 @@ def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterato
 
 
 def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """How long a text is if nobody says it, and whether the model can read as much."""
+    """The assumed length of a text, and whether the model supports it."""
     shape = job.shape
     # A model of images fixes its tokens itself.
     if shape.tokens is not None:
@@ -134,7 +134,7 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
 
 
 def assumed_batch(decision: RecipeDecision) -> str:
-    """That one sample was assumed, and how many would fit."""
+    """A note that plan assumed one sample, and how many would fit."""
     shape = decision.job.shape
     sample = "sequence"
     if shape.tokens is not None:
@@ -147,7 +147,7 @@ def assumed_batch(decision: RecipeDecision) -> str:
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """What a plain loop, or a trainer of adapters, does if nobody says otherwise."""
+    """The defaults of a plain loop or of a trainer for adapters."""
     # A named trainer's defaults are its own.
     if question.trainer is not None:
         return
@@ -169,7 +169,7 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
 
 
 def number_notes(decision: RecipeDecision) -> Iterator[str]:
-    """What else a person should know who asks how many GPUs are needed."""
+    """Notes for a person who asks how many GPUs are needed."""
     job, limits = decision.job, decision.limits
     if not decision.fits:
         yield from sharding_note(job, limits)
@@ -190,7 +190,7 @@ def number_notes(decision: RecipeDecision) -> Iterator[str]:
 
 
 def sharding_note(job: TrainingJob, limits: MachineLimits) -> Iterator[str]:
-    """Whether dividing the model among the GPUs makes it fit, where each has a whole copy."""
+    """Whether dividing the model among the GPUs would make it fit, if each GPU has a whole copy."""
     # FSDP2 needs Linux.
     if not job.copies_model or not limits.linux:
         return
@@ -204,7 +204,7 @@ def sharding_note(job: TrainingJob, limits: MachineLimits) -> Iterator[str]:
 
 
 def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
-    """How the machine differs from what the plan is for."""
+    """How the machine differs from the one that the plan is for."""
     job, count = decision.job, hardware.count
     if count is not None and job.gpus > count:
         counted = "1 GPU" if count == 1 else f"{count} GPUs"
@@ -228,7 +228,8 @@ def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
 def uncertainties(
     question: TrainingQuestion, decision: RecipeDecision, hardware: Place
 ) -> Iterator[str]:
-    """What the question leaves open although the fit depends on it; then no answer is clear."""
+    """Facts that the question leaves open although the result depends on them, so that no answer is
+    clear."""
     if not decision.fits or decision.measured:
         return
     if question.params is not None:
@@ -241,7 +242,7 @@ def uncertainties(
 
 
 def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
-    """The model that a number of parameters is taken for; its real shape decides the memory."""
+    """The shape that plan assumed for a number of parameters; the real shape decides the memory."""
     shape = job.shape
     vocabulary = "no vocabulary"
     if shape.vocabulary:

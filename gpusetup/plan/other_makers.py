@@ -1,4 +1,4 @@
-"""A GPU of AMD, Intel or Apple as the place of a workload: its memory as torch can take it.
+"""A GPU from AMD, Intel or Apple, with the memory that torch can use.
 
 The memory model was fitted to jobs on NVIDIA's GPUs. What torch allocates for a model does not
 depend on the maker, but nothing was measured on theirs: the answer says so.
@@ -27,13 +27,13 @@ LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 
 
 def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
-    """A GPU by its name, whoever made it; UsageError where it is unknown, or its memory is open."""
+    """A GPU of any maker by its name; UsageError if it is unknown or has several memory sizes."""
     maker = maker_of_name(text, rows)
     return named_gpu(text, rows) if maker is None else named_place(text, maker)
 
 
 def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, whoever made them."""
+    """The GPUs of a machine, of any maker."""
     stack = machine.makers
     if stack is None or machine.gpus:
         return machine_place(machine)
@@ -41,7 +41,7 @@ def place_of_machine(machine: Snapshot) -> Place:
 
 
 def named_place(text: str, maker: Maker) -> Place:
-    """A GPU of another maker by its name; UsageError where the name leaves its memory open."""
+    """A GPU of another maker by its name; UsageError if the name does not determine its memory."""
     gpu = other_gpu(text, maker)
     name = gpu.name
     # A plan for a GPU on which torch does not run would be of no use.
@@ -67,7 +67,8 @@ def named_place(text: str, maker: Maker) -> Place:
 
 
 def of_apple(name: str, written_gb: int | None) -> Place:
-    """A Mac by its chip and its memory, which the chip's name does not tell."""
+    """A Mac, given by its chip and its memory, because the chip's name does not determine the
+    memory."""
     if written_gb is None:
         raise UsageError(
             f"{name} is sold with several sizes of memory",
@@ -91,7 +92,7 @@ def of_unified_apu(name: str, written_gb: int | None) -> Place:
 def place(
     name: str, total: float, capacity: float, maker: Maker, *, unified: bool = False
 ) -> Place:
-    """The place, with what must be said of it."""
+    """The GPU, with the notes about it."""
     remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
     if unified:
         remark += (
@@ -118,7 +119,7 @@ UNIFIED_ADVICE = {
 
 
 def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
-    """The GPUs of this machine; UsageError where the memory of one is not known."""
+    """The GPUs of this machine; UsageError if the memory of one is unknown."""
     maker = BY_ID[stack.maker]
     least: tuple[float, Gpu] | None = None
     for gpu in stack.gpus:
@@ -139,7 +140,8 @@ def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
 
 
 def memory_of(gpu: Gpu, machine: Snapshot) -> float | None:
-    """Bytes of a GPU: as its driver tells, of the machine where it is shared, else by name."""
+    """The bytes of a GPU's memory: from its driver, of the machine if the memory is shared, or by
+    its name."""
     if UNIFIED.search(f"{gpu.name} {gpu.target}") and machine.memory.total_bytes:
         return machine.memory.total_bytes * UNIFIED_SHARE
     if gpu.memory_total_bytes:

@@ -1,4 +1,5 @@
-"""Where a workload is to run: which GPU, how many, what CUDA gives and the system allows."""
+"""The GPUs that a job runs on: which, how many, what CUDA can use of them, and what the system
+supports."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ COUNT_BEFORE_NAME = re.compile(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", re.IGNORECASE)
 
 
 class Place(Frozen):
-    """One machine, or a described GPU."""
+    """The GPUs of one machine, or a GPU that was described."""
 
     gpu: str
     """Its name, as shown."""
@@ -44,7 +45,7 @@ class Place(Frozen):
     """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
 
     def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
-        """What may be used: expandable segments need plain Linux, SP and Offload Linux."""
+        """What the job may use: expandable segments need plain Linux; SP and Offload need Linux."""
         return MachineLimits(
             capacity=self.capacity,
             env=self.system == "linux" and self.has_expandable_segments,
@@ -66,7 +67,7 @@ def place_of(name: str | None, total_bytes: int) -> Place:
 
 
 def count_in_name(text: str) -> tuple[int | None, str]:
-    """How many GPUs a text names, and the card's name alone.
+    """The number of GPUs in a text, and the card's name without it.
 
     >>> count_in_name("8x H100"), count_in_name("RTX 4090")
     ((8, 'H100'), (None, 'RTX 4090'))
@@ -81,7 +82,7 @@ def count_in_name(text: str) -> tuple[int | None, str]:
 
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
-    """A GPU by its name; UsageError where it is unknown, or names several sizes of memory.
+    """A GPU by its name; UsageError if it is unknown or has several memory sizes.
 
     A name with several sizes means the SXM card if there is one of one size: "H100" is the 80 GB
     SXM5, which most servers and clouds have.
@@ -103,7 +104,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
 
 
 def described_place(name: str, total_bytes: int, capability: Capability | None) -> Place:
-    """A GPU that somebody described; boards without memory of their own are unified."""
+    """A GPU that somebody described; boards without their own memory are unified."""
     words = tokens(name)
     return replace(
         place_of(name, total_bytes),
@@ -114,7 +115,7 @@ def described_place(name: str, total_bytes: int, capability: Capability | None) 
 
 
 def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
-    """The card that a name means which several cards have; None if that is not clear.
+    """The card that people usually mean by an ambiguous name; None if that is not clear.
 
     The SXM card if there is one of one size: most servers and clouds have it. Else the card that is
     called exactly so ("RTX 3080" beside "RTX 3080 12 GB"), or the only desktop card of that number.
@@ -140,7 +141,7 @@ NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
-    """The cards that a name can mean."""
+    """A hint with the cards that a name can mean."""
     try:
         hits = rows_named(text, rows)
     except UsageError:  # a capability (`sm_86`) names no card
@@ -157,7 +158,7 @@ UNIFIED = JETSON | {"gb10"}
 
 
 def machine_place(snapshot: Snapshot) -> Place:
-    """The GPUs of a machine; the smallest sets the limit.
+    """The GPUs of a machine; the smallest one sets the limit.
 
     Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
     """
@@ -192,7 +193,7 @@ def is_unified(name: str, snapshot: Snapshot) -> bool:
 
 
 def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
-    """The memory of a GPU of the machine, which may be the machine's own; 0 if it is unknown."""
+    """The memory of a GPU, which may be the machine's memory; 0 if unknown."""
     size = gpu.memory_total_bytes
     # The driver prints "N/A" for memory that is the machine's.
     if not size and is_unified(gpu.name, snapshot):
@@ -201,7 +202,7 @@ def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
 
 
 def system_of(snapshot: Snapshot) -> System:
-    """The kind of system, as far as it decides what CUDA and torch can do."""
+    """The kind of system, as far as CUDA and torch depend on it."""
     os = snapshot.os
     if os.jetson:
         return "jetson"
@@ -237,7 +238,7 @@ of 128 GiB, a Jetson Orin Nano 7.4 of 8, an AGX Orin 61.4 of 64; the lowest coun
 
 
 def cuda_bytes(total_bytes: float) -> float:
-    """The bytes that CUDA reports for a GPU of a size that `nvidia-smi` prints.
+    """The bytes that CUDA reports for a GPU with the size that `nvidia-smi` shows.
 
     >>> round(cuda_bytes(24564 * MIB) / GIB, 2)
     23.67
@@ -248,7 +249,7 @@ def cuda_bytes(total_bytes: float) -> float:
 
 
 def capacity(name: str | None, total_bytes: float) -> float:
-    """The bytes that CUDA reports: from the table if the name is in it, else by the rule.
+    """The bytes that CUDA reports: from the table if it has the name, otherwise estimated.
 
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
@@ -273,7 +274,7 @@ UNITS = {"": GIB, "gib": GIB, "g": GIB, "gb": GIB, "mib": MIB, "m": MIB, "mb": M
 
 
 def memory_size(text: str) -> int:
-    """Bytes of a size as people write GPU memory: `24GiB`, `24 GB` (the same), `4096MiB`.
+    """The bytes of a GPU memory size as people write it: `24GiB`, `24 GB` (the same), `4096MiB`.
 
     Raises UsageError for what is no size, or no GPU's (16 MiB to 2 TiB).
     """

@@ -1,4 +1,4 @@
-"""The question of `gpusetup plan`: its words, and the model that they name."""
+"""The options of `gpusetup plan`, and the model that they name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USUAL_CONTEXT = 2048
 
 
 class TrainingQuestion(Frozen):
-    """The words of `gpusetup plan`; None if nothing was said."""
+    """The options of `gpusetup plan`; None for those that were not given."""
 
     model: str | None = None
     params: str | None = None
@@ -59,7 +59,7 @@ class TrainingQuestion(Frozen):
 
     @property
     def group_size(self) -> int:
-        """The GPUs that one group of a sharded copy needs."""
+        """How many GPUs one group with a sharded copy needs."""
         size = self.sp or 1
         # Experts are divided among GPUs that hold different samples: they are no group.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
@@ -68,7 +68,7 @@ class TrainingQuestion(Frozen):
 
     @property
     def describes_training(self) -> bool:
-        """Whether it names anything that decides how is trained."""
+        """Whether any option says how the model is trained."""
         words = (
             self.trainer,
             self.method,
@@ -83,7 +83,7 @@ class TrainingQuestion(Frozen):
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
-    """Whether a step is a number of samples; else a budget of tokens, as RL trainers fill it.
+    """Whether a step has a number of samples, instead of a token budget that RL trainers fill.
 
     Those train decoders of text whole: images, videos, encoders, classifiers and adapters come by
     the batch.
@@ -101,7 +101,7 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
 
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
-    """Tokens of a sample: as was said, as the model fixes or reads them, or of a usual text."""
+    """The tokens of a sample: as given, as the model fixes or reads them, or the default."""
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
     if question.solve == "context":
@@ -117,7 +117,7 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
 def shape_of_question(
     question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
 ) -> Shape:
-    """The model that is meant, by name, file or size; UsageError if it is not said or unknown.
+    """The model, by name, file or size; UsageError if none was given or it is unknown.
 
     `fetch`: gets the shape of a model that is not known here; None: nothing may be fetched.
     """
@@ -142,7 +142,7 @@ def shape_of_question(
 
 
 def check_ranges(question: TrainingQuestion) -> None:
-    """UsageError for a number that is larger than anything means."""
+    """Raise UsageError for a number that is too large to make sense."""
     for name, largest in LARGEST.items():
         value = getattr(question, name, question.job_fields.get(name))
         if value is None or 1 <= value <= largest:

@@ -1,4 +1,5 @@
-"""Methods of preference and reinforcement learning: what each holds beside the policy by default.
+"""Methods of preference and reinforcement learning, and which additional models each needs by
+default.
 
 Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """
@@ -30,7 +31,7 @@ ENGINE_SHARE = 0.5
 
 
 def method_named(text: str) -> str:
-    """A method as `--method` takes it; UsageError for one that plan does not know.
+    """A method as `--method` accepts it; UsageError if plan does not know it.
 
     >>> method_named("GRPO")
     'grpo'
@@ -46,7 +47,7 @@ def method_named(text: str) -> str:
 
 
 def usual_loss(method: str) -> str:
-    """The loss of a method if no kernel is named."""
+    """The default loss kernel of a method."""
     if method in ("rm", "reward"):
         return "fused"  # one number a sequence: no logits
     # Log-probabilities of each token need the logits, which a loss of text alone need not hold.
@@ -54,7 +55,7 @@ def usual_loss(method: str) -> str:
 
 
 def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: bool) -> RlSetup:
-    """What a method holds beside its policy if nothing but its name is said.
+    """The additional models of a method by default.
 
     `sequences`: of one GPU at once; `adapters`: whether only adapters are trained, whose base is
     the reference as well.

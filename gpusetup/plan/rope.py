@@ -1,4 +1,4 @@
-"""Whether a config extends the model's positions as far as its sequences are long."""
+"""Checks whether a config extends the model's positions far enough for its sequences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RopeScaling(Frozen):
 
 
 def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
-    """What is wrong with a config's factor at the length of the job; None if nothing is.
+    """What is wrong with a config's factor for the length of the job; None if nothing is.
 
     The factor must be at least the length over the original length: with less, positions repeat
     beyond what the model knows, and its texts break there. A larger one costs quality in short

@@ -1,4 +1,4 @@
-"""What takes less memory, each change with what it saves: recipes, settings, what is trained."""
+"""Changes that need less memory, and how much each saves: recipes, settings, what is trained."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Changes = dict[str, dict[str, Any]]
 
 
 def same_training(job: TrainingJob) -> Changes:
-    """Changes of the settings, none of what is trained."""
+    """Changes of settings that do not change what is trained."""
     changes: Changes = {}
     if job.dtype == "fp32" and not job.amp:
         changes["mixed precision (`--amp bf16`)"] = {"amp": "bf16"}
@@ -65,7 +65,7 @@ def other_strategies(job: TrainingJob) -> Changes:
 
 
 def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
-    """Half of the tokens at once; a sequence stays as long as it is."""
+    """Half of the tokens at once; sequences keep their length."""
     if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
         if tokens(job, recipe) <= least:
@@ -81,7 +81,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 
 def adapters(job: TrainingJob) -> Changes:
-    """LoRA and quantised bases, if they are not there yet."""
+    """LoRA and quantised bases, if the job does not use them yet."""
     # What is frozen needs no adapters to have no gradients.
     if job.frozen:
         return {}
@@ -101,7 +101,7 @@ def adapters(job: TrainingJob) -> Changes:
 
 
 def helps(decision: RecipeDecision) -> tuple[Help, ...]:
-    """What takes less memory.
+    """All changes that need less memory.
 
     If the job fits: the steps to take if memory runs out all the same, recipes in the order of
     their cost in speed (Env, then SP, then Offload), then settings by what they save. If it does
@@ -115,7 +115,7 @@ def helps(decision: RecipeDecision) -> tuple[Help, ...]:
 
 
 def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
-    """The recipes after this one, in order; one that saves no more than an earlier one is no step.
+    """The recipes after this one, in order, without those that save no more than an earlier one.
 
     The order is the guide's of Trinity-RFT: start simple, and climb only when memory runs out.
     """
@@ -132,7 +132,7 @@ def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
 
 
 def settings_that_save(decision: RecipeDecision) -> list[Help]:
-    """Changes of the settings, with the recipe as it is; what saves most first."""
+    """Changes of settings with the same recipe; those that save most come first."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job)
     steps: list[Help] = []
@@ -152,7 +152,7 @@ def settings_that_save(decision: RecipeDecision) -> list[Help]:
 
 
 def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
-    """Changes of the settings, other trainings, less work, more GPUs."""
+    """Changes of settings, other kinds of training, less work, more GPUs."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
     jobs = dict(fitting(job, decision.limits))
@@ -177,7 +177,7 @@ def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
 def help_of(
     decision: RecipeDecision, step: str, changed_job: TrainingJob, kind: Literal["setting", "job"]
 ) -> Help:
-    """What a changed job saves, and the recipe with which it fits, if it does."""
+    """How much a changed job saves, and the recipe with which it fits, if there is one."""
     then_recipe = decide(changed_job, decision.limits).recipe
     return Help(
         step=step,
@@ -188,14 +188,14 @@ def help_of(
 
 
 def order_of_help(help: Help) -> tuple[bool, float]:
-    """What is enough comes first, then what saves most."""
+    """A sort key: first the changes that are enough, then those that save most."""
     # False sorts before True.
     is_not_enough = help.recipe is None
     return (is_not_enough, -help.saves_gib)
 
 
 def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> float:
-    """GiB of one GPU that another job or recipe needs less than the decision."""
+    """How many GiB per GPU another job or recipe saves compared with the decision."""
     needed = decision.shown.memory.total
     needed_then = memory(job, recipe).total
     saved = needed - needed_then
@@ -203,7 +203,7 @@ def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> flo
 
 
 def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
-    """The fewest changes that are enough if all are made; those that change the least come first.
+    """The smallest set of changes that is enough together; those with the least effect come first.
 
     `changes` are in that order: settings of the same training before another training.
     """
@@ -224,7 +224,7 @@ def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
 def decide_with(
     decision: RecipeDecision, changes: Changes, steps: tuple[str, ...]
 ) -> RecipeDecision:
-    """The decision of a job with several changes at once."""
+    """The decision for a job after several changes at once."""
     fields: dict[str, Any] = {}
     # Of two changes of one field the later counts.
     for step in steps:
@@ -234,7 +234,7 @@ def decide_with(
 
 
 def fitting(job: TrainingJob, limits: MachineLimits) -> Iterator[tuple[str, TrainingJob]]:
-    """More GPUs, fewer tokens, a smaller batch: the least that fits."""
+    """The smallest change of GPUs, tokens or batch with which the job fits."""
     fewest, without_offload = fewest_gpus(job, limits), gpus_needed(job, limits)
     for bigger in (fewest, without_offload):
         if bigger is None or not bigger.fits:

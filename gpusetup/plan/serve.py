@@ -1,4 +1,5 @@
-"""The answer of `plan --serve`: whether a server fits, its longest context, its command. Pure."""
+"""The answer of `plan --serve`: whether a server fits, its longest context, its command. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ BEYOND = (
 
 
 def modelled_version(server: Server) -> str:
-    """The engine and the version whose memory is counted."""
+    """The engine and the version for which the memory is counted."""
     version = server.engine_version
     if not version:
         version = server.engine.version
@@ -35,7 +36,7 @@ def modelled_version(server: Server) -> str:
 
 
 def version_note(server: Server) -> str:
-    """The version that is modelled, and whether older ones refuse what this one serves."""
+    """A note about that version, and whether older versions reject what it accepts."""
     engine = server.engine
     if server.engine_version or not engine.whole_context_before:
         return modelled_version(server)
@@ -51,7 +52,7 @@ def version_note(server: Server) -> str:
 
 
 def uncounted_by_serving(server: Server) -> tuple[str, ...]:
-    """Why a server that fits may not start all the same, as its first line says it."""
+    """Why a server that fits may still not start, for the first line of the output."""
     reasons: list[str] = []
     shape = server.shape
     if shape.assumed:
@@ -80,7 +81,7 @@ differ by version."""
 
 
 def free_beside_requests(server: Server) -> float:
-    """Bytes that are left beside the cache of all requests."""
+    """The bytes that remain after the cache of all requests."""
     needed = server.sequences * sequence_bytes(server, server.context)
     return free_with_context(server, server.context) - needed
 
@@ -100,7 +101,8 @@ def command_of(server: Server) -> str:
 
 
 def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
-    """The answer of one server: does it fit, the longest context and the most requests that do."""
+    """The answer for one server: whether it fits, the longest context and the most requests that
+    fit."""
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
@@ -136,7 +138,7 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
 
 
 def free_with_context(server: Server, tokens: int) -> float:
-    """Bytes for the cache of a server whose context is so long."""
+    """The bytes for the cache of a server with this context length."""
     if not server.computes_whole_prompts:
         return free_for_cache(server)
     pass_tokens = max(tokens, server.tokens_at_once)
@@ -144,7 +146,7 @@ def free_with_context(server: Server, tokens: int) -> float:
 
 
 def largest_context(server: Server) -> int:
-    """The longest context that all requests can have, within what the model knows."""
+    """The longest context for all requests, within the model's limit."""
 
     def fits(tokens: int) -> bool:
         one_sequence = sequence_bytes(server, tokens)

@@ -18,7 +18,7 @@ LARGE_GPU = 70 * GIB
 
 
 class LargeGpu(Frozen):
-    """What an engine does differently on a GPU of at least `LARGE_GPU`."""
+    """What an engine does differently on a GPU with at least `LARGE_GPU` memory."""
 
     capability: Capability
     """The oldest GPUs on which it does so."""
@@ -27,7 +27,7 @@ class LargeGpu(Frozen):
 
 
 class ServingEngine(Frozen):
-    """The memory that an engine uses beside its cache, and how it is started."""
+    """The memory that an engine uses in addition to its cache, and how to start it."""
 
     capability: Capability
     """The oldest GPUs that it computes on."""
@@ -54,7 +54,7 @@ class ServingEngine(Frozen):
 
 
 class Window(Frozen):
-    """Layers that keep no more than the last tokens."""
+    """Layers that only keep the last tokens."""
 
     tokens: int
     layers: float
@@ -79,6 +79,6 @@ class ServeTable(Frozen):
 
 @lru_cache(maxsize=1)
 def serve_table() -> ServeTable:
-    """The formats and engines, dated."""
+    """The dated table of formats and engines."""
     text = ROWS.read_bytes()
     return from_json(text, ServeTable, what=ROWS.name)

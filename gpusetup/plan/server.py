@@ -1,4 +1,4 @@
-"""The server that the words of `plan --serve` describe: model, engine, formats, GPUs."""
+"""The server that the options of `plan --serve` describe: model, engine, formats, GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LLAMA_CPP = "llama.cpp"
 
 
 class Server(Frozen):
-    """One server to plan: what it holds, and on how many of which GPU."""
+    """One server to plan: its model and formats, and the GPUs it runs on."""
 
     shape: Shape
     engine_name: str
@@ -44,20 +44,20 @@ class Server(Frozen):
 
     @property
     def tokens_at_once(self) -> int:
-        """Tokens of a prompt that one pass computes on this GPU."""
+        """The tokens of a prompt that one pass processes on this GPU."""
         profile = self.large_gpu or self.engine
         return profile.tokens
 
     @property
     def rows_at_once(self) -> int:
-        """Rows of logits that one pass computes on this GPU."""
+        """The rows of logits that one pass computes on this GPU."""
         profile = self.large_gpu or self.engine
         # As many requests as are asked for may end a token in one pass.
         return max(profile.sequences, self.sequences)
 
     @property
     def large_gpu(self) -> LargeGpu | None:
-        """What the engine does otherwise because the GPU is large; None if it is not."""
+        """What the engine does differently because the GPU is large; None if it is not."""
         large = self.engine.large
         is_large = self.hardware.capacity >= LARGE_GPU
         if large is None or not is_large:
@@ -69,7 +69,7 @@ class Server(Frozen):
 
     @property
     def reads_gguf(self) -> bool:
-        """Whether its weights are one GGUF file, in which embedding and head are quantised too."""
+        """Whether the weights are one GGUF file, in which embedding and head are quantised too."""
         return self.engine_name == LLAMA_CPP
 
     @property
@@ -82,7 +82,7 @@ class Server(Frozen):
 
 
 def server_of(options: Mapping[str, Any], hardware: Place, fetch: Fetch) -> Server:
-    """The server that the options describe; UsageError for what cannot be."""
+    """The server that the options describe; UsageError if it is impossible."""
     table = serve_table()
     engine_name, engine_version = engine_of(str(options["serve"]))
     engine = table.engines[engine_name]
@@ -122,7 +122,7 @@ GGUF_FORMAT = re.compile(r"(?i)(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![
 
 
 def engine_of(text: str) -> tuple[str, str]:
-    """The engine and its version in `vllm==0.6.3`; the version is "" if none is named."""
+    """The engine and its version in `vllm==0.6.3`; the version is "" if there is none."""
     name, _, version = text.partition("==")
     check_word(name, "engine", serve_table().engines)
     if version and not VERSION.fullmatch(version):
@@ -134,7 +134,7 @@ def engine_of(text: str) -> tuple[str, str]:
 
 
 def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) -> None:
-    """UsageError for a word that is not in a table, with those that are."""
+    """Raise UsageError for a word that is not in a table, with the words that are."""
     if word not in possible_words:
         raise UsageError(
             f"{word!r} is no {meaning}",
@@ -143,7 +143,7 @@ def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) ->
 
 
 def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
-    """The format of the weights if nobody says it: by the model's name, else as it is published."""
+    """The default weight format: from the model's name, or as it was published."""
     name = model or ""
     if engine_name == LLAMA_CPP:
         in_name = GGUF_FORMAT.search(name)
@@ -157,7 +157,7 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
 
 
 def share_of_memory(share: float | None, engine: ServingEngine) -> float:
-    """The share of the GPU's memory that a server may use; UsageError for what is no share."""
+    """The share of the GPU's memory that a server may use; UsageError for an invalid share."""
     if share is None:
         return engine.share
     if not 0 < share <= 1:
@@ -169,7 +169,7 @@ def share_of_memory(share: float | None, engine: ServingEngine) -> float:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether a version comes before another.
+    """Whether a version is older than another one.
 
     >>> is_older("0.6.3", "0.8"), is_older("0.10", "0.8")
     (True, False)
@@ -179,14 +179,14 @@ def is_older(version: str, than: str) -> bool:
 
 
 def version_numbers(version: str) -> list[int]:
-    """The numbers of a version, which compare as it is newer or older."""
+    """The numbers of a version, in a form that can be compared."""
     # As text 0.10 would come before 0.8.
     numbers = version.split(".")
     return list(map(int, numbers))
 
 
 def check_server(server: Server) -> None:
-    """UsageError for a model that this many GPUs cannot serve, Unsatisfiable for too old a GPU."""
+    """Raise UsageError if these GPUs cannot serve a model, Unsatisfiable if the GPU is too old."""
     shape, hardware, engine = server.shape, server.hardware, server.engine
     if shape.heads % server.gpus:
         raise UsageError(f"{server.gpus} GPUs do not divide the {shape.heads} heads of the model")

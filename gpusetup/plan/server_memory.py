@@ -1,4 +1,4 @@
-"""What a server takes of each GPU: weights, a cache of keys and values, what a pass takes.
+"""The memory that a server needs on each GPU: weights, a cache of keys and values, and a pass.
 
 Weights are parameters times bits; the cache is two tensors of the key-value heads' width for every
 token and layer (one compressed one in DeepSeek's latent attention, arXiv 2405.04434; nothing in
@@ -17,7 +17,8 @@ LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
 
 
 def weight_bytes_of(server: Server) -> float:
-    """Bytes of the weights on one GPU; embedding and head stay in 16 bits, but in a GGUF file."""
+    """The bytes of the weights on one GPU; embedding and head stay in 16 bits, except in a GGUF
+    file."""
     bits = server.weight_bits
     unquantised = server.shape.outside
     if server.reads_gguf:
@@ -30,7 +31,7 @@ def weight_bytes_of(server: Server) -> float:
 
 
 def token_bytes_of(server: Server) -> float:
-    """Bytes of the cache for one token in all layers."""
+    """The bytes of the cache for one token in all layers."""
     shape = server.shape
     layers = shape.layers
     # A hybrid's other layers keep a state that does not grow with the context.
@@ -46,7 +47,7 @@ def token_bytes_of(server: Server) -> float:
 
 
 def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
-    """Bytes of one pass: the widest tensors of a layer in 16 bits, and logits in 32 bits.
+    """The bytes of one pass: the widest tensors of a layer in 16 bits, and logits in 32 bits.
 
     `pass_tokens`: tokens of a prompt that it computes; None: as the modelled version does.
     """
@@ -64,7 +65,7 @@ def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
 
 
 def sequence_bytes(server: Server, tokens: int) -> float:
-    """Bytes of the cache for one sequence; layers with a window keep its last tokens alone."""
+    """The bytes of the cache for one sequence; layers with a window only keep its last tokens."""
     token_bytes = token_bytes_of(server)
     window = serve_table().windows.get(server.shape.kind)
     if window is None:
@@ -76,7 +77,7 @@ def sequence_bytes(server: Server, tokens: int) -> float:
 
 
 def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
-    """Bytes that are left for the cache beside weights, CUDA's context and, if counted, a pass."""
+    """The bytes that remain for the cache after weights, CUDA's context and, if counted, a pass."""
     engine = server.engine
     usable = server.hardware.capacity * server.share
     used = weight_bytes_of(server)
@@ -90,7 +91,7 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
 
 
 def whole_context_fits(server: Server) -> bool:
-    """Whether a version that computes a whole prompt at its start serves one whole context.
+    """Whether a version that computes a whole prompt at its start can serve one whole context.
 
     It tried a pass over the whole context, and kept what was left for the cache, which had to take
     one whole context as well.

@@ -1,4 +1,4 @@
-"""The sizes and counts of a model that decide its memory."""
+"""The sizes and counts of a model that determine its memory."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class Shape(Frozen):
 
     @property
     def encoder(self) -> bool:
-        """Whether it reads a text whole, up to its native context."""
+        """Whether the model reads a whole text, up to its native context."""
         return self.kind in ENCODERS
 
     @property
     def writes_text(self) -> bool:
-        """Whether it is a decoder of text, whose batches trainers fill to a budget of tokens."""
+        """Whether it is a text decoder, for which trainers may fill a token budget."""
         if self.tokens is not None or self.encoder:
             return False
         # A translator writes a text for another, sample by sample.
@@ -109,7 +109,7 @@ class Shape(Frozen):
 
 
 def lora_parameters(shape: Shape, rank: int) -> int:
-    """The parameters of LoRA of a rank on the linear layers.
+    """The parameters that LoRA with this rank adds to the linear layers.
 
     A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685).
 

@@ -1,4 +1,4 @@
-"""The smallest card that is enough for a job, with a margin for what such an estimate is off.
+"""The smallest card that is enough for a job, with a margin for the error of the estimate.
 
 A card is named to be bought or rented, so it must be large enough even if the run needs more than
 was estimated: the margin is what 9 of 10 published runs of this kind stayed within.
@@ -24,7 +24,7 @@ NOT_FOR_TRAINING = JETSON | UNIFIED | {"laptop"}
 
 
 class CardSize(Frozen):
-    """Cards with as much memory."""
+    """All cards with the same amount of memory."""
 
     memory_gb: float
     capacity: float
@@ -34,7 +34,7 @@ class CardSize(Frozen):
 
 
 def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
-    """The sizes of memory that cards have, the smallest first."""
+    """All memory sizes of cards, the smallest first."""
     rows_by_size: dict[float, list[GpuRow]] = {}
     for row in rows:
         if row.memory_gb and is_for_training(row):
@@ -52,7 +52,7 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
 
 
 def is_for_training(row: GpuRow) -> bool:
-    """Whether somebody would buy or rent the card for a training."""
+    """Whether people buy or rent this card for training."""
     # A GPU that is only on one platform comes with its machine (GB200).
     if row.on is not None or row.capability < OLDEST_CAPABILITY:
         return False
@@ -73,7 +73,8 @@ def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
 
 
 def smallest_gpu(decision: RecipeDecision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
-    """The smallest card on which the job fits with the margin, without offload; None if none does.
+    """The smallest card on which the job fits with the margin and without offload; None if there is
+    none.
 
     On as many GPUs as the job has.
     """

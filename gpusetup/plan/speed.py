@@ -1,4 +1,5 @@
-"""What several GPUs bring in speed where one would do: about their number, less the exchange.
+"""How much faster several GPUs are if one is enough: about their number, minus the time for the
+exchange.
 
 Each GPU computes its own samples, so n GPUs do n times the work in a step; in each step they also
 exchange gradients, and weights if those are sharded. How long that takes depends on the link. What
@@ -20,7 +21,7 @@ from gpusetup.plan.job import tokens as tokens_of_gpu
 
 
 class Link(NamedTuple):
-    """What joins the GPUs of a machine."""
+    """The connection between the GPUs of a machine."""
 
     name: str
     bytes_per_second: float
@@ -44,7 +45,7 @@ SHARE_OF_PEAK = 0.4
 
 
 def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
-    """What the GPUs bring against one of them; None if one GPU would not do by itself.
+    """How much faster the GPUs are than one of them; None if one GPU is not enough.
 
     `gpu`: the card's name, for its peak and its link.
     """
@@ -72,7 +73,7 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
 
 
 def computing_seconds(decision: RecipeDecision, flops: float | None) -> float | None:
-    """How long a GPU computes in a micro-step; None if its peak is not known."""
+    """How long a GPU computes in a micro-step; None if its peak is unknown."""
     if not flops:
         return None
     flop = step_flop(decision.job, decision.shown.recipe)
@@ -80,7 +81,7 @@ def computing_seconds(decision: RecipeDecision, flops: float | None) -> float | 
 
 
 def one_gpu_is_enough(decision: RecipeDecision) -> bool:
-    """Whether one of the GPUs would train the job without offloading anything."""
+    """Whether a single GPU could train the job without offloading anything."""
     job = decision.job
     groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if groups > 1:
@@ -98,7 +99,8 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
 
 
 def exchanged_bytes(job: TrainingJob) -> float:
-    """What one GPU sends in a micro-step, or the first sends and gets under DataParallel.
+    """The bytes that one GPU sends in a micro-step; with DataParallel, those that the first GPU
+    sends and receives.
 
     A ring sends (n - 1) / n of a tensor to gather it or to reduce it to shards, twice that for an
     all-reduce. Sharded weights are gathered in the forward and in the backward pass.
@@ -120,7 +122,7 @@ def exchanged_bytes(job: TrainingJob) -> float:
 
 
 def step_flop(job: TrainingJob, recipe: Recipe) -> float:
-    """Floating point operations of one GPU in a micro-step.
+    """The floating point operations of one GPU in a micro-step.
 
     For each parameter that a token uses 2 in the forward pass, 2 for the gradient of the input, and
     2 for that of a trained weight (Kaplan et al., arXiv 2001.08361); checkpointing computes the
@@ -140,7 +142,8 @@ def step_flop(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
-    """The link of a card's machines: NVLink if all cards of that name have it, else PCIe."""
+    """The link in machines with this card: NVLink if all cards of that name have it, otherwise
+    PCIe."""
     cards = [tokens(row.name) for row in rows_or_none(gpu, rows)]
     if not cards:
         return PCIE
@@ -152,7 +155,7 @@ def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
 
 
 def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
-    """The dense 16-bit operations a second of a card's slowest variant; None if none is known."""
+    """The dense 16-bit operations per second of a card's slowest variant; None if unknown."""
     peaks = []
     for row in rows_or_none(gpu, rows):
         # Cards before Ampere compute in fp16 alone.

@@ -1,4 +1,4 @@
-"""Weights, gradients, optimizer states: what is there for a whole step, in bytes of one GPU."""
+"""Weights, gradients and optimizer states, which exist during a whole step, in bytes on one GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ host; of a frozen unit."""
 
 
 class Optimizer(Frozen):
-    """Bytes a trained parameter."""
+    """The bytes per trained parameter."""
 
     moments: float = 0.0
     """States in the dtype of the parameters (32 bits if a 32-bit copy is kept)."""
@@ -52,7 +52,8 @@ NODE = 8
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:
-    """Among how many GPUs a strategy divides parameters, gradients or optimizer states."""
+    """The number of GPUs among which a strategy divides parameters, gradients or optimizer
+    states."""
     if state not in SHARDED[job.strategy]:
         return 1
     if job.strategy == "hsdp":
@@ -61,7 +62,7 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of these parameters one GPU of the fullest pipeline stage holds.
+    """How many of these parameters one GPU of the largest pipeline stage holds.
 
     `state`: what is held of them, divided as the strategy divides it; None: nothing divides it.
     """
@@ -74,7 +75,7 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
 
 
 def share_of_stage(job: TrainingJob) -> float:
-    """The share of the parameters in the fullest pipeline stage.
+    """The share of the parameters in the largest pipeline stage.
 
     An embedding and a head are on the first and last stage, a tied one on both.
     """
@@ -90,7 +91,8 @@ def share_of_stage(job: TrainingJob) -> float:
 
 
 def share_with_experts(job: TrainingJob) -> float:
-    """The share of the parameters that a GPU holds if experts are divided among several."""
+    """The share of the parameters that a GPU holds if the experts are divided among several
+    GPUs."""
     if job.expert_parallel == 1:
         return 1.0
     experts = expert_share(job.shape)
@@ -99,7 +101,7 @@ def share_with_experts(job: TrainingJob) -> float:
 
 
 def expert_share(shape: Shape) -> float:
-    """The share of a model's parameters that are in its experts.
+    """The share of a model's parameters that belongs to experts.
 
     A token leaves the others out (`parameters` less `active`) and passes its own, which are as wide
     as `intermediate`.
@@ -129,14 +131,14 @@ def keeps_cast_weights(job: TrainingJob) -> bool:
 
 
 def rest_is_32_bit(job: TrainingJob) -> bool:
-    """Whether embedding, norms and head of a quantised base are 32-bit."""
+    """Whether embedding, norms and head of a quantised base are in 32 bits."""
     if not job.upcast_rest:
         return False
     return job.is_quantized
 
 
 def weight_bytes(job: TrainingJob) -> int:
-    """Bytes of one weight as it is kept; with 32-bit masters the weights are 16-bit."""
+    """The bytes of one weight in memory; with 32-bit master weights, the weights are in 16 bits."""
     dtype = job.dtype
     if job.amp and job.master_weights:
         dtype = job.amp
@@ -144,7 +146,7 @@ def weight_bytes(job: TrainingJob) -> int:
 
 
 def gradient_bytes(job: TrainingJob) -> int:
-    """Bytes of one gradient: DeepSpeed's are as the weights are computed."""
+    """The bytes of one gradient; DeepSpeed's gradients have the type of the computation."""
     has_adapters = job.lora is not None
     # Adapters have gradients as wide as themselves.
     if has_adapters or not job.deepspeed_steps:
@@ -154,7 +156,7 @@ def gradient_bytes(job: TrainingJob) -> int:
 
 
 def optimizer_bytes(job: TrainingJob) -> float:
-    """Bytes a trained parameter of the optimizer's states, wherever they are."""
+    """The bytes of the optimizer's states per trained parameter, wherever they are."""
     optimizer = OPTIMIZERS[job.optimizer]
     # Adapters are 32-bit, and need no other copy of themselves.
     has_master_copy = job.master_weights and job.lora is None
@@ -168,7 +170,7 @@ def optimizer_bytes(job: TrainingJob) -> float:
 
 
 def optimizer_on_host(job: TrainingJob) -> bool:
-    """Whether the optimizer's states leave the GPU, always or when memory runs short."""
+    """Whether the optimizer's states leave the GPU, always or if memory runs short."""
     optimizer = OPTIMIZERS[job.optimizer]
     # What is paged leaves only where memory runs short, which is where it counts.
     return optimizer.paged or job.offload_optimizer
@@ -178,7 +180,7 @@ def optimizer_on_host(job: TrainingJob) -> bool:
 
 
 def model_weights(job: TrainingJob) -> float:
-    """Bytes of the model without adapters, and of the tables beside it."""
+    """The bytes of the model without adapters, and of additional tables."""
     model_parameters = per_gpu(job, job.shape.parameters, "parameters")
     table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
     stored_bytes = job.stored_bytes
@@ -192,7 +194,7 @@ def model_weights(job: TrainingJob) -> float:
 
 
 def gradients_stay(job: TrainingJob) -> bool:
-    """Whether there are gradients while the forward pass runs."""
+    """Whether gradients exist while the forward pass runs."""
     # They are kept from one micro-batch to the next; an RL trainer's budget makes several.
     has_micro_batches = job.fills_token_budget or job.accumulate > 1
     # These engines have one buffer for them that is never freed.
@@ -201,7 +203,7 @@ def gradients_stay(job: TrainingJob) -> bool:
 
 
 def resident_states(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of weights, adapters and optimizer states, and of DDP's buckets of gradients."""
+    """The bytes of weights, adapters and optimizer states, and of DDP's gradient buckets."""
     if recipe.offload:
         return 0.0
     adapters = per_gpu(job, job.adapter_parameters, "parameters")
@@ -217,14 +219,14 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def states_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the policy's states between two steps; none if they are on the host then."""
+    """The bytes of the policy's states between two steps; none if they are on the host then."""
     if job.policy_leaves:
         return 0.0
     return resident_states(job, recipe)
 
 
 def states_beside(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the models beside the policy, divided as the strategy divides the policy."""
+    """The bytes of the additional models, divided in the same way as the policy."""
     if recipe.offload:
         return 0.0
     total = 0.0
@@ -235,7 +237,7 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
-    """Bytes of a model beside the policy; reference and reward models are weights alone."""
+    """The bytes of one additional model; reference and reward models only have weights."""
     weights = per_gpu(job, model.parameters, "parameters")
     if not model.trained:
         return weights * model.weight_bytes
@@ -252,12 +254,12 @@ FROZEN_ENCODER_BYTES = 2
 
 
 def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the encoders of text and the VAE of a denoiser; every GPU has them whole."""
+    """The bytes of a denoiser's text encoders and VAE; every GPU holds them completely."""
     return job.encoder_parameters * FROZEN_ENCODER_BYTES
 
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
+    """The additional bytes of a sharded strategy with only one GPU (measured)."""
     # Only the trainer of the measured cells showed it.
     if recipe.offload or not job.fills_token_budget:
         return 0.0
@@ -273,7 +275,7 @@ once (`sub_group_size`)."""
 
 
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the largest unit (FSDP) while its parameters are gathered, with its gradients."""
+    """The bytes of the largest FSDP unit while its parameters are gathered, with its gradients."""
     if not job.shards_parameters:
         return 0.0
     rate = unit_rate(job, recipe)
@@ -289,7 +291,7 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes a parameter of a gathered unit."""
+    """The bytes per parameter of a gathered unit."""
     # A frozen unit has no gradients: its 16-bit weights and those of the next one.
     if not job.trains_layers:
         return FROZEN_UNIT
@@ -300,7 +302,7 @@ def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def gradients(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of all gradients; 0 if each is used up as it comes, or goes to the host."""
+    """The bytes of all gradients; 0 if each is used immediately or moved to the host."""
     # DeepSpeed moves gradients to the host beside the optimizer's states.
     deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
     if recipe.offload or deepspeed_offloads:
@@ -312,14 +314,15 @@ def gradients(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def gradients_in_forward(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the gradients that are there while the forward pass runs."""
+    """The bytes of the gradients that exist while the forward pass runs."""
     if not gradients_stay(job):
         return 0.0
     return gradients(job, recipe)
 
 
 def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes of the sum of all GPUs' gradients under DataParallel, beside the first GPU's own.
+    """The bytes of the sum of all GPUs' gradients with DataParallel, in addition to the first GPU's
+    own.
 
     All gradients are there before the first is added (`ReduceAddCoalesced` of the whole model).
     """
@@ -336,7 +339,7 @@ parameter, squares, the product of its factors, and parts of others."""
 
 
 def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`."""
+    """The additional bytes of the optimizer's step: copies of all parameters with `foreach`."""
     # RL trainers were fitted by the forward pass alone, and a step on the host copies nothing here.
     if job.fills_token_budget:
         return 0.0
@@ -357,7 +360,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def adafactor_step(job: TrainingJob) -> float:
-    """Bytes that a step of transformers' Adafactor takes for the largest matrix."""
+    """The bytes that a step of transformers' Adafactor needs for the largest matrix."""
     shape = job.shape
     widest = max(shape.vocabulary, shape.intermediate)
     largest_matrix = widest * shape.hidden
@@ -370,7 +373,7 @@ def adafactor_step(job: TrainingJob) -> float:
 
 
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
-    """Bytes in host memory: with Offload one whole copy of all states for each group of shards."""
+    """The bytes in RAM: with Offload, one complete copy of all states for each group of shards."""
     if recipe.offload:
         return offloaded_bytes(job)
     if not optimizer_on_host(job):
@@ -379,7 +382,7 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def offloaded_bytes(job: TrainingJob) -> float:
-    """Bytes in host memory of all states under Offload, of all groups together."""
+    """The bytes in RAM of all states with Offload, of all groups together."""
     all_weights = job.shape.parameters + job.tables
     weights = all_weights * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes

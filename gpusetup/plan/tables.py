@@ -1,4 +1,4 @@
-"""Embedding tables beside a model: users, items, categories, each with its rows and their width.
+"""Embedding tables in addition to a model, such as users or items, each with its rows and width.
 
 A recommender's tables are often larger than its network. They are weights like all others: trained,
 they have gradients and the optimizer's states too.
@@ -47,7 +47,7 @@ TABLE = re.compile(r"(?:([\w-]{1,40})=)?(\d[\d_,]{0,15})\s*[xX*]\s*(\d{1,7})")
 
 
 def table_named(text: str) -> EmbeddingTable:
-    """A table as an option says it: `20000000x64`, or with a name, `users=20000000x64`.
+    """A table as an option describes it: `20000000x64`, or with a name, `users=20000000x64`.
 
     >>> table_named("users=20_000_000x64").parameters
     1280000000
@@ -105,7 +105,7 @@ LISTS = frozenset((
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The tables that a config describes; each setting that says one is marked as read."""
+    """The tables that a config describes; their settings are recorded as read."""
     widths = widths_by_name(reader)
     shared_width = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[EmbeddingTable] = []
@@ -126,7 +126,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
 
 
 def widths_by_name(reader: Reader) -> dict[str, int]:
-    """Key -> the width that it says, for keys that name a width of rows."""
+    """Maps keys for the width of rows to their width."""
     widths: dict[str, int] = {}
     for setting in reader.config.settings:
         name = name_of(setting.path)
@@ -139,7 +139,7 @@ def widths_by_name(reader: Reader) -> dict[str, int]:
 
 
 def noun_of_rows(setting: Setting) -> str | None:
-    """The noun of a setting that counts the rows of a table; None if it counts something else."""
+    """The noun in a setting that counts the rows of a table; None if it counts something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
     parent = parents[-1] if parents else None
@@ -160,7 +160,7 @@ def noun_of_rows(setting: Setting) -> str | None:
 
 
 def width_of(noun: str, widths: dict[str, int]) -> int | None:
-    """The width that is named after the rows: `user_dim`, `user_embedding_dim` for `users`."""
+    """The width in a key named after the rows: `user_dim`, `user_embedding_dim` for `users`."""
     singular = noun.removesuffix("s")
     for ending in ("_dim", "_embedding_dim", "_emb_dim", "_embed_dim", "_embedding_size"):
         for word in (noun, singular):
@@ -171,7 +171,7 @@ def width_of(noun: str, widths: dict[str, int]) -> int | None:
 
 
 def sibling_width(reader: Reader, setting: Setting) -> int | None:
-    """The width that stands in the same map, which may have a short name beside its rows."""
+    """The width in the same map, which may have a short name there."""
     names: tuple[str, ...] = WIDTH_NAMES
     if name_of(setting.path) == "num_embeddings":
         # The map is of one table alone.
@@ -185,7 +185,7 @@ def sibling_width(reader: Reader, setting: Setting) -> int | None:
 
 
 def note_widths(reader: Reader) -> None:
-    """Mark the widths of rows as read."""
+    """Record the widths of rows as read."""
     for setting in widths_in(reader):
         reader.note(setting, "width of the embedding tables")
 

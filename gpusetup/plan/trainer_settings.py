@@ -1,4 +1,4 @@
-"""A plan as a trainer's settings to paste, and what those leave out."""
+"""A plan as a trainer's settings to paste, and which settings the trainer has no key for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gpusetup.plan.trainer_words import (
 
 
 class Writer(NamedTuple):
-    """How a trainer's settings are written, and where they go."""
+    """How to write a trainer's settings, and where they go."""
 
     values: Callable[[JobAndRecipe], Values]
     format: Format
@@ -51,7 +51,7 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSettings | None:
-    """The decision in a trainer's own words; None if it does not fit, or the trainer is not known.
+    """The decision as a trainer's settings; None if the job does not fit or the trainer is unknown.
 
     What the trainer has no key for is listed as `missing`: the text is read back as a config, and
     what then differs from the plan is missing in it.
@@ -70,7 +70,7 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
 
 
 def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
-    """What a run must be told that is not read back from its config."""
+    """What a run also needs to be told, because reading back the settings does not show it."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
@@ -90,7 +90,7 @@ FSDP = ("fsdp", "fsdp1")
 
 
 def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
-    """The job that a text of settings says by itself."""
+    """The job that settings describe on their own."""
     config = read_config(text.encode(), "train.yaml")
     from_config = question_of(config, trainer)
     question = for_gpus(from_config, job.gpus)

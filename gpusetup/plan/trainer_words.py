@@ -1,4 +1,4 @@
-"""A job and its recipe in the words of each trainer: the keys of its config and their values.
+"""A job and its recipe as each trainer's config keys and values.
 
 The names are those of the versions in `data/plan/trainers.json`. Data, learning rate and the like
 are the person's own.
@@ -14,7 +14,7 @@ from gpusetup.plan.settings_text import Values
 
 
 class JobAndRecipe(NamedTuple):
-    """What a trainer's keys say: a job and its recipe."""
+    """A job and its recipe, from which a trainer's keys are written."""
 
     job: TrainingJob
     recipe: Recipe
@@ -27,31 +27,31 @@ class JobAndRecipe(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """Sequences of one micro-batch on one GPU."""
+        """The sequences in one micro-batch on one GPU."""
         return samples(self.job, self.recipe)
 
     @property
     def half(self) -> str:
-        """The type that is computed in: `bf16`, `fp16` or `fp32`."""
+        """The type of the computation: `bf16`, `fp16` or `fp32`."""
         weights = self.job.dtype
         return self.job.amp or weights
 
     @property
     def budget(self) -> int | None:
-        """Tokens of one GPU at once; None if the batch is a number of sequences."""
+        """The tokens of one GPU at once; None if the batch is a number of sequences."""
         if not self.job.fills_token_budget:
             return None
         return tokens(self.job, self.recipe)
 
     @property
     def has_4_bit_base(self) -> bool:
-        """Whether adapters are trained on weights in four bits."""
+        """Whether adapters are trained on 4-bit weights."""
         storage = self.job.quantize
         return storage in ("nf4", "nf4-dq")
 
 
 def only_if(condition: object, value: Any) -> Any:
-    """The value if the condition holds; else None, which leaves its key out."""
+    """The value if the condition holds; otherwise None, which leaves out its key."""
     return value if condition else None
 
 
@@ -59,7 +59,7 @@ def only_if(condition: object, value: Any) -> Any:
 
 
 def trinity(facts: JobAndRecipe) -> Values:
-    """Trinity-RFT's config. Its two knobs default to `ceil(2 * max_model_len / SP)`."""
+    """Trinity-RFT's config. Its two token limits default to `ceil(2 * max_model_len / SP)`."""
     is_dynamic = facts.budget is not None
     actor: Values = {
         "ppo_max_token_len_per_gpu": facts.budget,
@@ -84,7 +84,8 @@ def trinity(facts: JobAndRecipe) -> Values:
 
 
 def verl(facts: JobAndRecipe) -> Values:
-    """verl's Hydra overrides; the reference and the rollout take the same budget as the actor."""
+    """verl's Hydra overrides; the reference and the rollout get the same token budget as the
+    actor."""
     is_dynamic = facts.budget is not None
     is_fsdp1 = facts.job.strategy == "fsdp1" and not facts.recipe.offload
     actor: Values = {
@@ -136,14 +137,14 @@ def hf_optimizer(job: TrainingJob) -> str | None:
 
 
 def deepspeed_file(job: TrainingJob) -> str | None:
-    """The file of a DeepSpeed config for the job's stage, which the person keeps."""
+    """The name of the DeepSpeed config for the job's stage, which the person writes."""
     if not job.strategy.startswith("zero"):
         return None
     return f"ds_{job.strategy}.json"
 
 
 def hf(facts: JobAndRecipe) -> Values:
-    """`TrainingArguments` of transformers, as the flags of a script that parses them."""
+    """`TrainingArguments` of transformers, as flags for a script that parses them."""
     job = facts.job
     return {
         "model_name_or_path": facts.model,

@@ -1,4 +1,4 @@
-"""What trainers do by default: one row each (`data/plan/trainers.json`)."""
+"""The default settings of trainers, one row for each (`data/plan/trainers.json`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TrainerTable(Frozen):
 
 @lru_cache(maxsize=1)
 def trainers() -> Mapping[str, Mapping[str, Any]]:
-    """Trainer -> fields of a job as it sets them, and what else is known of it.
+    """Maps each trainer to the fields of a job that it sets, and what else is known about it.
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
@@ -39,7 +39,7 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
 
 
 def trainer_named(text: str | None) -> str | None:
-    """A trainer's name in the table for one that people give it.
+    """A trainer's name in the table, from a name that people use.
 
     >>> trainer_named("Transformers"), trainer_named("trl")
     ('hf', 'trl')
@@ -53,7 +53,7 @@ def trainer_named(text: str | None) -> str | None:
 
 
 def usual_batch(trainer: str | None) -> int:
-    """Sequences of a GPU if a trainer's config says nothing: 8 by transformers' TrainingArguments.
+    """The sequences per GPU by default: 8 in transformers' TrainingArguments.
 
     >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
     (8, 1, 1)
@@ -84,7 +84,8 @@ ON_TRANSFORMERS = (
 def trainer_defaults(
     trainer: str, kind: str, gpus: int, named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of a job as a trainer sets them for a family; what was `named` comes first.
+    """The fields of a job that a trainer sets for a model family; fields in `named` take
+    precedence.
 
     ZeRO, as DeepSpeed means it, steps a 32-bit copy of trained 16-bit weights.
 
@@ -120,7 +121,7 @@ def trainer_defaults(
 
 
 def row_of(trainer: str) -> Mapping[str, Any]:
-    """A trainer's row; UsageError with the names that there are."""
+    """A trainer's row; UsageError with the known names if there is none."""
     row = trainers().get(trainer)
     if row is None:
         raise UsageError(
@@ -141,7 +142,7 @@ def attends_eagerly(trainer: str, kind: str) -> bool:
 def keeps_32_bit_masters(
     row: Mapping[str, Any], fields: Mapping[str, Any], named: Mapping[str, Any]
 ) -> bool:
-    """Whether a trainer steps trained 16-bit weights in 32 bits, whatever the config's dtype is.
+    """Whether a trainer updates trained 16-bit weights in 32 bits, whatever the config's dtype is.
 
     `fields`: of the job, trainer's defaults and `named` together; `named`: what was said.
     """

@@ -1,4 +1,4 @@
-"""The chip of a Mac, and whether this Python runs on it or is translated.
+"""The chip of a Mac, and whether this Python runs natively on it or is translated.
 
 `sysctl` answers at once and needs no rights; `system_profiler` would take seconds for the same.
 """
@@ -18,7 +18,7 @@ SYSCTL_SECONDS = 5.0
 
 
 def read_apple(system: System) -> Snapshot:
-    """The chip of Apple and what torch can take of its memory; nothing on a Mac of Intel."""
+    """The Apple chip, and how much of its memory torch can use; nothing on an Intel Mac."""
     output = system.run(SYSCTL, SYSCTL_SECONDS)
     values = dict(re.findall(r"^([\w.]{1,60}): (.{1,120})$", output.stdout, re.MULTILINE))
     if not values:

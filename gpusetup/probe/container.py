@@ -1,4 +1,4 @@
-"""Whether this is a container, of what kind, and whether GPUs were given to it."""
+"""Whether this is a container, of which kind, and whether it was given GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPU_NODE = re.compile(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu")
 
 
 def read_container(system: System) -> Snapshot:
-    """The kind of container, by the first marker of one, and whether it was given GPUs."""
+    """The kind of container, from the first marker that is found, and whether it was given GPUs."""
     if system.family != "linux":
         return Snapshot()
     kind, source = _kind_and_source(system)

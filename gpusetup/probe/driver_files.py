@@ -104,7 +104,7 @@ def read_nodes(system: System) -> Snapshot:
 
 
 def _node(path: str, stat: Stat | None) -> DeviceNode:
-    """A device node with its rights, if they could be read."""
+    """A device node with its permissions, if they can be read."""
     if stat is None:
         return DeviceNode(path=path)
     return DeviceNode(path=path, mode=stat.mode, readable=stat.readable, writable=stat.writable)
@@ -146,7 +146,7 @@ def read_libraries(system: System) -> Snapshot:
 
 
 def _library_paths(system: System) -> Iterator[str]:
-    """The files that the driver's libraries may be."""
+    """The paths at which the driver's libraries may be."""
     environ = system.environ()
     if system.family == "windows":
         root = environ.get("SystemRoot", "C:\\Windows")

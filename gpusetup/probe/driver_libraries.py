@@ -77,7 +77,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
 
 
 def _persistence(devices: Sequence[Answer]) -> bool | None:
-    """Whether persistence mode is on for every GPU; None if one does not tell."""
+    """Whether persistence mode is on for every GPU; None if unknown for one."""
     modes = [device.get("persistence") for device in devices]
     if not modes or None in modes:
         return None
@@ -220,7 +220,7 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
-    """An answer without the values that cannot be true; each becomes a problem instead.
+    """The answer without impossible values, each of which becomes a problem instead.
 
     >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
@@ -235,7 +235,8 @@ def only_plausible(values: Answer) -> dict[str, Any]:
 
 
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
-    """Events for values that every GPU has, and for what failed after the driver had started."""
+    """Events for missing values that every GPU has, and for failures after the driver had
+    started."""
     for device in devices:
         # Of a lost GPU no value can be read, and it has a finding of its own.
         if not device.get("lost"):
@@ -249,7 +250,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
 
 
 def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
-    """An event for each value of a GPU that should be there, or cannot be true."""
+    """An event for each value of a GPU that is missing or impossible."""
     gpu = {
         "asked": source,
         "gpu": str(device["index"]),

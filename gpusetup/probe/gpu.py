@@ -75,7 +75,7 @@ NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node
 
 
 def _ask_both_libraries(system: System, deadline: Deadline) -> Snapshots:
-    """The answers of NVML and libcuda, which are asked at the same time."""
+    """Call NVML and libcuda at the same time, and return both answers."""
     # Imported late: a machine without a driver does not need it.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
@@ -139,7 +139,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
 
 
 def _first(values: Iterable[T | None]) -> T | None:
-    """The first value that a source knows."""
+    """The first known value among the sources."""
     for value in values:
         if value is not None:
             return value

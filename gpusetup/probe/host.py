@@ -1,4 +1,4 @@
-"""The host: its operating system, CPU, compilers and memory, and the room on its disks."""
+"""The host: its operating system, CPU, compilers and memory, and the free space on its disks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def windows_name(version: str) -> str:
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
-    """`glibc 2.36` as Python knows it, or `musl` if its loader is there."""
+    """The C library: `glibc 2.36`, as Python reports it, or `musl` if its loader exists."""
     if facts.get("libc"):
         return str(facts["libc"])
     has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
@@ -279,7 +279,8 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
 
 
 def _disk(system: System, subject: str, path: str) -> Disk:
-    """The disk of a folder, which may not exist yet: then of the nearest one above it."""
+    """The disk of a folder; if the folder does not exist yet, that of the nearest existing one
+    above."""
     folder = path
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)

@@ -1,4 +1,4 @@
-"""Intel's GPUs on Linux: what i915 or xe show in /sys and /dev. Nothing here opens a device."""
+"""Intel GPUs on Linux: what i915 or xe show in /sys and /dev. Opens no device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assembles the snapshot of one machine from its readers, side by side if that saves time."""
+"""Assembles the snapshot of one machine from all readers, in parallel if that saves time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read_machine(
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
-    """The host's parts, the environment variables, and what is wrong with the target's files."""
+    """The parts of the host, the environment variables, and problems of the environment's files."""
     environment = allowed_variables(system.environ())
     events = (
         *_stale_environment(system, target),
@@ -92,7 +92,7 @@ def _conda_prefix(system: System, target: TargetPython | None) -> str | None:
 
 
 def _stale_environment(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if the activated environment was deleted, so that another one is the target."""
+    """An event if the activated environment was deleted, so that another one is used."""
     activated = system.environ().get("VIRTUAL_ENV")
     if not activated or target is None:
         return ()

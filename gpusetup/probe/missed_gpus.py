@@ -1,4 +1,4 @@
-"""GPUs that one source lists and another misses: the kernel's driver, NVML, CUDA, /dev."""
+"""GPUs that one source lists and another does not: the kernel driver, NVML, CUDA, /dev."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def missed_by_nvml(
     gpus: Sequence[Gpu], answers: Snapshots, files: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """GPUs that should be in NVML's list: the kernel's driver holds them, and each has a node.
+    """GPUs that NVML should list, because the kernel driver manages them and each has a device
+    node.
 
     A container or a job that was given some GPUs has fewer nodes; on a whole machine that is a
     fault.
@@ -92,7 +93,7 @@ def _has_complete_cuda_list(answers: Snapshots) -> bool:
 
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    """An event about a GPU that a source misses."""
+    """An event about a GPU that a source does not list."""
     gpu_values = {
         "bus": missed.pci_bus_id or "",
         "name": missed.name,

@@ -44,7 +44,7 @@ class NodeRecord(Frozen):
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
-    """Everything that is known of a node within `limit` seconds; all sources are asked at once."""
+    """Everything about a node within `limit` seconds; all sources are read at the same time."""
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
@@ -64,7 +64,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
 
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """The result of a call that ends by a moment (monotonic); `otherwise` if it does not.
+    """The result of a call that finishes before a deadline (monotonic); `otherwise` if it does not.
 
     A file of a device that hangs is never read to its end.
     """

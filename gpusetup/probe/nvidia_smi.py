@@ -1,4 +1,5 @@
-"""The GPUs by nvidia-smi, for a machine whose NVIDIA library does not load into this process.
+"""The GPUs from nvidia-smi, for a machine on which NVIDIA's library does not load into this
+process.
 
 In some containers and on some clusters `libnvidia-ml` is missing or broken for Python, while
 `nvidia-smi` answers. The name, memory and compute capability that it prints are enough to tune a
@@ -30,7 +31,7 @@ LIMIT_SECONDS = 20.0
 
 
 def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
-    """The machine with nvidia-smi's GPUs, if no other source told the memory of one.
+    """The machine with the GPUs from nvidia-smi, if no other source reported the memory of a GPU.
 
     A machine whose GPUs are all hidden by CUDA_VISIBLE_DEVICES stays as it is.
     """

@@ -1,4 +1,4 @@
-"""GPUs of AMD, Intel and Apple in a machine without NVIDIA's: whose they are, and their drivers."""
+"""GPUs from AMD, Intel and Apple in a machine without NVIDIA GPUs: their makers and drivers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
 
 
 def has_a_card(devices: tuple[PciDevice, ...]) -> bool:
-    """Whether AMD's devices are anything that torch has a name for."""
+    """Whether AMD's devices include a GPU for which torch has a name."""
     return any(amd_device(device.device_id, device.name) for device in devices)
 
 

@@ -1,4 +1,4 @@
-"""The files that gpusetup itself keeps in the target.
+"""The files that gpusetup itself stores in the environment.
 
 They are the journal of an interrupted installation, the receipt of the last one, and the
 constraints of `guard`.
@@ -31,7 +31,7 @@ def interruption(prefix: str) -> str:
 
 
 def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
-    """The command that ends an interrupted installation, in a sentence.
+    """A sentence with the command that finishes an interrupted installation.
 
     `half_made`: the environment itself was not finished, so that no interpreter is in it yet.
     """
@@ -114,7 +114,8 @@ class _Receipt(Frozen):
 
 
 def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the torch family that the guard pins, else that we installed, and since when.
+    """An event with the versions that the guard pins, or else that gpusetup installed, and since
+    when.
 
     Nothing if neither names a torch. Anybody may have written these files, so a line that is no
     pin counts nothing.
@@ -161,7 +162,7 @@ def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
 
 
 def _names_torch(pins: tuple[str, ...]) -> bool:
-    """Whether torch itself is among the pins."""
+    """Whether the pins contain torch itself."""
     names = [pin.partition("==")[0] for pin in pins]
     return "torch" in names
 

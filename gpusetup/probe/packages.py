@@ -1,4 +1,4 @@
-"""The distributions of the target that matter here, from the names of its files.
+"""The installed packages that matter here, read from the names of the environment's files.
 
 Nothing is imported: the sources are `*.dist-info` folders, `*.egg-info` and conda's `conda-meta`.
 Each folder is listed once, and only small files are opened.
@@ -52,7 +52,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The distributions in a folder that are watched, or that say which torch they need."""
+    """The packages in a folder that gpusetup watches, or that say which torch they need."""
     for name in names:
         info = INFO_FOLDER.match(name)
         if info is not None:

@@ -1,4 +1,4 @@
-"""Display controllers on the PCI bus, whoever made them: sysfs on Linux, WMI on Windows."""
+"""Display controllers on the PCI bus, from any maker: sysfs on Linux, WMI on Windows."""
 
 from __future__ import annotations
 

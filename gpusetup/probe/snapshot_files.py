@@ -1,4 +1,4 @@
-"""Snapshots as files: what is written, what is read, and the example machines of the package."""
+"""Snapshots as files: how they are written and read, and the example machines in the package."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
 
 
 def _snapshot_in(text: str, what: str) -> Snapshot:
-    """The snapshot in a JSON text: of a snapshot file, or of doctor's answer."""
+    """The snapshot in a JSON text, from a snapshot file or from doctor's document."""
     schema = from_json(text, _Head, what=what).schema or ""
     if schema.startswith("gpusetup.doctor/"):
         return from_json(text, _Doctor, what=what).snapshot

@@ -1,4 +1,4 @@
-"""Chooses the target interpreter, and keeps the reason of the choice.
+"""Chooses the interpreter whose environment is examined, and records why.
 
 The order: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `./.venv`, and last the interpreter that
 gpusetup runs in, unless that is a tool environment (pipx, `uv tool`).
@@ -59,7 +59,7 @@ class TargetPython(Frozen):
 
 
 def choose_target(system: System, named: str | None = None) -> TargetPython:
-    """The target by the contract's order. `named` is the value of `--python`.
+    """The interpreter, chosen in the contract's order. `named` is the value of `--python`.
 
     Raises `BadInput` if the named one is no interpreter, `Blocked` if there is no target.
     """
@@ -91,7 +91,7 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
 
 
 def _interpreter_named(system: System, named: str, path: str) -> str:
-    """The interpreter that `--python` means: a file, an environment's folder, or a command.
+    """The interpreter that `--python` names: a file, an environment's folder, or a command.
 
     `path` is the same as an absolute path.
     """

@@ -1,4 +1,4 @@
-"""The torch that the target would import, from its files."""
+"""The torch that the environment would import, read from its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hides in a snapshot who somebody is and where they work, before it is shared.
+"""Removes from a snapshot who a person is and where they work, before it is shared.
 
 There are two gates. The first is an allow-list: only known environment variables pass. The second
 goes over every remaining text, one subject a file: `folders` (homes become `~`, unknown ones
@@ -43,7 +43,7 @@ WHO_VARIABLES = frozenset(
 
 
 class Private(Frozen):
-    """What is known of the person whose machine it is."""
+    """What is known about the person whose machine it is."""
 
     names: tuple[str, ...] = ()
     """Users and hosts."""
@@ -66,7 +66,8 @@ def private_here() -> Private:
 
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
-    """The snapshot as it may be shared. `private` None: this process's user, host and home."""
+    """The snapshot in a form that can be shared. If `private` is None, it uses this process's user,
+    host and home."""
     plain = to_plain(snapshot)
     person = private_here() if private is None else private
     names_in_environment = []
@@ -143,7 +144,7 @@ _ALIAS = r"\d{4}"
 
 
 class Scrubber:
-    """Takes the private parts out of one text after another, always in the same way.
+    """Removes the private parts from many texts, always in the same way.
 
     The people whom the texts of `plain` show are known. `own_text`: it is mostly our own words, so
     that only people, homes and secrets are taken out, which are private in any text.
@@ -174,7 +175,8 @@ class Scrubber:
         self._rules = tuple(rules)
 
     def text(self, text: str) -> str:
-        """The text without its private parts; a hostile one costs time in proportion."""
+        """The text without its private parts; even for a hostile text, the time is proportional to
+        its length."""
         if text not in self._shared:
             shared = ""
             for piece in pieces(hide_keys(text)):

@@ -1,4 +1,4 @@
-"""Folders: a home becomes `~`, and of the paths below a private folder only known words stay.
+"""Folder names: a home becomes `~`, and in paths below a private folder only known words stay.
 
 `/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: sites lay out
 homes as they like, so what may stay is an allow-list. Below a system's own folders (`/usr`,

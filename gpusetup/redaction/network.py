@@ -1,4 +1,4 @@
-"""Servers and addresses: what a text says about somebody's network.
+"""Servers and addresses, which reveal something about a person's network.
 
 Servers that everybody uses stay (`download.pytorch.org`, `127.0.0.1`). Of other URLs only the parts
 of the path stay that are known words (`/whl/cu124`, a wheel's name).
@@ -98,7 +98,7 @@ def _is_of_a_project(host: str, path: str) -> bool:
 
 
 def _hide_segment(segment: str) -> str:
-    """A part of a URL's path, if every index has such a one."""
+    """A part of a URL's path, which stays only if every index has one like it."""
     is_known = compiled(_KNOWN_SEGMENT).fullmatch(segment)
     return segment if is_known else "<path>"
 
@@ -107,7 +107,7 @@ URLS: tuple[Rule, ...] = ((_URL, _hide_url),)
 
 
 def is_public(host: str) -> bool:
-    """Whether a server's name tells nothing about anybody: localhost, a public server, `<host>`."""
+    """Whether a server's name reveals nothing: localhost, a public server, `<host>`."""
     name = host.lower().rstrip(".").strip("[]")
     if name in ("127.0.0.1", "::1", "0.0.0.0", ""):
         return True

@@ -1,4 +1,4 @@
-"""Names of people, if a text says that it names one."""
+"""Names of people, recognised by the words around them."""
 
 from __future__ import annotations
 

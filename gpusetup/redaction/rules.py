@@ -1,4 +1,4 @@
-"""Rules of redaction (a pattern and its replacement), and the words that no rule hides."""
+"""Redaction rules (a pattern and its replacement), and the words that no rule hides."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMON_NAMES = frozenset(
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Words that a record is made of: a host called `h100` or `triton` tells nothing."""
+    """Words that a record consists of; a host called `h100` or `triton` reveals nothing."""
     # Imported late: only a record that is shared needs them.
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.machine import Snapshot

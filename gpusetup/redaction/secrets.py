@@ -1,4 +1,4 @@
-"""Secrets, by their shape or by the word before them.
+"""Secrets, recognised by their shape or by the word before them.
 
 Three kinds of patterns: tokens as their issuers print them (looked up in the issuers' documentation
 and in secret scanners' public rules, as of 2026-11), values after a telling word, and last, any long

@@ -1,4 +1,4 @@
-"""Values of variables: only words of known form stay, every other word gets an alias.
+"""Values of variables: only words of a known form stay, all others get an alias.
 
 People write anything into a variable: a customer's name in a folder, a network, an option. Known
 are numbers and versions, GPUs, capabilities, networks as systems name them, and the words below,

@@ -1,1 +1,1 @@
-"""Turns answers into something printable: text, JSON, Markdown. Only `console` prints."""
+"""Turns answers into text, JSON or Markdown. Only `console` prints."""

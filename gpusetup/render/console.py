@@ -1,4 +1,4 @@
-"""Where answers and talk leave the program: stdout for answers, stderr for talk.
+"""The two output streams: stdout for answers, stderr for messages.
 
 It prints under any encoding: a character that a terminal cannot show is replaced by its nearest
 ASCII. Foreign text (a path, a process name, a report's line) goes through `plain` on its way, and
@@ -36,7 +36,7 @@ ASCII = {
 
 
 def harmless(text: str) -> str:
-    """Text in which no CI runner finds a command of its own.
+    """A text in which a CI runner finds no workflow commands.
 
     >>> harmless("b\\n::error::c ##[d]")
     'b\\n: :error::c ## [d]'
@@ -47,7 +47,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_json(text: str) -> str:
-    """The same for a JSON document, whose values stay what they are.
+    """The same for a JSON document, without changing its values.
 
     >>> harmless_json('"\\x9b2J ##[a]"')
     '"\\\\u009b2J #\\\\u0023[a]"'
@@ -68,7 +68,7 @@ def _by_number(control: re.Match[str]) -> str:
 
 
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
-    """Message and hint of what ended a command, without passwords that somebody typed."""
+    """The message and hint of an error, without passwords that somebody typed."""
     # Imported late: most commands end without an error.
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
@@ -84,7 +84,7 @@ Document = TypeVar("Document")
 
 
 class Console:
-    """The two streams of one run: answers go to stdout, talk and errors to stderr."""
+    """The two streams of one run: answers go to stdout, messages and errors to stderr."""
 
     def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
         self.json = json
@@ -98,7 +98,7 @@ class Console:
     def answer(
         self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
     ) -> int:
-        """Write an answer, and return the exit code: 0 if it is a yes, 1 if not.
+        """Write an answer, and return the exit code: 0 for a positive answer, otherwise 1.
 
         Under `--json`, or without a text, the JSON document is written, otherwise the text. The
         text may be a function of the document, which then runs only if it is needed.
@@ -121,7 +121,7 @@ class Console:
             self.script(self._for_stream(text, sys.stdout))
 
     def _for_stream(self, text: str, stream: TextIO) -> str:
-        """The text as this stream shows it."""
+        """The text in the form for this stream."""
         if isinstance(text, Screen):
             return harmless(text.on(stream, colour=self.color))
         return harmless(plain(text))
@@ -162,12 +162,12 @@ class Console:
         CLOCK.begin(step)
 
     def debug(self, text: str) -> None:
-        """Write to stderr what was asked and answered, under `-v` only."""
+        """With `-v` only, write requests and responses to stderr."""
         if self.verbose:
             self.talk(text)
 
     def fail(self, problem: GpuSetupError) -> int:
-        """Report what ended the command, and return its exit code."""
+        """Report the error that ended the command, and return its exit code."""
         message, hint = shareable(problem)
         if self.json:
             from gpusetup.model.documents import ErrorAnswer

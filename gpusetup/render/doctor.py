@@ -1,4 +1,4 @@
-"""Doctor's answer as a screen, and as a reply to post in a thread.
+"""Doctor's answer as a screen, and as a reply for a thread.
 
 The screen says what is wrong, what shows it and what to do, then everything else. The reply is the
 screen inside one block of code, in which nothing acts as Markdown.
@@ -40,7 +40,7 @@ DOUBTS_SHOWN = 2
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
-    """What is wrong, what shows it, what to do; then the other findings, and the machine."""
+    """What is wrong, the evidence, what to do, then other findings and the machine."""
     root = answering(answer)
     lines: list[str] = [*verdict(answer, root)]
     if root is not None:
@@ -114,7 +114,7 @@ def answering(answer: DoctorAnswer) -> Finding | None:
 
 
 def _names(finding: Finding) -> tuple[str, str]:
-    """The finding's id, and the shared cause of which it is a case."""
+    """The id of the finding, and the general cause that it belongs to."""
     record = RECORDS.get(finding.id)
     shared_cause = record.kind_of if record else ""
     return finding.id, shared_cause
@@ -124,7 +124,7 @@ def _names(finding: Finding) -> tuple[str, str]:
 
 
 def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """The cause in one line, then what is not certain about it."""
+    """The cause in one line, followed by what is uncertain about it."""
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", unknown_of(answer))
     elif root is not None:
@@ -154,7 +154,7 @@ def asks_plainly(answer: DoctorAnswer) -> bool:
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """What else it could be, what is ruled out, and the one output that decides."""
+    """What else the cause could be, what is ruled out, and the output that would show it."""
     if answer.cause != "ok":
         for cause in answer.ruled_out:
             yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
@@ -176,7 +176,7 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
 
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
-    """A sentence about the first fact that the way out depends on and the text does not show."""
+    """A sentence about the first fact that the fix depends on and that the text does not show."""
     if root is None or root.fix is None or answer.cause == "unknown":
         return ""
     for need in root.fix.needs:
@@ -203,7 +203,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
 
 
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
-    """A finding with its evidence and its way out."""
+    """A finding with its evidence and its fix."""
     if finding.detail:
         yield ""
         yield ScreenLine(f"  {finding.detail}", hang=2)
@@ -267,7 +267,7 @@ def evidence_line(evidence: Evidence) -> ScreenLine:
 
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
-    """What to do: a sentence, the advice before the commands, the commands, then other ways."""
+    """The fix: a sentence, advice, the commands, then other ways."""
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
     if advice:
         yield ""
@@ -331,7 +331,7 @@ def needs(fix: Fix) -> str:
 
 
 def in_short(finding: Finding) -> Iterator[ScreenLine]:
-    """A finding beside the answer: a line, and what to do."""
+    """One line about a finding other than the root cause, and what to do."""
     title = finding.title
     if finding.explained_by:
         title += f" (because of {finding.explained_by})"

@@ -1,1 +1,2 @@
-"""Somebody's text becomes the same snapshot that a live machine gives: pure, no rule in here."""
+"""Turns a text that somebody posted into the same snapshot that a live machine gives. Pure;
+contains no rules."""

@@ -1,4 +1,4 @@
-"""What a reader of a text yields: facts, each with its source and how far that is trusted."""
+"""What a reader of a text produces: facts, each with its source and how far it is trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text says of single fields of the machine, and what these imply of others."""
+"""What a text says about single fields of the machine, and what these fields imply about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of a machine that a text can show, by the names that readings and answers use.
+"""Names for the fields of a machine that a text can show, as used by readings and answers.
 
 Each is a part of the snapshot and a field of it: `torch.version` is `Snapshot.torch.version`.
 """

@@ -1,4 +1,4 @@
-"""Files that a text shows: one that failed to load, with its owner; those that a listing has."""
+"""Files in a text: one that failed to load, with its owner, and those in listings."""
 
 from __future__ import annotations
 

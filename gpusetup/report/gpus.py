@@ -1,4 +1,4 @@
-"""The GPUs that a text names: those that programs list by number, else the only one it speaks of."""
+"""The GPUs in a text: those that programs list by number, or else the only one that it mentions."""
 
 from __future__ import annotations
 

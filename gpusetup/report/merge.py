@@ -1,4 +1,5 @@
-"""Facts of many lines become one snapshot: the most trusted value counts, the others stay readings."""
+"""Merges facts from many lines into one snapshot: the most trusted value wins, the others stay as
+readings."""
 
 from __future__ import annotations
 

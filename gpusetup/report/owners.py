@@ -1,4 +1,5 @@
-"""Whose environment a text shows: the folder of its torch, an image, a program that brings its own.
+"""Who owns the environment in a text: the folder of its torch, an image, or a program with its own
+Python.
 
 These are facts, and no failure. `fixes.owners` decides by them how that torch may be changed.
 """

@@ -1,4 +1,5 @@
-"""What paths give away: Python's version, the system, who made the environment, its interpreter."""
+"""What paths in a text reveal: Python's version, the system, who created the environment, its
+interpreter."""
 
 from __future__ import annotations
 

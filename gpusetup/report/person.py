@@ -1,4 +1,5 @@
-"""What a person says in sentences of their own: read in the prose of a text, never in its logs."""
+"""What a person says in their own sentences, read only in the prose of a text and never in its
+logs."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ WORDS_OF_PROSE, WIDE_OF_PROSE = 3, 4
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line is a sentence of a person, as far as its form tells.
+    """Whether a line looks like a sentence that a person wrote.
 
     >>> is_prose("My card stays at 0 % all day."), is_prose("2.6.0+cu124 True"), is_prose("显卡认不出来")
     (True, False, True)
@@ -112,7 +113,7 @@ def _starts(paragraphs: list[str]) -> tuple[int, ...]:
 
 
 def sentences(text: Text, prose: Prose) -> Claim | None:
-    """The lines in which a person speaks and quotes no program; None if there are none."""
+    """The lines in which a person writes without quoting a program; None if there are none."""
     numbers = []
     for number in prose.all_lines:
         line = text.lines[number - 1]

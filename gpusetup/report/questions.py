@@ -1,4 +1,4 @@
-"""The plain question that a person asks: what it is about, and the versions that it names."""
+"""The plain question that a person asks: its topic, and the versions in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that a text shows to have ended well: what a program printed after all that failed before."""
+"""Runs in a text that ended well, after everything that had failed before."""
 
 from __future__ import annotations
 

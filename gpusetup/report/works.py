@@ -1,4 +1,5 @@
-"""What shows that a GPU computes: a device that a program names, a speed, a training that goes on.
+"""Signs in a text that a GPU computes: a device that a program names, a speed, a training that
+makes progress.
 
 If somebody names a failure, in whatever words, that some part works is no answer. Only two things
 outweigh the failure: the person's later word that it is mended, and a program that goes on after its
@@ -79,7 +80,7 @@ class FailureLines(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A line that only a program prints which has its GPU."""
+    """A line that a program only prints if it uses the GPU."""
 
     form: str
     """What the line shows: `device`, `found`, `training`, `server`, `available`, `tensor`, or
@@ -145,7 +146,7 @@ def _named_failure(lines: Sequence[str], index: int) -> Event:
 
 
 def _taken_all_the_same(flat: str, uses: Sequence[Use]) -> Iterator[Event]:
-    """The device and the speed that a program shows, where somebody complains of something."""
+    """The device and speed that a program shows although somebody complains about something."""
     for use in uses:
         if use.form == "device":
             yield _event("device-taken", flat, use.match)
@@ -202,7 +203,7 @@ def _failure_lines(lines: Sequence[str]) -> FailureLines:
 
 
 def _is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
-    """Whether somebody says that it works now, and names no failure after that."""
+    """Whether somebody says that it works now, and mentions no failure after that."""
     success_lines = [index for index, line in enumerate(lines) if _says_mended(line)]
     if not success_lines or failures.slow:
         return False
@@ -215,7 +216,7 @@ def _is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
 
 
 def _says_mended(line: str) -> bool:
-    """Whether a line says that it works now, and names no failure behind these words."""
+    """Whether a line says that it works now, and mentions no failure after these words."""
     success = working.SOLVED.search(line)
     if success is None:
         return False
@@ -224,7 +225,7 @@ def _says_mended(line: str) -> bool:
 
 
 def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]) -> bool:
-    """Whether what the text shows of the GPU denies every failure that it names."""
+    """Whether the signs of a working GPU contradict every failure that the text mentions."""
     flat = "\n".join(lines)
     last_use = max((_line_index(flat, use.match.end()) for use in uses), default=-1)
     forms = [use.form for use in uses]
@@ -286,7 +287,7 @@ def _computes_on_a_gpu(flat: str) -> bool:
 
 
 def _uses(flat: str) -> Iterator[Use]:
-    """Lines that only a program prints which has its GPU: the last one of each form."""
+    """Lines that programs only print if they use the GPU; the last one of each kind."""
     names_gpu = working.A_GPU.search(flat) is not None
     compares_results = working.TOPICS["result"].search(flat) is not None
     forms = (
@@ -310,7 +311,7 @@ def _uses(flat: str) -> Iterator[Use]:
 def _words_of_success(
     flat: str, topic: AskedTopic | None, *, has_gpu_in_use: bool
 ) -> Iterator[Event]:
-    """A speed, a training that goes on, and a person's plain word that it works."""
+    """A speed, a training that makes progress, or a person's statement that it works."""
     names_gpu = working.A_GPU.search(flat) is not None
     if names_gpu:
         for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):

@@ -1,1 +1,1 @@
-"""The one door to the machine: files, children, environment."""
+"""The only access to the machine: files, child processes, environment variables."""

@@ -1,4 +1,4 @@
-"""gpusetup's own cache: folders that only this user can write."""
+"""gpusetup's own cache: folders that only this user can write to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAKING = "making"
 
 
 def own_folder(name: str) -> Path:
-    """A folder below gpusetup's own cache, which is made where it is missing.
+    """A folder in gpusetup's own cache, created if it does not exist.
 
     The cache is `GPUSETUP_CACHE_DIR`, else the usual place of caches. `Blocked` where others could
     put something into it.
@@ -26,7 +26,7 @@ def own_folder(name: str) -> Path:
 
 
 def own_path(name: str) -> Path:
-    """Where such a folder is, whether or not it was made."""
+    """The path of such a folder, whether or not it exists."""
     from platformdirs import user_cache_path
 
     named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
@@ -35,7 +35,7 @@ def own_path(name: str) -> Path:
 
 
 def _only_ours(folder: Path) -> Path:
-    """The folder, once it is there and nobody else can write into it."""
+    """The existing folder, after a check that nobody else can write to it."""
     hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
     with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""The only way to start a child process: with an argument list, a time limit, and its output kept.
+"""The only way to start a child process: with an argument list, a time limit, and captured output.
 
 A child runs in its own process group, so that its children end with it. One that cannot be
 killed (uninterruptible sleep in a driver call) is given up, not waited for.
@@ -38,7 +38,8 @@ RUNNING: set[Child] = set()
 
 
 class Output(Frozen):
-    """A child's output and end. `exit` is None if it did not end in time or could not start."""
+    """A child's output and exit code. `exit` is None if it did not end in time or could not
+    start."""
 
     argv: tuple[str, ...]
     exit: int | None
@@ -129,7 +130,7 @@ def _output_file() -> IO[bytes]:
 def _wait(
     child: Child, pending_input: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
-    """Wait for a child, and say what is wrong if it does not end in time or floods us."""
+    """Wait for a child, and return the problem if it does not end in time or prints too much."""
     until = time.monotonic() + timeout
     while True:
         seconds_left = max(0.0, until - time.monotonic())
@@ -169,7 +170,7 @@ def _working_folder(cwd: str | None) -> str | None:
 
 
 def no_answer_in(seconds: float) -> str:
-    """The problem of a child that ran into its limit.
+    """The problem of a child that reached its time limit.
 
     >>> no_answer_in(29.97)
     'no answer in 30 s'
@@ -271,7 +272,8 @@ class StreamingChild:
         self._lines.put(None)
 
     def next(self, timeout: float) -> str:
-        """The next line. Raises TimeoutError if none came, EOFError if none will come."""
+        """The next line. Raises TimeoutError if none came in time, EOFError if there are no
+        more."""
         import queue
 
         try:
@@ -304,7 +306,7 @@ class StreamingChild:
         return None
 
     def end(self) -> None:
-        """Kill it; one that cannot be killed is given up."""
+        """Kill the child; if it cannot be killed, give it up."""
         if self._child.poll() is None:
             kill_group(self._child)
         _give_up(self._child)
@@ -334,7 +336,7 @@ def foreground(
 
 
 def start_background(argv: Sequence[str]) -> Child:
-    """Start a child that runs beside us; the caller reads its output. Raises OSError.
+    """Start a child that runs in parallel; the caller reads its output. Raises OSError.
 
     It is in a session of its own, so that a Ctrl-C for us does not reach it.
     """
@@ -349,6 +351,7 @@ def start_background(argv: Sequence[str]) -> Child:
 
 @atexit.register
 def end_children() -> None:
-    """Kill every child that still runs when we end, as after a Ctrl-C while other threads wait."""
+    """Kill all running children when gpusetup ends, for example after a Ctrl-C while other threads
+    wait."""
     for child in tuple(RUNNING):
         kill_group(child)

@@ -1,4 +1,5 @@
-"""An `OSError` as an error message: the file, the reason, and on Windows who uses the file."""
+"""Turns an `OSError` into an error message with the file, the reason, and on Windows who uses the
+file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals: inside a block they do nothing, or the same as Ctrl-C."""
+"""Signal handling: inside a block, signals do nothing or the same as Ctrl-C."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 
 def uninterrupted() -> AbstractContextManager[None]:
-    """Ignore Ctrl-C, and every signal that ends us, inside the block."""
+    """Ignore Ctrl-C, and every other signal that would end gpusetup, inside the block."""
     return handle_signals(signal.SIG_IGN, signal.SIGINT, *ENDING_SIGNALS)
 
 
 def interruptible() -> AbstractContextManager[None]:
-    """Let a closed terminal, or `kill`, end the block as Ctrl-C does."""
+    """Make a closed terminal, or `kill`, end the block in the same way as Ctrl-C."""
     return handle_signals(signal.default_int_handler, *ENDING_SIGNALS)
 
 
 def endings_as_interrupt() -> AbstractContextManager[None]:
-    """Let SIGTERM, and Windows' Ctrl-Break, end us and every child as Ctrl-C does."""
+    """Make SIGTERM, and Windows' Ctrl-Break, end gpusetup and every child in the same way as
+    Ctrl-C."""
     # After SIGHUP (nohup, a closed ssh) a program may go on.
     endings = [number for number in ENDING_SIGNALS if number.name != "SIGHUP"]
     return handle_signals(signal.default_int_handler, *endings)

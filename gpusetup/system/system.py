@@ -1,4 +1,4 @@
-"""The door to the machine: readers learn everything through a `System`.
+"""The access to the machine: readers learn everything through a `System`.
 
 `System` asks this machine; in tests a tape of another machine answers in its place.
 """
@@ -30,7 +30,7 @@ READ_LIMIT_BYTES = 4 << 20
 
 
 class Stat(Frozen):
-    """The rights of a file or folder."""
+    """The permissions of a file or folder."""
 
     mode: str
     """As `ls -l` shows it: `crw-rw-rw-`."""
@@ -39,7 +39,7 @@ class Stat(Frozen):
 
 
 class Space(Frozen):
-    """The room on a disk."""
+    """The free space on a disk."""
 
     total_bytes: int
     free_bytes: int
@@ -62,7 +62,7 @@ class System:
         return self._facts()
 
     def read(self, path: str) -> str:
-        """The text of a file, of a long one the beginning."""
+        """The text of a file; of a long one only the beginning."""
         with open(path, "rb", opener=at_once) as file:
             # A device that has nothing to give answers None.
             raw = file.read(READ_LIMIT_BYTES) or b""
@@ -73,7 +73,7 @@ class System:
         return tuple(sorted(os.listdir(path)))
 
     def stat(self, path: str) -> Stat:
-        """The rights of a file or folder."""
+        """The permissions of a file or folder."""
         status = os.stat(path)
         return Stat(
             mode=stat_module.filemode(status.st_mode),
@@ -86,7 +86,7 @@ class System:
         return os.readlink(path)
 
     def space(self, path: str) -> Space:
-        """The room on the disk of a folder."""
+        """The free space on the disk of a folder."""
         usage = shutil.disk_usage(path)
         return Space(total_bytes=usage.total, free_bytes=usage.free)
 
@@ -105,7 +105,7 @@ class System:
         return run(argv, timeout=timeout, environment=self._environment)
 
     def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
-        """Run a file of `child_scripts/` in a child and return its JSON answer.
+        """Run a file of `child_scripts/` in a child process and return its JSON answer.
 
         `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
         """
@@ -153,7 +153,7 @@ def is_writable(system: System, path: str | None) -> bool | None:
 
 
 def answer_of(output: Output) -> dict[str, Any]:
-    """The last line that a child script printed, or why it has none, and how far it came.
+    """The last line that a child script printed, or why there is none, and how far it got.
 
     The lines before it say each `step` before it is tried, and each `part` of the answer.
 

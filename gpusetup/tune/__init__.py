@@ -1,4 +1,4 @@
-"""From a training config to settings that fit this machine, and to a batch size that ran.
+"""Adapts a training config to this machine, and finds a batch size that runs.
 
 Nothing heavy is imported here: what is listed in `__all__` is loaded on first use.
 """

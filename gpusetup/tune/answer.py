@@ -1,4 +1,4 @@
-"""What `gpusetup tune` answers under `--json`."""
+"""The JSON document of `gpusetup tune`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Plain = int | float | bool | str | None
 
 
 class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
-    """One setting of the config; `from` is null if it was empty, or is added."""
+    """One change of a setting; `from` is null if the setting was empty or is added."""
 
     key: str
     before: Plain
@@ -20,7 +20,7 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     reason: str
     source: str
     line: int
-    """Of the setting, or of the one that it is added below."""
+    """The line of the setting, or of the one below which it is added."""
     added: bool = False
 
 
@@ -28,7 +28,7 @@ RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
 
 
 class Row(Trial):
-    """One line of the comparison table of `--benchmark`: a way to train, and its trials."""
+    """One row of the table of `--benchmark`: a way to train, and its trials."""
 
     name: RowName = "base"
     status: Literal["ok", "oom", "error", "skipped"] = "skipped"  # type: ignore[assignment]
@@ -37,11 +37,13 @@ class Row(Trial):
     speed_up: float | None = None
     kept: bool = False
     runs: int = 1
-    """How often it ran, in turn with what it is compared with; the speed is the middle one."""
+    """How often it ran, in turn with the setting that it is compared with; the speed is the
+    median."""
     seconds_per_epoch: float | None = None
-    """Where the data set says how many samples it has."""
+    """Only if the data set has a known number of samples."""
     loss_steps: int | None = None
-    """In the row of AMP: after so many steps `loss` and `loss_without_amp` were read."""
+    """In the row for AMP, the number of steps after which `loss` and `loss_without_amp` were
+    read."""
     loss_without_amp: float | None = None
 
 
@@ -58,21 +60,21 @@ class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
     cannot_fit: str | None = None
-    """Why not even one sample fits on this card, with plan's table; null if one may."""
+    """Why not even one sample fits on this card, with plan's table; null if one may fit."""
     recommendations: tuple[str, ...] = ()
-    """What would change the experiment, or cannot be written: in words."""
+    """Advice that would change the experiment or cannot be written."""
     trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
     """The largest (or, with `--objective speed`, the fastest) size that ran."""
     limit_bytes: int | None = None
-    """The memory that was allowed to it."""
+    """The memory that the search was allowed to use."""
     stopped: str | None = None
-    """What the next larger size that was tried said; null if none was."""
+    """The message of the next larger size that was tried; null if there was none."""
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
-    """Why nothing made it faster, or what to measure next."""
+    """Why no change made the training faster, or what to measure next."""
     device: str | None = None
-    """What was measured, or the GPU that the config is for."""
+    """The device that was measured, or the GPU that the config is for."""
     presets: tuple[PresetRow, ...] = ()
     """The presets that there are, with `--preset list`."""
     preset: str = ""
@@ -83,7 +85,7 @@ class TuneAnswer(Frozen):
 
 
 def difference(name: str, before: str, after: str) -> str:
-    """The unified diff of the file's text; "" if nothing changes."""
+    """The unified diff of the file; "" if nothing changes."""
     before_lines = before.splitlines()
     after_lines = after.splitlines()
     new_name = f"{name} (tuned)"

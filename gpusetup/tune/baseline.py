@@ -1,4 +1,4 @@
-"""What is measured: the request, and training as the config has it. Pure."""
+"""What to measure: the request, and the training with the config's settings. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_BATCH = 8
 
 
 class MeasureRequest(Frozen):
-    """What is to be measured."""
+    """What the person wants to measure."""
 
     benchmark: bool
     job: BenchJob
@@ -33,7 +33,7 @@ class MeasureRequest(Frozen):
 
 
 class Setup(Frozen):
-    """One way to train: what a row of the table sets."""
+    """One way to train, with the settings of a row in the table."""
 
     batch: int = DEFAULT_BATCH
     amp: Literal["bf16", "fp16"] | None = None
@@ -57,7 +57,7 @@ class Setup(Frozen):
 
 
 class Baseline(Frozen):
-    """What is measured first: training as the config has it."""
+    """The first measurement: training with the config's settings."""
 
     setup: Setup = Setup()
     effective: int | None = None
@@ -68,7 +68,7 @@ DEFAULT_BASELINE = Baseline()
 
 
 def baseline_of(config: Config) -> Baseline:
-    """The first row of the table, as the config has it."""
+    """The first row of the table, with the config's settings."""
     setup = DEFAULT_BASELINE.setup
     steps = 1
     for setting, key in known_settings(config):
@@ -95,7 +95,7 @@ def baseline_of(config: Config) -> Baseline:
 def search_goal(
     request: MeasureRequest, start: int, limit_bytes: int, effective: int | None = None
 ) -> Goal:
-    """What a search for a batch looks for; with `effective` no size above the effective batch."""
+    """What a batch search looks for; with `effective`, no size above the effective batch."""
     bounds = (request.largest, effective)
     # None: as far as the memory reaches.
     known_bounds = [bound for bound in bounds if bound]

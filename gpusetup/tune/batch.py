@@ -1,4 +1,4 @@
-"""Batch times accumulation: another split of the same effective batch. Pure.
+"""Splits the same effective batch into another batch and accumulation. Pure functions.
 
 A micro-batch is changed only by what was measured here, or by what `plan` calls clear for this very
 config on this card. If something else goes with the batch, the change is refused with its reason.
@@ -40,7 +40,7 @@ def measuring(case: ConfigCase) -> str:
 
 
 class Split(Frozen):
-    """One batch in its config: what it is, and what goes with it."""
+    """One batch in its config, with the settings that belong to it."""
 
     setting: Setting
     size: int
@@ -52,13 +52,13 @@ class Split(Frozen):
 
     @property
     def effective(self) -> int:
-        """Samples of one step of the optimizer; 0 if several batches share one accumulation."""
+        """The samples in one optimizer step; 0 if several batches share one accumulation."""
         micro_batch = self.size
         return micro_batch * self.steps
 
     @property
     def name(self) -> str:
-        """The batch as a sentence names it."""
+        """The batch in words."""
         path = self.setting.path
         return dotted(path)
 
@@ -202,7 +202,7 @@ def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
 
 
 def _pieces_within(split: Split, mark: BatchMark) -> str:
-    """The same effective batch in pieces that the mark allows: `128 x 4 accumulated`.
+    """The same effective batch in pieces up to the guides' value: `128 x 4 accumulated`.
 
     Empty if the batch lies within the mark already, or cannot be cut like this.
     """

@@ -1,4 +1,5 @@
-"""Trials on the real device, in a child of the target interpreter (`child_scripts/bench.py`).
+"""Runs trials on the real device, in a child process of the environment's interpreter
+(`child_scripts/bench.py`).
 
 A trial that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
 memory in any spelling is a trial that failed, anything else an error.
@@ -54,7 +55,7 @@ Say = Callable[[str], None]
 
 
 class BenchJob(Frozen):
-    """What is trained, and how; one trial adds its batch size."""
+    """What to train, and how; each trial adds its batch size."""
 
     code: str | None = None
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
@@ -80,7 +81,7 @@ class BenchJob(Frozen):
 
 
 class Device(Frozen):
-    """Where the trials run."""
+    """The device on which the trials run."""
 
     device: str
     name: str
@@ -91,12 +92,13 @@ class Device(Frozen):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether trials run on a GPU: its allocator counts their memory, not the system."""
+        """Whether trials run on a GPU, so that its allocator counts the memory instead of the
+        system."""
         kind = self.device.partition(":")[0]
         return kind == "cuda"
 
     def room(self) -> int:
-        """The bytes that a trial may take: without the margin.
+        """The bytes that a trial may use, without the safety margin.
 
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
@@ -109,7 +111,8 @@ class Device(Frozen):
 
 
 class Bench:
-    """The child that runs trials, started again where it hung, died or says that it is spent."""
+    """The child process for trials, restarted after it hangs, crashes or says that it cannot
+    continue."""
 
     def __init__(self, job: BenchJob, folder: str = ".") -> None:
         self.job = job
@@ -133,7 +136,7 @@ class Bench:
         self._lines = None
 
     def ask(self, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
-        """The answer to one request: the job with some changes.
+        """The child's response to one request: the job with some changes.
 
         One that ended without an answer has `died`, with its exit code and its last words.
         """
@@ -164,7 +167,7 @@ class Bench:
         return answer
 
     def _child(self) -> StreamingChild:
-        """The child that runs trials: the one that runs already, or a new one."""
+        """The running child process, or a new one."""
         if self._lines is None:
             environment = {**os.environ, **CHILD_ENVIRONMENT}
             # The code to train is found from the folder in which `tune` was called.
@@ -174,14 +177,14 @@ class Bench:
         return self._lines
 
     def _last_words(self) -> str:
-        """The end of what a child wrote to its standard error."""
+        """The end of what the child wrote to standard error."""
         self._errors.seek(0)
         # A library may have written much before.
         end = self._errors.read()[-STDERR_BYTES:]
         return end.decode("utf-8", "replace")
 
     def device(self) -> Device:
-        """Where the trials will run. `Blocked` without torch, `ToolFailed` if it breaks."""
+        """The device for the trials. `Blocked` if torch is missing, `ToolFailed` if it breaks."""
         answer = self.ask("devices")
         if answer["status"] != "ok":
             raise self._no_device(answer)
@@ -197,7 +200,7 @@ class Bench:
         return Device(limit_bytes=limit, **fields)
 
     def _no_device(self, answer: Mapping[str, Any]) -> GpuSetupError:
-        """The error for a child that cannot tell where it would train."""
+        """The error if the child cannot report its device."""
         last_words = str(answer.get("errors", ""))[-LONGEST_DETAIL:].strip()
         detail = str(answer.get("detail") or last_words)
         if "No module named 'torch'" in detail:
@@ -214,7 +217,8 @@ class Bench:
     def find(
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
     ) -> None:
-        """Try sizes until the answer stands, the largest or for `speed` the knee, or time is over.
+        """Try sizes until the result is certain or the time is over: the largest, or for `speed`
+        the best.
 
         Every trial is put into `trials` as soon as it ran, so that a Ctrl-C loses nothing.
         """
@@ -242,7 +246,7 @@ class Bench:
             quickest_trial = min(quickest_trial or seconds, seconds)
 
     def _times_of_trial(self, remaining: float, *, is_first: bool) -> dict[str, float]:
-        """How long a trial may take, and may time steps, if the search has so many seconds left."""
+        """How long a trial may take and how long it may time steps, given the remaining seconds."""
         share = max(1.0, remaining * TIMED_SHARE)
         timed_seconds = min(self.job.seconds, share)
         # Without the first trial there is no answer.
@@ -251,7 +255,7 @@ class Bench:
 
 
 def seconds_allowed(job: BenchJob) -> float:
-    """How long a request may take: its steps, and what torch needs to begin."""
+    """How long a request may take: its steps, and the start of torch."""
     seconds = job.seconds + STARTING_SECONDS
     if job.compile:
         seconds += COMPILING_SECONDS
@@ -266,8 +270,8 @@ LONGEST_DETAIL = 300
 
 
 def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
-    """The size, or the largest one below it whose fewest steps end in time; None if that is hardly
-    larger than what ran.
+    """The size, or the largest one below it whose minimum of steps ends in time; None if that is
+    hardly larger than a size that ran.
 
     >>> ran = Trial(batch=8, status="ok", samples_per_second=10.0)
     >>> [affordable(size, [ran], 10.0) for size in (4, 32)], affordable(32, [ran], 4.0)
@@ -288,7 +292,7 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
-    """What a child's answer means."""
+    """The meaning of a child's response."""
     status = answer["status"]
     if status == "ok":
         return Trial(**{**answer, "batch": batch})
@@ -306,7 +310,8 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
 
 
 def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
-    """`BadInput` with the code's own error, if no size ran and one failed by itself."""
+    """Raise `BadInput` with the code's own error, if no size ran and one failed because of the
+    code."""
     if any(trial.status == "ok" for trial in trials):
         return
     failed = [trial for trial in trials if trial.status == "error"]
@@ -329,7 +334,8 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
 
 @contextmanager
 def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
-    """A model, its batch, loss and optimizer in a file that a child can load; else `BadInput`."""
+    """Save a model, its batch, loss and optimizer in a file that a child can load; otherwise
+    `BadInput`."""
     import pickle
 
     import torch

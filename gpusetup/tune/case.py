@@ -1,4 +1,4 @@
-"""A config on a machine: what the rules look at, and what they answer with. Pure."""
+"""A config on a machine, with everything that the rules read and write. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpusetup.tune.answer import TuneChange
 
 
 class Facts(Frozen):
-    """The facts of a machine that the rules ask for."""
+    """The facts about a machine that the rules need."""
 
     gpu: str | None = None
     """The name of the GPU with the least memory."""
@@ -40,7 +40,7 @@ class Facts(Frozen):
 
     @property
     def card(self) -> Place | None:
-        """The smallest GPU, as `plan` asks for it."""
+        """The smallest GPU, in the form that `plan` needs."""
         if not self.memory_bytes:
             return None
         system: System = "windows"
@@ -65,7 +65,7 @@ class Measured(Frozen):
 
 
 class Proposed(Frozen):
-    """One change, and the edit of the text that makes it."""
+    """One change, and the edit that makes it."""
 
     change: TuneChange
     edit: Edit
@@ -84,14 +84,15 @@ KeyedSetting = tuple[Setting, Key]
 
 
 class DoesNotFit(str):
-    """Why the run as the config has it is too large for this card: nothing is proposed then."""
+    """Why the run is too large for this card with the config's settings; then nothing is
+    proposed."""
 
 
 Suggestion = Proposed | str
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
-    """The machine's facts, over the GPUs that a program would see."""
+    """The machine's facts, for the GPUs that are visible to a program."""
     gpus = visible_gpus(snapshot)
     # The smallest GPU sets the limit: each of them holds the model and its share of the batch.
     by_memory = sorted(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf)
@@ -130,7 +131,7 @@ class ConfigCase(Frozen):
     """Why another file holds the batch and the precision too, as a sentence."""
 
     def with_role(self, *roles: str) -> list[Setting]:
-        """The settings that mean one of these, in the file's order."""
+        """The settings with one of these meanings, in the file's order."""
         settings = []
         for setting, key in self.keyed:
             if key.role in roles:
@@ -138,7 +139,7 @@ class ConfigCase(Frozen):
         return settings
 
     def with_name(self, *names: str) -> Iterator[Setting]:
-        """The settings whose key is one of these, in the file's order."""
+        """The settings with one of these keys, in the file's order."""
         for setting in self.config.settings:
             if name_of(setting.path) in names:
                 yield setting
@@ -152,14 +153,14 @@ def config_word(case: ConfigCase) -> str:
 
 
 def label(setting: Setting) -> str:
-    """A setting as a sentence names it: `training.lr (line 7)`."""
+    """A setting in words: `training.lr (line 7)`."""
     path = dotted(setting.path)
     line = setting.line
     return f"{path} (line {line})"
 
 
 class Why(Frozen):
-    """A reason for a value, and where it comes from."""
+    """A reason for a value, and its source."""
 
     reason: str
     source: str
@@ -181,7 +182,8 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
 
 
 def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
-    """The edit with its reason; `setting` is what it changes, or what it adds a line below."""
+    """The edit with its reason; `setting` is the setting that changes or below which a line is
+    added."""
     is_added = edit.start == edit.end
     new_value: int | bool | str = value
     if value.isdigit():
@@ -232,7 +234,7 @@ def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> E
 
 
 def not_a_number(setting: Setting) -> str:
-    """That a setting is left, because it is no plain number."""
+    """A note that a setting is not changed because it is not a plain number."""
     text = setting.text or f"a {setting.kind}"
     is_shared = setting.kind == "alias" or setting.shared
     # Its text is only a reference.
@@ -257,7 +259,7 @@ RAY = "ray"
 
 
 def trainer_in(config: Config) -> Loop | None:
-    """The trainer that a config is written for; None for a loop of one's own."""
+    """The trainer of a config; None if the person wrote their own training loop."""
     names = names_in(config.settings)
     trainer = trainer_of(config)
     # `plan`'s trainers count updates, whatever else their configs have.
@@ -273,7 +275,7 @@ def trainer_in(config: Config) -> Loop | None:
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
-    """Every setting that a key's row means, as this config's trainer means it."""
+    """Every setting that a key's row describes, as this config's trainer understands it."""
     trainer = trainer_in(config)
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)

@@ -1,4 +1,4 @@
-"""The config file itself: read, and written in one step."""
+"""Reads the config file, and writes it in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIX = ".gpusetup-previous"
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's bytes; `BadInput` if there is none, `Blocked` if it may not be read."""
+    """A file's bytes; `BadInput` if it does not exist, `Blocked` if it may not be read."""
     try:
         return named_file.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
@@ -33,7 +33,7 @@ MOST_NAMES = 5
 
 
 def what_is_there(path: str) -> str:
-    """A hint for a config that is not there: the folder that is missing, or what it holds."""
+    """A hint for a missing config: the folder that does not exist, or the files in it."""
     place = Path(path)
     folder = place if named_file.is_folder(path) else place.parent
     if not named_file.is_folder(folder):
@@ -49,7 +49,7 @@ def what_is_there(path: str) -> str:
 
 
 def write_bytes(path: str, raw: bytes) -> None:
-    """Replace the file in one step, with its permissions; a link keeps pointing where it did."""
+    """Replace the file in one step and keep its permissions; links are kept too."""
     target = Path(path).resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}")
     hint = None
@@ -68,8 +68,8 @@ def write_bytes(path: str, raw: bytes) -> None:
 
 
 def write_tuned(source: str, target: str | None, before: bytes, after: bytes) -> str | None:
-    """Write a tuned config to another file, or over itself (`target` None too) with what stood
-    there kept beside it; the file that was written."""
+    """Write a tuned config to another file, or in place (`target` may be None) while keeping a copy
+    of the previous one; returns the written file."""
     if target and not (named_file.is_there(target) and Path(target).samefile(source)):
         write_bytes(target, after)
         return target
@@ -82,7 +82,7 @@ def write_tuned(source: str, target: str | None, before: bytes, after: bytes) ->
 
 
 def write_keeping_previous(target: str, raw: bytes) -> str | None:
-    """Write a new file; what another file of this name held is kept, and the name of that copy."""
+    """Write a new file; if a file with this name exists, keep a copy and return its name."""
     previous = None
     if named_file.is_there(target):
         if read_bytes(target) == raw:

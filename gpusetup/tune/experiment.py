@@ -1,4 +1,5 @@
-"""What would change the experiment: named with the guides' advice, never written. Pure.
+"""Settings that would change the experiment: the guides' advice is printed, never written. Pure
+functions.
 
 The size of a network, the length of a sequence, another loss, clipping and the learning rate decide
 what is learned. gpusetup says what the guides advise for this card and leaves the choice to you.
@@ -217,7 +218,7 @@ def _plain(case: ConfigCase, role: str) -> int | None:
 
 
 def _cache_advice(is_on: bool, is_small: bool, is_large: bool) -> str:
-    """What to do with the cache on this card."""
+    """The advice about the cache on this card."""
     if is_small and is_on:
         guide = f"The multi-GPU guide switches it off on GPUs below {CACHE_OFF_BELOW_GB} GB"
         if is_large:

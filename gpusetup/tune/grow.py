@@ -1,4 +1,5 @@
-"""A larger effective batch than the config has: another experiment, written only if asked. Pure.
+"""A larger effective batch than the config's, which changes the experiment and is only written on
+request. Pure functions.
 
 What goes with a batch changes with it: the learning rate, and everything that is counted in steps.
 """
@@ -22,7 +23,7 @@ GROW = "`--grow-batch` writes it"
 
 
 def larger_batch_in_words(split: Split, measured: int) -> str:
-    """That a larger batch ran, and what it would mean."""
+    """A note that a larger batch ran, and what it would mean."""
     return (
         f"{split.name}: {measured} ran here. A batch {measured / split.effective:.3g} times as"
         f" large is another experiment: for SGD scale the learning rate with it, for Adam by its"

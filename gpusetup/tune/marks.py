@@ -1,4 +1,5 @@
-"""The guides' marks for a card: batches, sizes of a network, lengths, tiers. Pure.
+"""The guides' recommended values for a card: batches, network sizes, lengths, tiers. Pure
+functions.
 
 A mark is a figure to start from and to measure. None is written into a config: a larger batch may
 not fit, and another network is another experiment.
@@ -34,7 +35,7 @@ shows 11.0 of 12 GiB and is below this share, so it counts as one of 8 GB.
 
 
 def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
-    """Whether a card is sold with at least so many gigabytes.
+    """Whether a card is sold with at least this many gigabytes.
 
     >>> has_memory(24564 << 20, 24), has_memory(15109 << 20, 16), has_memory(11264 << 20, 12)
     (True, True, False)
@@ -185,7 +186,7 @@ def _reads_text(case: ConfigCase) -> bool:
 
 
 class BatchMark(NamedTuple):
-    """A batch to start from."""
+    """A batch to start measuring from."""
 
     least: int
     most: int
@@ -197,7 +198,7 @@ class BatchMark(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """The batches that it names: `16`, `8 to 16`, `up to 128`."""
+        """The batch sizes in words: `16`, `8 to 16`, `up to 128`."""
         if self.least == self.most:
             return str(self.most)
         # Small cards have no lower end.
@@ -254,7 +255,7 @@ def batch_mark(case: ConfigCase) -> BatchMark | None:
 
 
 def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
-    """The acceleration guide's batch for a card with so much memory."""
+    """The acceleration guide's batch for a card with this much memory."""
     # The last row is for every card.
     fitting_rows = [row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb)]
     row = fitting_rows[0]
@@ -289,7 +290,7 @@ IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-10
 
 
 def image_preset(memory_bytes: int) -> Preset:
-    """The optimisation guide's preset for a card with so much memory."""
+    """The optimisation guide's preset for a card with this much memory."""
     for least_gb, name in IMAGE_CARDS:
         # The last row is for every card.
         if has_memory(memory_bytes, least_gb):
@@ -298,7 +299,7 @@ def image_preset(memory_bytes: int) -> Preset:
 
 
 def sequence_preset(memory_bytes: int) -> Preset:
-    """The acceleration guide's preset for a card with so much memory."""
+    """The acceleration guide's preset for a card with this much memory."""
     if has_memory(memory_bytes, 12):
         return preset_named("top")
     # "8 to 12 GB" and "8 GB or less" both have 8 GB: the smaller one is the sure one.

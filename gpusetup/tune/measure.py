@@ -1,4 +1,4 @@
-"""The measuring of one `gpusetup tune`: the batch search, or the acceleration guide's table.
+"""The measurements of `gpusetup tune`: the batch search, or the acceleration guide's table.
 
 What was measured before a Ctrl-C is kept and answered.
 """
@@ -25,7 +25,7 @@ SEARCH_TRIALS, TABLE_TRIALS = 5, 25
 def measure(
     request: MeasureRequest, showing: ShowProgress, baseline: Baseline = DEFAULT_BASELINE
 ) -> tuple[TuneAnswer, Measured]:
-    """Everything that is asked to be measured, and what of it goes into the config."""
+    """Run all requested measurements, and decide which results go into the config."""
     with Bench(request.job) as bench:
         if not request.benchmark:
             return search_batch(request, bench, showing, baseline)
@@ -66,8 +66,8 @@ def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Me
 def search_batch(
     request: MeasureRequest, bench: Bench, showing: ShowProgress, baseline: Baseline
 ) -> tuple[TuneAnswer, Measured]:
-    """The largest batch that ran, or the fastest; above the config's own as well, because a config
-    says nothing of what the card can hold."""
+    """The largest batch that ran, or the fastest; also above the config's own, which does not tell
+    how much the card can hold."""
     device = bench.device()
     has_config = baseline.effective is not None
     start = baseline.setup.batch if has_config else FIRST
@@ -97,13 +97,13 @@ def search_batch(
 
 
 def reserved_bytes_of(trial: Trial) -> int:
-    """What torch's allocator had taken of the GPU; 0 on the CPU."""
+    """How much of the GPU torch's allocator had reserved; 0 on the CPU."""
     reserved = trial.reserved_bytes
     return reserved or 0
 
 
 def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
-    """That torch's allocator took more of the card than the margin leaves, for a size that ran.
+    """A note if torch's allocator reserved more than the safety margin for a size that ran.
 
     A trial counts the bytes of its tensors, and it runs under the allocator's own limit: that it
     ran proves that these very shapes fit, with the gaps between blocks. It proves nothing of the

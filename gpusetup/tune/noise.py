@@ -1,4 +1,5 @@
-"""Is one way to train faster than another, or is that the noise of the machine? Pure."""
+"""Decides whether one way to train is really faster than another, or whether it is noise. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ MOST_SECONDS = 30.0
 
 
 def timed_seconds(runs: int) -> float:
-    """How long the next run of a setting times its steps: longer if the first ones left it open.
+    """How long the next run of a setting times its steps; longer if the first runs were
+    inconclusive.
 
     >>> [timed_seconds(runs) for runs in range(4)]
     [0.5, 1.0, 2.0, 2.0]
@@ -36,7 +38,7 @@ def timed_seconds(runs: int) -> float:
 
 
 def middle_half(runs: Sequence[Trial]) -> list[Trial]:
-    """The runs that count, the slowest first: of four or more, the middle half."""
+    """The runs that count, the slowest first; of four or more runs, the middle half."""
     ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
     # Of three runs or fewer all count.
     quarter = len(ordered) // 4
@@ -45,7 +47,7 @@ def middle_half(runs: Sequence[Trial]) -> list[Trial]:
 
 
 class SpeedRange(NamedTuple):
-    """The samples a second that several runs of one setting show."""
+    """The samples per second in several runs of one setting."""
 
     slowest: float
     middle: float
@@ -53,14 +55,14 @@ class SpeedRange(NamedTuple):
 
     @property
     def spread_percent(self) -> float:
-        """How far the runs lie apart, of the middle one."""
+        """How far the runs are apart, in percent of the middle one."""
         # The slowest and the fastest of those that count.
         distance = self.highest - self.slowest
         return 100 * distance / self.middle
 
 
 def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
-    """From the slowest run to the fastest; None if one of them timed a single step.
+    """The range from the slowest run to the fastest; None if one of them timed a single step.
 
     One or two runs say little of each other, so the range of the steps within them counts too.
 
@@ -90,7 +92,8 @@ def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
 
 
 def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
-    """Whether the runs of one setting are faster than those of another, as far as the noise shows.
+    """Whether the runs of one setting are faster than those of another, as far as the noise allows
+    to tell.
 
     A gain has its whole range above the other's, and its speed by `LEAST_GAIN`. Nothing is gained
     if even the best of it is less than that above the worst of the other, or if it is slower in the

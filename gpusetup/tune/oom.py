@@ -1,4 +1,4 @@
-"""How "out of memory" is spelled: by torch, CUDA, its libraries, other accelerators and the host.
+"""How torch, CUDA, its libraries, other accelerators and the host report that memory ran out.
 
 The batch search and the recovery read it.
 """
@@ -21,8 +21,8 @@ KILLED_EXITS = (-9, 137)
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:
-    """Whether a text, an exception or one of its causes says that memory ran out, on the device or
-    on the host.
+    """Whether a text, an exception or one of its causes says that the device or the host ran out of
+    memory.
 
     >>> is_out_of_memory("RuntimeError: CUDA error: out of memory"), is_out_of_memory(MemoryError())
     (True, True)
@@ -40,7 +40,7 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
 
 
 def is_killed_for_memory(exit_code: int | None) -> bool:
-    """Whether a child may have been taken by the OOM killer: nothing else says SIGKILL by itself.
+    """Whether the OOM killer may have killed a child; nothing else sends SIGKILL by itself.
 
     >>> is_killed_for_memory(137), is_killed_for_memory(-11)
     (True, False)
@@ -49,7 +49,7 @@ def is_killed_for_memory(exit_code: int | None) -> bool:
 
 
 def causes(problem: BaseException) -> Iterator[BaseException]:
-    """An exception, then what it was raised from or while handling."""
+    """An exception, and the exceptions from which it was raised."""
     seen: set[int] = set()
     cause: BaseException | None = problem
     # Somebody may have made a ring of causes.

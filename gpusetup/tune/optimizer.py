@@ -1,4 +1,5 @@
-"""The optimisation guide's functions for Python: `BatchSizeOptimizer`, `auto_optimize_config`."""
+"""The Python functions from the optimisation guide: `BatchSizeOptimizer`,
+`auto_optimize_config`."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ MOST_NAMES = 8
 
 
 class SearchConfig(Frozen):
-    """What a search reads of the dict that it gets: options of its own, or a training config."""
+    """What a search reads from its dict: its own options, or a training config."""
 
     options: Mapping[str, Any]
     batch_size: int | None = None
@@ -52,7 +53,8 @@ class SearchConfig(Frozen):
 
 
 def search_config(config: Mapping[str, Any]) -> SearchConfig:
-    """Own options by their names; in a training config the batch, mixed precision and compile.
+    """Read the search's own options by name, and from a training config the batch, mixed precision
+    and compile.
 
     >>> read = search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
     >>> read.batch_size, read.options, read.ignored
@@ -83,7 +85,7 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
 
 
 def leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """The path and the value of each setting in a nest of dicts."""
+    """The path and value of each setting in nested dicts."""
     for name, value in config.items():
         inner_path = (*path, str(name))
         if isinstance(value, Mapping):
@@ -93,8 +95,8 @@ def leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def is_option(path: tuple[str, ...], value: Any) -> bool:
-    """Whether a value can be what the option of that name takes; a training config may use the
-    name for something else (`loss: l1`)."""
+    """Whether a value is valid for the option with that name; a training config may use the name
+    for something else (`loss: l1`)."""
     if len(path) > 1:
         return False
     name = path[0]
@@ -138,8 +140,8 @@ class BatchSizeOptimizer:
     def find_optimal_batch_size(
         self, sample_data: Any, target_gpu_util: float = BUSY_PERCENT
     ) -> tuple[int, dict[str, Any]]:
-        """The smallest size that keeps the GPU `target_gpu_util` percent busy, where NVML tells,
-        else the smallest one at the knee of samples a second; and the statistics.
+        """The smallest size that keeps the GPU busy for `target_gpu_util` percent of the time, if
+        NVML reports that, or else the smallest with nearly the best speed; and the statistics.
 
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
         of the model. Sizes grow as long as each is faster, for `total_seconds` at most. Raises
@@ -185,7 +187,7 @@ class BatchSizeOptimizer:
 
 
 def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
-    """The error of a search in which not even the smallest batch ran."""
+    """The error if not even the smallest batch ran."""
     limit_gib = limit_bytes / GIB
     # More of either may help.
     return Unsatisfiable(
@@ -195,7 +197,7 @@ def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
 
 
 def ignored_in_words(names: tuple[str, ...]) -> str:
-    """Which keys of the config the search does not use."""
+    """A sentence with the keys of the config that the search does not use."""
     first_names = ", ".join(names[:MOST_NAMES])
     hidden_count = len(names) - MOST_NAMES
     # A training config may have a hundred.
@@ -205,7 +207,7 @@ def ignored_in_words(names: tuple[str, ...]) -> str:
 
 
 def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the child gets of this process."""
+    """The parts of this process that the child needs."""
     optimizer, loss = options.get("optimizer"), options.get("loss")
     if loss is None and hasattr(sample_data, "shape"):
         loss = mean_loss
@@ -219,7 +221,7 @@ def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[
 
 
 def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
-    """The request that each trial begins from."""
+    """The request with which each trial begins."""
     optimizer = options.get("optimizer")
     fields = {
         name: options[name]
@@ -237,7 +239,7 @@ def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
 
 
 def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
-    """The memory that may be used, and a remark on it."""
+    """The memory that the search may use, and a note about it."""
     limit_bytes = device.limit_bytes
     if device.is_gpu or options.get("memory_limit_bytes"):
         return limit_bytes, ""
@@ -248,7 +250,7 @@ def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def length_of(sample_data: Any) -> int | None:
-    """The samples of the example batch; None if no tensor counts them."""
+    """The number of samples in the example batch; None if no tensor shows it."""
     from gpusetup.child_scripts.trace_step import tensors
 
     for tensor in tensors(sample_data):
@@ -259,7 +261,7 @@ def length_of(sample_data: Any) -> int | None:
 
 
 def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
-    """What the search says of the size that it answers, and of all that it tried."""
+    """The statistics of the chosen size and of all sizes that were tried."""
     from gpusetup.model.codec import to_plain
 
     is_unfinished = next_for_speed(trials, goal) is not None
@@ -288,7 +290,7 @@ def print_progress(line: str) -> None:
 
 
 def mean_loss(output: Any, _: Any) -> Any:
-    """A loss for one bare tensor of inputs: the model's own, else the mean of what it gives."""
+    """The loss for a bare tensor of inputs: the model's own, or else the mean of its output."""
     from gpusetup.child_scripts.trace_step import own_loss
 
     loss = own_loss(output)
@@ -302,7 +304,7 @@ def mean_loss(output: Any, _: Any) -> Any:
 
 
 class OptimizedConfig(TuneAnswer):
-    """What `auto_optimize_config` changed, as attributes, and as the JSON document of `tune`.
+    """The changes of `auto_optimize_config`, as attributes and as the JSON document of `tune`.
 
     `result["changes"]` has the same plain values as `gpusetup tune CONFIG --json`. Any other key is
     a setting of the new file: `result["num_workers"]`, `result["data.num_workers"]`.
@@ -313,11 +315,11 @@ class OptimizedConfig(TuneAnswer):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is said, but not written."""
+        """The advice that was not written."""
         return self.recommendations
 
     def document(self) -> dict[str, Any]:
-        """The same as plain values, as under `--json`."""
+        """The same as plain values, as with `--json`."""
         from gpusetup.model.codec import to_plain
 
         plain: dict[str, Any] = to_plain(self)
@@ -363,7 +365,8 @@ class OptimizedConfig(TuneAnswer):
         return self.settings[setting]
 
     def setting(self, key: str) -> str | None:
-        """The path of the setting that a key names, whole or by its last word; None if not one."""
+        """The path of the setting that a key names, completely or by its last word; None if there
+        is not exactly one."""
         if key in self.settings:
             return key
         ending = f".{key}"
@@ -380,7 +383,7 @@ def auto_optimize_config(
     *,
     machine: str | None = None,
 ) -> OptimizedConfig:
-    """Write the config at `source`, made to fit this machine (or the one named), to `target`.
+    """Adapt the config at `source` to this machine (or the named one), and write it to `target`.
 
     Only what cannot change the experiment is changed: the answer's `changes` say what and why, its
     `recommendations` the rest. `source` and `target` may be the same file. Raises `BadInput` for
@@ -406,7 +409,7 @@ def auto_optimize_config(
 
 
 def settings_of(config: Config) -> dict[str, Plain]:
-    """Path -> value of each plain setting."""
+    """Maps paths to the values of plain settings."""
     values: dict[str, Plain] = {}
     for setting in config.settings:
         # A list or a map has no value of its own.

@@ -1,4 +1,4 @@
-"""The guides' presets: configs to start from, each line with its source and its reason.
+"""The guides' presets: ready-made configs in which each line has a source and a reason.
 
 Three are of the acceleration guide (`top`, `balanced`, `saving`: a small transformer or LSTM), the
 others of the optimisation guide (an image network on an RTX 4090, 4080, 4070 or GTX 1080). The
@@ -20,7 +20,7 @@ OPTIMISATION = "optimisation guide"
 
 
 class Line(NamedTuple):
-    """One setting of a preset, with the reason that stands beside it in the file."""
+    """One setting of a preset, with the reason that is written next to it."""
 
     key: str
     value: str
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """A config to start from."""
+    """A ready-made config."""
 
     name: str
     card: str
@@ -76,7 +76,7 @@ def _sequence_lines(
 
 
 def _workers(count: int, source: str = ACCELERATION) -> Line:
-    """The guide's number of workers, which `tune` replaces by the cores of the machine."""
+    """The guide's number of workers, which `tune` replaces with the cores of the machine."""
     reason = "one for each usable core is better: `gpusetup tune` sets it"
     return Line("num_workers", str(count), reason, f"{source}, corrected")
 
@@ -90,7 +90,7 @@ COMPILE = "some models become slower: `--benchmark` measures it"
 
 
 class ImageFigures(NamedTuple):
-    """What the optimisation guide sets for one card."""
+    """The optimisation guide's values for one card."""
 
     batch: int
     base_channels: int
@@ -208,7 +208,7 @@ LIST = "list"
 
 
 def spelled(text: str) -> str:
-    """A preset's name as the table has it, for one as people write it.
+    """A preset's name in the table, from the name that a person wrote.
 
     >>> spelled("RTX 4090"), spelled("gtx_1080"), spelled("Top")
     ('rtx-4090', 'gtx-1080', 'top')
@@ -220,7 +220,7 @@ def spelled(text: str) -> str:
 
 
 def preset_named(name: str) -> Preset:
-    """The preset of a name; `UsageError` names those that exist."""
+    """The preset with a name; `UsageError` lists the existing ones."""
     spelled_name = spelled(name)
     for preset in PRESETS:
         if preset.name == spelled_name:
@@ -237,7 +237,7 @@ WIDTH = 100
 
 
 def preset_text(preset: Preset, file: str) -> str:
-    """The preset as YAML; the commands in its comments name the file that it is written to."""
+    """The preset as YAML; the commands in its comments contain the name of the written file."""
     # A line break in the name would end the comment.
     quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
     head = (

@@ -1,4 +1,4 @@
-"""Why a batch, or a precision, of a config must stay as it is. Pure.
+"""Reasons why the batch or precision of a config must not change. Pure functions.
 
 Another micro-batch is the same experiment only if nothing else depends on it: no step count, no
 BatchNorm, no loss over the pairs in one batch, no second file that holds a batch too.
@@ -34,7 +34,7 @@ OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES)
 
 
 def batch_fixed_by(config: Config) -> str | None:
-    """Why the batch and the precision of a config must stay; None if they may change.
+    """Why batch and precision of a config must not change; None if they may.
 
     A config of transformers and its DeepSpeed JSON must agree, or the trainer refuses to start.
 
@@ -67,7 +67,7 @@ def sharded_elsewhere(case: ConfigCase) -> str | None:
 
 
 def _names_settings(setting: Setting) -> bool:
-    """Whether the value refers to settings that are not in this config (a map would be)."""
+    """Whether the value refers to settings in another file (a map would contain them)."""
     if setting.kind == "list":
         # A list of files; `fsdp: [full_shard]` is one of words.
         return name_of(setting.path) == BASE_FILES
@@ -147,7 +147,7 @@ TIED_TO_MICRO_BATCH = {
 
 
 def names_batch_norm(setting: Setting) -> bool:
-    """Whether a setting switches BatchNorm on, or names a model that is built with it."""
+    """Whether a setting switches on BatchNorm, or names a model that contains it."""
     if setting.kind != "scalar":
         return False
     name = name_of(setting.path).lower()

@@ -1,4 +1,4 @@
-"""The loader, the precision and the compiler, for a machine's facts. Pure.
+"""The rules for data loader, precision and compilation, from a machine's facts. Pure functions.
 
 A change never alters the experiment; what would is said in words.
 """
@@ -66,7 +66,7 @@ LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
 
 def worker_count(facts: Facts) -> tuple[int, Why]:
-    """Loader workers of one process: the usable cores shared by the GPUs, and what RAM carries.
+    """The loader workers for one process: the usable cores divided by the GPUs, limited by RAM.
 
     >>> worker_count(Facts(cores=16, gpus=2))[0], worker_count(Facts(cores=64, gpus=1))[0]
     (8, 16)
@@ -137,7 +137,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
-    """That more workers brought nothing on this machine."""
+    """A note that more workers made nothing faster on this machine."""
     for setting in settings:
         # The table tried as many as the rules would write.
         name = label(setting)
@@ -195,14 +195,14 @@ AMP_WHY = Why(
 
 
 def half_type(facts: Facts) -> str:
-    """The 16-bit type of a GPU: bf16, before Ampere fp16."""
+    """The 16-bit type for a GPU: bf16, or fp16 before Ampere."""
     # A GPU whose capability is not known is taken for a new one.
     capability = facts.capability or BF16_SINCE
     return "bf16" if capability >= BF16_SINCE else "fp16"
 
 
 def has_tensor_cores(facts: Facts) -> bool:
-    """Whether the GPU computes 16-bit products faster; so where its capability is not known."""
+    """Whether the GPU computes 16-bit products faster; True if its capability is unknown."""
     capability = facts.capability or TENSOR_CORES_SINCE
     if capability < TENSOR_CORES_SINCE:
         return False
@@ -272,7 +272,7 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
 
 
 def _asks_for_bf16(setting: Setting, role: str) -> bool:
-    """Whether a setting switches bf16 on, or names it."""
+    """Whether a setting switches on bf16, or names it."""
     text = unquoted(setting.text).lower()
     if text.startswith("bf16"):
         return True
@@ -401,7 +401,7 @@ NOTHING_MEASURED = Measured()
 
 
 def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED) -> Proposal:
-    """Every rule's changes in the file's order, and what is only said."""
+    """The changes of all rules in the file's order, and the advice that is only printed."""
     keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
@@ -437,7 +437,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
 
 
 def is_measured(suggestion: Proposed) -> bool:
-    """Whether a change comes from a measurement on this machine."""
+    """Whether a change is based on a measurement on this machine."""
     # The others come from a guide.
     source = suggestion.change.source
     return source == MEASURED

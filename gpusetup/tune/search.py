@@ -1,4 +1,4 @@
-"""The largest batch that fits, or the fastest, found in few trials. Pure.
+"""Finds the largest batch that fits, or the fastest, with few trials. Pure functions.
 
 A trial is one batch size that really ran (or did not) in a child; `next_batch` looks at the trials
 so far and names the next size, or None when the answer stands. Memory grows along one straight line
@@ -19,7 +19,7 @@ FIRST = 2
 
 
 class Trial(Frozen):
-    """One batch size that was tried in a child of its own."""
+    """One batch size that was tried in a child process."""
 
     batch: int
     status: Literal["ok", "oom", "error"]
@@ -52,7 +52,7 @@ class Trial(Frozen):
 
 
 class Goal(Frozen):
-    """What is looked for."""
+    """What the search looks for."""
 
     limit_bytes: int
     """The memory that may be used: capacity less the margin."""
@@ -68,7 +68,7 @@ class Goal(Frozen):
 
 
 def fits(trial: Trial, goal: Goal) -> bool:
-    """Whether it ran and stayed within the limit."""
+    """Whether a trial ran and stayed within the limit."""
     if trial.status != "ok":
         return False
     return (trial.peak_bytes or 0) <= goal.limit_bytes
@@ -96,7 +96,7 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
-    """Whether the code itself fails: an error where nothing ran yet, other than by its time limit.
+    """Whether the code itself fails: an error, other than the time limit, before any size ran.
 
     An error above a size that ran bounds the search, as running out of memory does.
     """
@@ -116,7 +116,7 @@ LONGEST_ERROR = 160
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
-    """What stopped the next larger size than the answer; None if nothing did.
+    """Why the next size above the result failed; None if it did not.
 
     >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
     ...         Goal(limit_bytes=10))
@@ -150,14 +150,15 @@ DEVIATIONS = 2.5
 
 
 class MemoryLine(NamedTuple):
-    """Peak memory of one phase as a straight line of the batch size, by a point and its slope."""
+    """The peak memory of one phase as a straight line over the batch size, given by a point and a
+    slope."""
 
     batch: int
     bytes_at_batch: float
     bytes_per_sample: float
 
     def largest_batch_below(self, limit_bytes: float) -> float:
-        """Where the line crosses the limit.
+        """The batch size at which the line reaches the limit.
 
         A line that does not rise never crosses it (infinite), or is above it already: then no
         more than the line's own point is known.
@@ -199,7 +200,7 @@ class PhaseReading(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """The batch at which memory reaches the limit, as far as the readings tell."""
+    """The batch size at which memory reaches the limit, as far as the readings show."""
 
     earliest: float
     """If every reading is off in the worse direction."""
@@ -209,7 +210,7 @@ class Crossing(NamedTuple):
 
 
 def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
-    """Where the line of the phase that reaches the limit first does so.
+    """The smallest batch size at which the line of any phase reaches the limit.
 
     The last trial is the largest that ran within the limit; each line goes through it.
     """
@@ -234,7 +235,7 @@ def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
 
 
 def error_of_mean(ran: Sequence[Trial]) -> float:
-    """How far the mean of a trial's readings may be off, as a part of it."""
+    """The possible error of the mean of a trial's readings, relative to the mean."""
     noise = max(trial.noise or 0.0 for trial in ran)
     range_of_many = NOISE_HEADROOM * noise
     half_range = max(NOISE_FLOOR, range_of_many)
@@ -262,7 +263,7 @@ def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
 def phase_crossing(
     others: Sequence[PhaseReading], last: PhaseReading, error: float, limit_bytes: int
 ) -> Crossing:
-    """Of the lines through the last reading and another one, the crossing that is known best."""
+    """The most certain crossing of all lines through the last reading and another one."""
     # Between the last reading and one above the limit lies the crossing: that is surer than a line
     # that goes on beyond its readings.
     beyond_limit = [reading for reading in others if reading.batch > last.batch]
@@ -309,7 +310,7 @@ UNBOUNDED = 1 << 40
 
 
 def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """The size to try next; None when the answer stands or the trials are used up."""
+    """The size to try next; None if the result is certain or no trials are left."""
     fitting = [trial for trial in trials if fits(trial, goal)]
     failing = [trial for trial in trials if not fits(trial, goal)]
     smallest_failing = min((trial.batch for trial in failing), default=UNBOUNDED)
@@ -345,7 +346,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 class Bounds(NamedTuple):
-    """Between what the next size lies."""
+    """The limits between which the next size must be."""
 
     largest_run: int
     largest_possible: int
@@ -356,7 +357,7 @@ class Bounds(NamedTuple):
 
 
 def target_below(crossing: Crossing, bounds: Bounds) -> float:
-    """The size to jump to, where the lines of memory cross the limit at `crossing`."""
+    """The size to try next if the memory lines reach the limit at `crossing`."""
     largest_run = bounds.largest_run
     furthest = largest_run * FURTHEST
     # Memory is no limit: `largest` is.
@@ -376,7 +377,7 @@ def target_below(crossing: Crossing, bounds: Bounds) -> float:
 
 
 def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | None:
-    """The size to try below one that crashed; None if the largest that ran is near enough."""
+    """The size to try below one that crashed; None if the largest that ran is close enough."""
     most = min(crossing.latest, ceiling)
     largest_possible = math.floor(most)
     good_enough = math.ceil((1 - TOLERANCE) * largest_possible)
@@ -394,7 +395,7 @@ def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | Non
 
 
 def clamped(target: float, largest_run: int, largest_possible: int) -> int:
-    """The target as a size: above what ran already, and no more than is possible."""
+    """The target as a valid size: larger than those that ran, and at most the maximum."""
     size = math.floor(target)
     # The same size once more would tell nothing new.
     least = largest_run + 1
@@ -414,7 +415,8 @@ BEYOND = 2
 
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """Larger ones, until two bring nothing; then halves, as long as they are at the knee.
+    """Larger sizes until two in a row are no faster; then halves, as long as the speed stays nearly
+    the best.
 
     Memory bounds the way up: no size is tried that the search for the largest would not try.
     """
@@ -440,8 +442,8 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:
-    """The smallest size at the knee of samples a second, or, where NVML tells of one, the
-    smallest that keeps the GPU `busy` percent of the time.
+    """The smallest size with nearly the best samples per second or, if NVML reports utilisation,
+    the smallest that keeps the GPU busy for `busy` percent of the time.
 
     >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))

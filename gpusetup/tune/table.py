@@ -1,4 +1,4 @@
-"""The acceleration guide's table: the config as it is, then one step after the other, measured.
+"""The acceleration guide's table: measures the config unchanged, then one change after another.
 
 A step stays if it is faster by more than the noise: it runs in turn with what it is compared with
 until that is clear. The last row measures all that stayed together, beside the first row again.
@@ -48,7 +48,8 @@ class TrialTable:
         """Of the search in the row of the batch."""
 
     def measure(self) -> None:
-        """Each row of the guide's table in its order; what gains is in all rows after it."""
+        """Measure the rows of the guide's table in order; a change that helps is kept in all later
+        rows."""
         self.ends = time.monotonic() + TABLE_SECONDS
         setup = self.baseline.setup
         # `--amp` of the command counts for the config's own row too.
@@ -77,7 +78,7 @@ class TrialTable:
         return replace(skipped, detail=setup_or_reason)
 
     def best(self) -> Row:
-        """The last row that stayed: every step that did is in it."""
+        """The last row that was kept, which contains all kept changes."""
         last = self.rows[0]
         for row in self.rows:
             if row.kept:
@@ -85,7 +86,7 @@ class TrialTable:
         return last
 
     def run(self, setup: Setup) -> Trial:
-        """The setting, run once more."""
+        """Run the setting once more."""
         self.say(setup.in_words())
         trial = self.bench.trial(
             setup.batch,
@@ -100,8 +101,8 @@ class TrialTable:
         return trial
 
     def first_row(self, name: RowName, setup: Setup) -> Row:
-        """A row after one run. The base's workers are those of the code's own loader, if no config
-        names any."""
+        """The first row after one run. If the config has no workers, the row has those of the
+        code's loader."""
         trial = self.run(setup)
         row = row_of(name, setup, trial)
         has_other_workers = row.workers != setup.workers
@@ -112,7 +113,8 @@ class TrialTable:
         return row
 
     def added_row(self, name: RowName, setup: Setup, before: Row) -> Row:
-        """A step: kept if it gains; mixed precision only if its loss is a number."""
+        """A row for a change, kept if it is faster; mixed precision only if its loss is a
+        number."""
         row = self.first_row(name, setup)
         if row.status != "ok":
             return row
@@ -128,7 +130,7 @@ class TrialTable:
 
     def settle(self, setup: Setup, before: Setup) -> Verdict:
         """Run two settings in turn until it is clear whether the first is faster; `open` if the
-        machine is too noisy to tell."""
+        machine is too noisy."""
         ends = min(self.ends, time.monotonic() + MOST_SECONDS)
         verdict = compare(self.runs[setup], self.runs[before])
         for _ in range(MOST_RUNS - 1):
@@ -146,7 +148,7 @@ class TrialTable:
         return verdict
 
     def all_together(self) -> Row:
-        """The last row: everything that stayed, beside the first row, both measured afresh."""
+        """The last row: all kept changes, measured again in turn with the first row."""
         best = setup_of(self.best())
         base = setup_of(self.rows[0])
         del self.runs[best], self.runs[base]
@@ -167,7 +169,7 @@ class TrialTable:
         return row
 
     def with_all_runs(self, row: Row) -> Row:
-        """The row with what all runs of its setting say together, and of the base."""
+        """The row with the result of all runs of its setting and of the base."""
         runs = self.runs.get(setup_of(row), ())
         base_runs = self.runs.get(setup_of(self.rows[0]), ())
         if row.status != "ok" or not runs:
@@ -189,7 +191,8 @@ class TrialTable:
         )
 
     def show_losses(self) -> None:
-        """The loss with and without mixed precision, after as many steps, in the row of AMP."""
+        """Add the loss with and without mixed precision, after the same number of steps, to the row
+        for AMP."""
         names = [row.name for row in self.rows]
         index = names.index("+AMP")
         row = self.rows[index]
@@ -214,13 +217,14 @@ class TrialTable:
     # --- the steps of the table: the setting to try, or why there is none ---
 
     def with_amp(self, before: Setup) -> Setup | str:
-        """Mixed precision, in the 16-bit type of the device."""
+        """The setting with mixed precision, in the 16-bit type for the device."""
         if before.amp:
             return ALREADY_ON
         return replace(before, amp=self.device.half)
 
     def with_batch(self, before: Setup) -> Setup | str:
-        """The fastest size; without `--grow-batch` one that keeps the effective batch."""
+        """The setting with the fastest size; without `--grow-batch`, one that keeps the effective
+        batch."""
         effective = self.baseline.effective
         bound = None if self.request.grows else effective
         room = self.device.room()
@@ -236,7 +240,7 @@ class TrialTable:
         return replace(before, batch=size)
 
     def with_workers(self, before: Setup) -> Setup | str:
-        """As many loader workers as the rules would write for this machine."""
+        """The setting with as many loader workers as the rules would write for this machine."""
         # A trial that took no batch of a loader says nothing about workers.
         if self.rows[0].workers is None:
             return NO_DATASET
@@ -246,7 +250,7 @@ class TrialTable:
         return replace(before, workers=workers)
 
     def with_compile(self, before: Setup) -> Setup | str:
-        """The model compiled by torch."""
+        """The setting with the model compiled."""
         if before.compile:
             return ALREADY_ON
         return replace(before, compile=True)
@@ -288,7 +292,7 @@ LOADER_FIRST = (
 
 
 def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
-    """A row of the table: what was set, and what one run of it took (None: it did not run)."""
+    """A row of the table: the setting, and the result of one run (None: it did not run)."""
     from gpusetup.model.codec import to_plain
 
     measured = to_plain(trial) if trial else {"status": "skipped"}
@@ -299,7 +303,7 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
 
 def setup_of(row: Row) -> Setup:
-    """What a row sets."""
+    """The setting of a row."""
     # The rest of a row is what it took.
     return Setup(
         batch=row.batch,
@@ -310,7 +314,7 @@ def setup_of(row: Row) -> Setup:
 
 
 def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
-    """The seconds of an epoch; None if the data set has no length, or nothing was timed.
+    """The seconds per epoch; None if the data set has no length or nothing was timed.
 
     >>> epoch_seconds(1000, 50.0)
     20.0
@@ -321,7 +325,7 @@ def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
 
 
 def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
-    """`amp`, `batch`, `workers`, `compile` -> whether it was faster; none that was not tried.
+    """Maps `amp`, `batch`, `workers` and `compile` to whether they were faster, if they were tried.
 
     >>> gains_by_role([row_of("+AMP", Setup(), None)])
     {}
@@ -335,7 +339,7 @@ def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
 
 
 def cause_of(rows: Sequence[Row]) -> str | None:
-    """Why a training got no faster, or not as fast as it may get."""
+    """Why a training got no faster, or could still get faster."""
     if not rows or rows[0].status != "ok":
         return None
     gains = gains_by_role(rows)

@@ -1,4 +1,5 @@
-"""What `plan` says of a batch of this config on this card, or why it cannot judge it. Pure."""
+"""What `plan` says about a batch of this config on this card, or why it cannot judge it. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ PREFERENCE = frozenset((
 
 
 class CannotJudge(str):
-    """Why `plan` says nothing of a config, as the end of a sentence."""
+    """Why `plan` cannot judge a config, as the end of a sentence."""
 
 
 def plan_verdict(
@@ -83,7 +84,7 @@ MOST_WAYS = 3
 
 
 def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
-    """A sentence with the first three ways to make one sample fit."""
+    """A sentence with the three best ways to make one sample fit."""
     ways = ways_to_fit(config, card, steps)
     if not ways:
         return f"{BY_PLAN} says what saves most"

@@ -1,4 +1,4 @@
-"""Which certificates are trusted when gpusetup itself asks an index: the same that uv trusts."""
+"""The certificates for gpusetup's own requests to an index, which are the same that uv trusts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SYSTEM_STORES = (
 
 
 def certificates() -> str | bool:
-    """The file of certificates for requests; True stands for those that requests brings."""
+    """The certificate file for requests; True for the one that comes with requests."""
     for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         path = os.environ.get(name)
         if path and Path(path).exists():
@@ -25,7 +25,7 @@ def certificates() -> str | bool:
 
 
 def has_system_store() -> bool:
-    """Whether this system has a store of certificates; Windows and macOS always have one."""
+    """Whether this system has a certificate store; Windows and macOS always do."""
     if os.name != "posix":
         return True
     # A minimal container has none; then uv's own bundle must do.

@@ -1,4 +1,4 @@
-"""Where uv's settings stand, read as data: variables, the user's uv.toml and the system's.
+"""Reads uv's settings as data: variables, the user's uv.toml and the system's.
 
 Files of the working folder, of its parents and of the environment are not read, because a checkout
 or another user may have put them there. They are only named, so that nobody wonders.
@@ -105,7 +105,7 @@ def sources_of_settings() -> tuple[SettingsSource, ...]:
 
 
 def working_folder() -> str:
-    """The folder in which the person runs gpusetup; the root if it was deleted since."""
+    """The folder in which the person runs gpusetup; the root if it was deleted meanwhile."""
     try:
         return os.getcwd()  # noqa: PTH109
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def _of_variables() -> Iterator[SettingsSource]:
 
 
 def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each variable with its setting, in the words of uv.toml."""
+    """The settings in variables, with the key names of uv.toml."""
     environ = os.environ
     for variable, key in TEXTS.items():
         text = environ.get(variable)
@@ -148,7 +148,7 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _files_that_count() -> Iterator[Path]:
-    """The uv.toml that UV_CONFIG_FILE names, else the user's own and the system's.
+    """The uv.toml in UV_CONFIG_FILE, or else the user's own and the system's.
 
     https://docs.astral.sh/uv/concepts/configuration-files/
     """
@@ -166,7 +166,7 @@ def _files_that_count() -> Iterator[Path]:
 
 
 def _configuration_folders() -> tuple[Path, ...]:
-    """The user's folder of configuration, then the system's."""
+    """The user's configuration folder, then the system's."""
     environ = os.environ
     if os.name == "nt":
         names = [environ.get("APPDATA", ""), environ.get("PROGRAMDATA", "")]
@@ -228,7 +228,7 @@ def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
 
 
 def _is_about_packages(key: str) -> bool:
-    """Whether a setting of a file may change which files come."""
+    """Whether a setting may change which files are installed."""
     # A setting and its variable have the same name: `link-mode`, `UV_LINK_MODE`.
     variable = f"UV_{key.upper()}".replace("-", "_")
     match = NOT_ABOUT_PACKAGES.fullmatch(variable)
@@ -236,7 +236,7 @@ def _is_about_packages(key: str) -> bool:
 
 
 def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
-    """A sentence for the uv configuration near a folder, and for an environment's own pip.conf.
+    """A sentence for each uv configuration near a folder, and for an environment's own pip.conf.
 
     bare uv and pip read them. A checkout may bring both, so that they count only if the person
     names them.
@@ -263,7 +263,7 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
 
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """The configuration that bare uv would find from a folder on, and what it sets of packages."""
+    """The configuration that plain uv would find from a folder on, and its package settings."""
     for parent in (folder, *folder.parents):
         for path in (parent / "uv.toml", parent / "pyproject.toml"):
             if not path.is_file():

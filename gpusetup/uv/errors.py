@@ -1,4 +1,4 @@
-"""What uv said when it failed, as an error of ours: its own words, whole, and one hint."""
+"""Turns a failure of uv into one of our errors, with uv's complete message and a hint."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def complaint(
     notes: Sequence[str] = (),
     failures: Mapping[HostAddress, str] = {},
 ) -> GpuSetupError:
-    """The error for a uv that failed, with its own words whole.
+    """The error for a failed uv, with its complete message.
 
     Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
     the person that took part, because uv's sentence does not say where its constraints come from.
@@ -63,7 +63,7 @@ def complaint(
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
-    """The way on: of the network only where uv speaks of it, and likewise of a disk."""
+    """What to do next; it mentions the network or a disk only if uv's message does."""
     # Only such an error has many causes; the others say by themselves what to change.
     if issubclass(kind, Unreached):
         # uv says so of a disk while it fetches, too: this is the narrower pattern.
@@ -77,7 +77,7 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 
 def said_by(output: Output) -> str:
-    """All that it said, or how it ended without a word."""
+    """The complete output, or how the program ended if there is none."""
     text = output.stderr or output.stdout
     message = sentence(text)
     if not message:
@@ -87,7 +87,7 @@ def said_by(output: Output) -> str:
 
 
 def sentence(text: str) -> str:
-    """All that a program says from its first `error:` on.
+    """Everything that a program prints from its first `error:` on.
 
     >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
     'Failed to fetch `x`\\n  cause: 503'
@@ -101,7 +101,8 @@ def sentence(text: str) -> str:
 
 
 def explanation(text: str) -> str:
-    """uv's reasons why nothing goes together, whole, on one line and without the frame around them.
+    """uv's complete reasons why nothing goes together, on one line and without the frame around
+    them.
 
     >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'

@@ -1,4 +1,4 @@
-"""The only way out of uv: a proxy on loopback that connects to allowed hosts and to no other.
+"""uv's only way into the network: a local proxy that connects only to allowed hosts.
 
 uv follows redirects and links to any host without a word. Its connections go through this proxy
 instead, which sees the name of each host before a connection is made. TLS stays between uv and the
@@ -31,7 +31,7 @@ USER = "gpusetup"
 
 
 class Gateway:
-    """A proxy for the time of one uv, and what it was asked for."""
+    """A proxy for one run of uv, with a record of the requested hosts."""
 
     def __init__(self, allowed: AllowedHosts, proxies: Mapping[str, str]) -> None:
         """`proxies`: the person's own, by scheme, and under `no` the hosts without one."""
@@ -55,7 +55,7 @@ class Gateway:
         return f"http://{USER}:{self.password}@127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Take no further connection."""
+        """Accept no more connections."""
         self.is_closed = True
         # Closing a socket does not wake the thread that waits at it; a last visitor does.
         with suppress(OSError):
@@ -73,7 +73,7 @@ class Gateway:
             threading.Thread(target=self._handle, args=(client,), daemon=True).start()
 
     def _handle(self, client: socket.socket) -> None:
-        """Read what uv wants, and connect it with the host; say no in the words of HTTP."""
+        """Read uv's request and connect it to the host, or refuse with an HTTP response."""
         # What comes here is answered or dropped; uv tells of whatever went wrong.
         with client, suppress(OSError, ValueError):
             client.settimeout(CONNECT_SECONDS)
@@ -83,7 +83,7 @@ class Gateway:
                 refuse(client, refusal)
 
     def _answer(self, client: socket.socket, head: list[str], rest: bytes) -> str | None:
-        """Connect uv with the host that it wants; the status of a refusal if that cannot be."""
+        """Connect uv to the requested host, or return the status of a refusal."""
         if not self._is_uv(head):
             return "407 Proxy Authentication Required"
         method, target, _ = head[0].split(" ", 2)
@@ -115,7 +115,7 @@ class Gateway:
         return None
 
     def _is_uv(self, head: list[str]) -> bool:
-        """Whether a request has the password of this proxy."""
+        """Whether a request contains the password of this proxy."""
         expected = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
         for line in head[1:]:
             name, _, value = line.partition(":")
@@ -133,7 +133,7 @@ class Gateway:
 
 @contextmanager
 def gateway(allowed: AllowedHosts, environment: Mapping[str, str]) -> Iterator[Gateway]:
-    """A proxy for the time of one uv, which is to have these variables."""
+    """A proxy for one run of uv with these variables."""
     way_out = Gateway(allowed, proxies_of(environment))
     try:
         yield way_out

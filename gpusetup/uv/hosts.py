@@ -1,4 +1,5 @@
-"""Which hosts packages may come from: those of the indexes, and where these keep their files.
+"""The hosts from which packages may come: those of the indexes, and those where the indexes keep
+their files.
 
 An index may answer with a redirect, and its page may link to files elsewhere. Both count only for
 hosts that the person was shown: the index's own, one that its documentation names for its files,
@@ -77,7 +78,7 @@ def host_named(text: str) -> HostAddress | None:
 
 
 def plain_name(name: str) -> str:
-    """A host's name as it goes over the network: lower case, and in the letters of ASCII."""
+    """A host's name as it is sent over the network: in lower case and ASCII."""
     try:
         return name.rstrip(".").encode("idna").decode().lower()
     except UnicodeError:
@@ -85,7 +86,7 @@ def plain_name(name: str) -> str:
 
 
 class AllowedHosts:
-    """The hosts that uv and our own requests may connect to."""
+    """The hosts to which uv and our own requests may connect."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         """`addresses`: those of the indexes and of the pages of wheels that are shown."""
@@ -113,7 +114,7 @@ class AllowedHosts:
         return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
 
     def require(self, url: str) -> None:
-        """`Unreached` for an address on a host that was not shown; folders have no host."""
+        """Raise `Unreached` for an address on a host that was not shown; folders have no host."""
         host = host_of(url)
         if host is not None and not self.allows(host):
             raise self.refusal([host])

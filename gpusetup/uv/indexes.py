@@ -1,4 +1,5 @@
-"""The indexes that a person has set, for uv or else for pip: address, login, and who says so."""
+"""The indexes in a person's settings for uv, or else for pip: address, login, and the setting they
+come from."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ OPTIONS = ("authenticate", "ignore-error-codes", "cache-control", "format", "exc
 
 
 class Index(Frozen):
-    """One index; its address has no login in it."""
+    """One index; its address contains no login."""
 
     url: str
     source: str
@@ -38,7 +39,7 @@ class Index(Frozen):
 
     @property
     def host(self) -> str:
-        """Its host with the port, or the folder of an index on a disk."""
+        """The host with its port, or the folder of an index on disk."""
         parts = urlsplit(self.url)
         if parts.netloc:
             return parts.netloc
@@ -46,7 +47,8 @@ class Index(Frozen):
 
     @property
     def shown(self) -> str:
-        """The index for a person: its host, who names it, and where it keeps its files.
+        """The index in a form for people: its host, the setting it comes from, and where it keeps
+        its files.
 
         >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown
         'packages.example (UV_INDEX)'
@@ -121,7 +123,7 @@ def _index(table: Mapping[str, Any], source: SettingsSource, *, is_default: bool
 
 
 def with_whole_path(url: str, folder: str) -> str:
-    """An address as it is, or the whole path of a folder that was named from another one.
+    """An address unchanged, or the absolute path of a relative folder.
 
     >>> with_whole_path("wheels", "/home/ann")
     '/home/ann/wheels'
@@ -134,7 +136,7 @@ def with_whole_path(url: str, folder: str) -> str:
 
 
 def _login_in_variables(name: str) -> tuple[str, str] | None:
-    """The login that `UV_INDEX_CORP_USERNAME` and `_PASSWORD` give for an index named `corp`."""
+    """The login in `UV_INDEX_CORP_USERNAME` and `_PASSWORD`, for an index named `corp`."""
     plain_name = re.sub(r"\W", "_", name).upper()
     variable = f"UV_INDEX_{plain_name}"
     user = os.environ.get(f"{variable}_USERNAME", "")
@@ -145,7 +147,7 @@ def _login_in_variables(name: str) -> tuple[str, str] | None:
 
 
 def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
-    """The indexes that pip's settings name, for where uv's name none."""
+    """The indexes in pip's settings, used if uv's settings have none."""
     indexes: list[Index] = []
     folder = working_folder()
     # The default index comes last, as everywhere. pip allows several in one setting.
@@ -162,7 +164,7 @@ def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
 
 @cache
 def usual_default() -> Index | None:
-    """The default index that uv comes with; None if uv does not say.
+    """uv's built-in default index; None if uv does not tell.
 
     It is asked rather than written down here, because it is uv's to decide.
     """
@@ -179,13 +181,13 @@ def usual_default() -> Index | None:
 
 
 def is_usual_default(index: Index) -> bool:
-    """Whether an index is the one that uv comes with, whoever names it."""
+    """Whether an index is uv's built-in default, whatever setting it comes from."""
     default = usual_default()
     return default is not None and index.url.rstrip("/") == default.url.rstrip("/")
 
 
 def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str, str]]:
-    """The indexes under names of ours, and the variables that give uv their logins.
+    """The indexes under our own names, and the variables that pass their logins to uv.
 
     A login stands in no file and no argument, which others may read.
     """
@@ -202,7 +204,7 @@ def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str
 
 
 def login_variables(name: str, login: tuple[str, str]) -> dict[str, str]:
-    """The variables from which uv takes the login of an index.
+    """The variables from which uv reads the login of an index.
 
     >>> login_variables("TORCH", ("ann", ""))
     {'UV_INDEX_TORCH_USERNAME': 'ann'}

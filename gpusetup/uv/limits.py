@@ -1,4 +1,4 @@
-"""What a person has set about versions for every installation: constraints, overrides, exclusions.
+"""The person's settings about versions in every installation: constraints, overrides, exclusions.
 
 They are read as data. A line that would bring a file from an address that no index shows, or that
 would replace the torch that was chosen, does not count and is named.
@@ -29,7 +29,7 @@ KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclu
 
 
 class Limits(Frozen):
-    """Lines for uv, by kind, and what is to be said of them."""
+    """Lines for uv, by kind, and notes about them."""
 
     constraints: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
 def _counted(
     lines: Iterator[str], may_count: Callable[[Requirement], bool]
 ) -> tuple[list[str], list[str]]:
-    """The lines that count, and those that do not."""
+    """The lines that apply, and those that do not."""
     counted: list[str] = []
     refused: list[str] = []
     for line in lines:
@@ -111,7 +111,7 @@ def _counted(
 
 
 def _may_count(kind: str) -> Callable[[Requirement], bool]:
-    """What a line of a kind may be."""
+    """Whether a line of this kind may apply."""
 
     def may_count(requirement: Requirement) -> bool:
         # A file by its address would come from a host that is not shown before it is fetched.

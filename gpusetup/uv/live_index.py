@@ -1,4 +1,4 @@
-"""Asks torch's own index now, for builds that the dated table does not know (`resolve --refresh`).
+"""Asks torch's own index for builds that are not in the dated table (`resolve --refresh`).
 
 The answer is a page that a stranger may have written: it is read up to a size and within a time,
 and of its links only file names count that are those of torch's wheels. No address of the page goes
@@ -41,7 +41,7 @@ not take longer than it is long."""
 
 
 class LiveIndex(Frozen):
-    """What the index answered: the table with its new builds."""
+    """The result from the index: the table with its new builds."""
 
     catalog: Catalog
     places: frozenset[Place]
@@ -54,7 +54,7 @@ class LiveIndex(Frozen):
         return urlsplit(self.url).netloc
 
     def lists(self, build: TorchBuild | None) -> bool:
-        """Whether a build is known only from the index."""
+        """Whether a build is on the index but not in the table."""
         if build is None:
             return False
         return (build.torch, build.backend, build.os, build.machine) in self.places
@@ -65,7 +65,7 @@ class LiveIndex(Frozen):
 
 
 def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], None]) -> LiveIndex:
-    """The builds of a backend (`auto`: of all) that torch's index lists now.
+    """The builds for a backend (`auto`: for all) that torch's index lists now.
 
     Unreached if it gives no usable answer; Unsatisfiable if it has no such backend.
     """
@@ -88,8 +88,8 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
 
 
 def wheel_names(page: str) -> list[tuple[str, str]]:
-    """The wheels that a page links to, each with the folder of its address; withdrawn ones
-    (PEP 592) are left out.
+    """The wheels that a page links to, each with the folder of its address, without withdrawn ones
+    (PEP 592).
 
     >>> wheel_names('<a href="/whl/cu134/torch-2.16.0%2Bcu134-cp311-cp311-win_amd64.whl#x=1">')
     [('cu134', 'torch-2.16.0+cu134-cp311-cp311-win_amd64.whl')]
@@ -108,7 +108,7 @@ def wheel_names(page: str) -> list[tuple[str, str]]:
 
 
 def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
-    """The text of a page of the index, within size and time."""
+    """The text of a page on the index, within limits for size and time."""
     import requests
 
     url, login = split_login(address)
@@ -124,7 +124,7 @@ def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
 
 
 def why_unreached(problem: Exception, host: str) -> str:
-    """What kept a page from being read, in a few words."""
+    """In a few words, why a page could not be read."""
     import requests
 
     text = without_logins(str(problem))
@@ -142,8 +142,8 @@ def why_unreached(problem: Exception, host: str) -> str:
 
 
 def refuse_status(answer: Response, shown: str, backend: str, catalog: Catalog) -> None:
-    """Unsatisfiable where the index has no such folder; Unreached for any other refusal. torch's
-    own index says 403 of what it has not."""
+    """Raise Unsatisfiable if the index has no such folder (torch's own index responds with 403),
+    and Unreached for any other refusal."""
     if answer.status_code == 200:
         return
     is_own = shown.startswith(INDEX_ROOT)
@@ -157,7 +157,7 @@ def refuse_status(answer: Response, shown: str, backend: str, catalog: Catalog) 
 
 
 def read_within(answer: Response, shown: str, deadline: float) -> str:
-    """The body of an answer; Unreached where it is too large or comes too slowly."""
+    """The body of a response; Unreached if it is too large or too slow."""
     parts: list[bytes] = []
     size_bytes = 0
     for part in answer.iter_content(1 << 16):
@@ -178,7 +178,7 @@ def known_backends(catalog: Catalog) -> str:
 
 
 def hint_of(catalog: Catalog) -> str:
-    """The way on without the index."""
+    """What to do without the index."""
     return (
         f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; a mirror of the "
         "index is named by `--index URL`"

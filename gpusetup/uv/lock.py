@@ -1,4 +1,4 @@
-"""The files that come, from uv's lock; and the lock from which uv fetches exactly these."""
+"""The files to download, from uv's lock, and the lock from which uv downloads exactly these."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_INDEX = "default index"
 
 
 class Wheel(Frozen):
-    """One file to fetch."""
+    """One file to download."""
 
     name: str
     """The project's name."""
@@ -38,14 +38,14 @@ class Wheel(Frozen):
 
     @property
     def host(self) -> str:
-        """Where the file is fetched from, without a login; empty for a file on a disk."""
+        """The host of the file, without a login; empty for a file on disk."""
         place = urlsplit(self.url).netloc
         _, _, host = place.rpartition("@")
         return host
 
 
 def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
-    """The file of one package of a lock; uv names those that fit, the best first.
+    """The file for one package in a lock; uv lists those that fit, the best first.
 
     Unsatisfiable if it has none.
     """
@@ -70,7 +70,7 @@ def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: 
 
 
 def lock_text(wheels: Sequence[Wheel]) -> str:
-    """The wheels as the lock that uv installs from: each by its address and its hash."""
+    """The wheels as a lock from which uv installs: each with its address and hash."""
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
         # An old index names no hash; the plan says so before anything is fetched.
@@ -83,7 +83,7 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
 
 
 def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None = None) -> Step:
-    """The command that fetches the wheels of a lock and unpacks them, both in the folder `stage`.
+    """The command that downloads and unpacks the wheels of a lock in the folder `stage`.
 
     Each comes by its address and its hash. `hashed`: the index names a hash of every one. Settings
     of the person about versions have done their part in the plan: uv accepts none beside a lock.
@@ -106,7 +106,7 @@ def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None 
 
 
 def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str, str]:
-    """The variables under which uv fetches: every index with a login, so that uv sends it."""
+    """The variables for uv's download: every index with a login, so that uv sends it."""
     variables = dict(FETCHING)
     named: list[str] = []
     # A folder of wheels is no address that uv could log in at.

@@ -1,4 +1,4 @@
-"""The person's own indexes, asked through uv, as a choice of packages asks an index.
+"""The person's own indexes, asked through uv, in the form that a choice of packages needs.
 
 Who chooses hands in one of these; it asks for another machine than this one, too.
 """
@@ -29,7 +29,8 @@ TITLE = "uv finds no set of versions"
 
 
 class PersonIndex:
-    """The indexes of the person's settings, and torch's own below a root, for one machine."""
+    """The indexes in the person's settings, and torch's own indexes below a root, for one
+    machine."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class PersonIndex:
         settings: PersonSettings,
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
-        """`before` is called before the first question; what it raises ends the choice."""
+        """`before` is called before the first question; an error that it raises ends the choice."""
         self.root, self.settings, self.begin = root, settings, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
@@ -49,7 +50,7 @@ class PersonIndex:
         return without_logins(self.root)
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
-        """The set of packages that meets some requirements beside a torch, within limits."""
+        """The packages that meet some requirements together with a torch, within limits."""
         names = (*FAMILY, *question.on_torch_index)
         companions = tuple(word for word in question.words if name_of(word) in names)
         requirements = Requirements(
@@ -75,7 +76,7 @@ class PersonIndex:
         return {row["name"]: released(row) for row in locked.rows}
 
     def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package if it exists only as source."""
+        """The newest release of a package, if it exists only as source code."""
         release = newest_release(name, self.settings, self.python_version)
         if release is None or release.has_wheel:
             return None
@@ -95,7 +96,7 @@ class PersonIndex:
 
 
 def released(row: Mapping[str, Any]) -> Released:
-    """A row of uv's lock as a release: it came when its first wheel came."""
+    """A row of uv's lock as a release, with the upload date of its first wheel."""
     times = []
     for wheel in row.get("wheels", ()):
         time = wheel.get("upload-time")

@@ -1,4 +1,4 @@
-"""What pip's own configuration files and variables say about where packages come from."""
+"""The settings of pip about where packages come from, in its files and variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIP_FILE = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
 def pip_settings(prefix: str | None = None) -> dict[str, str]:
-    """The settings of pip that count (`KEYS`), from its files and variables.
+    """The settings of pip that apply (`KEYS`), from its files and variables.
 
     `[install]` of any file wins over `[global]` of any other, and a variable wins over both.
     `prefix` adds the file of an environment, which pip reads and which only `guard` looks at: a

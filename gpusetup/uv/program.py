@@ -1,4 +1,4 @@
-"""uv itself: its program, the cache that only gpusetup uses, and the environment it is run in."""
+"""The uv program, the cache that only gpusetup uses, and the environment in which uv runs."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ FOR_A_KEYRING = (
 
 
 def uv_program() -> str:
-    """The uv that came with gpusetup."""
+    """The uv program that came with gpusetup."""
     import uv
 
     return str(uv.find_uv_bin())
 
 
 def own_cache() -> Path:
-    """The folder of uv's cache that only gpusetup uses. What lies in the person's own cache is not
+    """The folder of the uv cache that only gpusetup uses, because the person's own cache is not
     trusted."""
     return own_folder("uv")
 
 
 def emptying_the_cache() -> str:
-    """How to make room where our cache is; the person's own cache of uv is another one."""
+    """How to free space on the disk of our cache, which is not the person's own uv cache."""
     folder = str(own_path("uv"))
     return f"`{own_line(uv_program(), 'cache', 'clean', '--cache-dir', folder)}` empties our cache"
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A new folder in our own cache that only this user can enter, until the block ends.
+    """A new folder in our cache that only this user can enter, deleted after the block.
 
     It does not lie below TMPDIR: uv looks into the parents of a question, and in /tmp any user may
     put a file that decides where packages come from. Nor can it lie in uv's cache: uv refuses that.
@@ -94,7 +94,7 @@ def _drop_leftovers(questions: Path) -> None:
 
 
 def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) -> dict[str, str]:
-    """The environment of uv: a few variables of the person, and what gpusetup sets itself.
+    """uv's environment variables: a few of the person's, and those that gpusetup sets.
 
     None of uv's, pip's or Python's variables is in it. `more` has what was read as data.
     """
@@ -121,7 +121,8 @@ def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) ->
 
 
 def venv_step(folder: str, base: str) -> Step:
-    """The command that makes an environment; the store with the journal is in it already."""
+    """The command that creates an environment, which already contains the store with the
+    journal."""
     # Without `--no-project` uv reads the project of the working folder for its Python.
     options = (*ALONE, "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
@@ -129,7 +130,7 @@ def venv_step(folder: str, base: str) -> Step:
 
 
 def forget_step(packages: tuple[str, ...]) -> Step:
-    """The command that removes packages from our cache, so that they are fetched again."""
+    """The command that removes packages from our cache, so that they are downloaded again."""
     program = uv_program()
     argv = (program, "cache", "clean", *ALONE, *packages)
     return Step(argv=argv, title="")

@@ -1,4 +1,4 @@
-"""Asks uv what goes together: in a private folder, with everything handed over explicitly.
+"""Asks uv which packages go together, in a private folder and with all settings passed explicitly.
 
 The question is a project of its own and the root of a workspace of its own, so that uv looks into
 no parent folder. torch and its companions come from torch's own index and from no other (an
@@ -44,7 +44,8 @@ Rows = dict[str, Mapping[str, Any]]
 
 
 class Requirements(Frozen):
-    """What uv is asked: the family from one index, the rest from the person's own."""
+    """The request to uv: torch and its companions from one index, the rest from the person's
+    own."""
 
     family: tuple[str, ...]
     """`torch==2.9.1+cu128`."""
@@ -55,14 +56,14 @@ class Requirements(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the family's members."""
+        """The names of torch and its companions."""
         words = [Requirement(word) for word in self.family]
         names = [canonicalize_name(word.name) for word in words]
         return tuple(names)
 
     @property
     def text(self) -> str:
-        """The question as the project file that uv reads."""
+        """The request as the project file that uv reads."""
         rows = [
             f'[project]\nname = "{QUESTION}"\nversion = "0"',
             f"dependencies = {json.dumps([*self.family, *self.others])}",
@@ -76,7 +77,7 @@ class Requirements(Frozen):
 
     @property
     def asked_prereleases(self) -> frozenset[str]:
-        """The packages of which a pre-release was asked for by its version."""
+        """The packages for which the person requested a pre-release by its version."""
         words = map(Requirement, self.others)
         return frozenset(
             canonicalize_name(word.name) for word in words if word.specifier.prereleases
@@ -84,7 +85,7 @@ class Requirements(Frozen):
 
 
 class Question(Frozen):
-    """What uv is asked, and for which Python."""
+    """A request to uv, and the Python that it is for."""
 
     requirements: Requirements
     python: str
@@ -101,14 +102,15 @@ class Question(Frozen):
 
     @property
     def addresses(self) -> tuple[str, ...] | None:
-        """The index that is asked besides the person's own; None if no index is asked."""
+        """The index that is used in addition to the person's own; None if no index is used."""
         if self.wheels_folder:
             return None
         return (split_login(self.requirements.index)[0],)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Nothing is built: a source distribution runs its author's code."""
+        """uv's options. Nothing may be built, because a source distribution runs its author's
+        code."""
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
@@ -120,14 +122,14 @@ class Question(Frozen):
 
 
 class Locked(Frozen):
-    """The rows of uv's lock, one for each package, and what is to be said of them."""
+    """The rows of uv's lock, one for each package, and notes about them."""
 
     rows: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
 
 
 class Changes(Frozen):
-    """Name and version of what uv would install, and what is to be said of it."""
+    """The names and versions that uv would install, and notes about them."""
 
     versions: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -139,7 +141,7 @@ class Changes(Frozen):
 def lock_of(
     question: Question, settings: PersonSettings, *, with_dependencies: bool = True
 ) -> Locked:
-    """The files that meet the requirements, as uv's lock names them.
+    """The files that meet the requirements, from uv's lock.
 
     Unsatisfiable if nothing does; Unreached if an index gives no answer.
     """
@@ -158,7 +160,7 @@ def lock_of(
 
 
 def changes_of(question: Question, settings: PersonSettings) -> Changes:
-    """What uv would install into the environment as it is.
+    """What uv would install into the current environment.
 
     The family is always looked up again: another build of the same version may be installed.
     """
@@ -177,7 +179,7 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
 
 
 def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
-    """`Unreached` if a file of an answer lies on a host that was not shown.
+    """Raise `Unreached` if a file in a result is on a host that was not shown.
 
     uv may answer from its cache, for which it connects to nobody.
     """
@@ -192,7 +194,7 @@ def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Row
 
 @contextmanager
 def lock_file_removed(python: str) -> Iterator[None]:
-    """Without the empty file that uv leaves in an environment which it only looked at.
+    """Remove the empty file that uv leaves in an environment that it only read.
 
     uv locks an environment by its file `.lock`, also for a dry run, which should leave no trace. A
     file that was there before is another uv's.
@@ -207,7 +209,7 @@ def lock_file_removed(python: str) -> Iterator[None]:
 
 
 def _planned(output: Output) -> Rows:
-    """What a dry run of uv would install, by name."""
+    """The packages that a dry run of uv would install, by name."""
     try:
         changes = json.loads(output.stdout)["changes"]
         # What is only removed does not come; a replaced package is listed once more as installed.
@@ -221,7 +223,7 @@ def _planned(output: Output) -> Rows:
 def _ask(
     question: Question, settings: PersonSettings, words: tuple[str, ...], disallowed: Disallowed
 ) -> Output:
-    """uv's answer; its error as one of ours.
+    """Run uv; its error becomes one of ours.
 
     Nothing of the question is in its arguments, which other users may read.
     """
@@ -254,7 +256,7 @@ def _ask(
 
 
 def _no_index(settings: PersonSettings) -> Blocked:
-    """The error where the person's settings forbid to ask any index."""
+    """The error if the person's settings forbid the use of any index."""
     source = settings.source_of("no-index")
     return Blocked(
         f"No index may be asked, because {source} sets no-index",
@@ -264,7 +266,7 @@ def _no_index(settings: PersonSettings) -> Blocked:
 
 
 def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
-    """The variables of a question: the person's, and torch's login."""
+    """The variables for a request: the person's, and the login for torch's index."""
     variables = dict(question.environment)
     _, login = split_login(question.requirements.index)
     if login:
@@ -275,7 +277,7 @@ def _environment(question: Question, settings: PersonSettings) -> dict[str, str]
 def _write_question(
     question: Question, settings: PersonSettings, world: World, disallowed: Disallowed
 ) -> tuple[str, ...]:
-    """Write all files of a question; the options that name those of limits on versions."""
+    """Write all files of a request, and return the options that name the files with limits."""
     configuration = ""
     # In a folder of wheels there is no index, and so nothing of the person's to hand over.
     if not question.wheels_folder:
@@ -313,7 +315,8 @@ def _write_question(
 def _without_prereleases(
     question: Question, settings: PersonSettings, ask: Callable[[Disallowed], Rows]
 ) -> tuple[Rows, tuple[str, ...]]:
-    """uv's answer without pre-releases that nobody asked for, and a note about each that stays.
+    """uv's result without pre-releases that the person did not request, and a note about each that
+    remains.
 
     Nothing is built here, so that for uv a project without wheels has only its old pre-releases
     that do have one: it would take a development version from years ago. If a project has a regular
@@ -352,7 +355,7 @@ def _without_prereleases(
 
 
 def _prereleases(answer: Rows, expected: frozenset[str]) -> dict[str, str]:
-    """The packages of an answer that come as a pre-release although nobody expects one."""
+    """The packages in a result that are unexpected pre-releases."""
     prereleases: dict[str, str] = {}
     for name, row in answer.items():
         version = str(row.get("version", ""))

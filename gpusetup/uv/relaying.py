@@ -1,4 +1,4 @@
-"""Heads of HTTP, and bytes that are carried between uv and a host."""
+"""HTTP headers, and the transfer of bytes between uv and a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-ali
 
 
 def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
-    """The lines of a head, and what came after it. ValueError for one that does not end."""
+    """The lines of an HTTP header, and the bytes after it. ValueError if it does not end."""
     data = b""
     while b"\r\n\r\n" not in data:
         part = connection.recv(1 << 14)
@@ -30,7 +30,7 @@ def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
 
 
 def read_exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes of a connection; OSError if it ends before."""
+    """Read this many bytes from a connection; OSError if it ends earlier."""
     data = b""
     while len(data) < count:
         part = connection.recv(count - len(data))
@@ -41,7 +41,7 @@ def read_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -> bytes:
-    """A request without encryption as the host itself expects it.
+    """An unencrypted request in the form that the host itself expects.
 
     The connection ends with its answer: the next request may be for another host, and is looked at
     again. `whole_address`: another proxy comes first, which needs it.
@@ -59,7 +59,8 @@ def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -
 
 
 def last_answer(server: socket.socket) -> bytes:
-    """The head of an answer, which says that the connection ends with it; as it is if it is none.
+    """The header of a response, changed to say that the connection ends with it; unchanged if it is
+    not one.
 
     uv would use the connection again for its next request, and find it closed.
     """
@@ -82,13 +83,13 @@ def last_answer(server: socket.socket) -> bytes:
 
 
 def refuse(client: socket.socket, status: str) -> None:
-    """Answer that a request is not carried out."""
+    """Respond that a request is not allowed."""
     text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     client.sendall(text.encode())
 
 
 def relay(client: socket.socket, server: socket.socket) -> None:
-    """Carry bytes both ways until both sides have ended."""
+    """Transfer bytes in both directions until both sides have ended."""
     # uv has limits of its own for a host that says nothing.
     client.settimeout(None)
     upwards = threading.Thread(target=carry, args=(client, server), daemon=True)
@@ -98,7 +99,7 @@ def relay(client: socket.socket, server: socket.socket) -> None:
 
 
 def carry(source: socket.socket, target: socket.socket) -> None:
-    """Carry bytes one way until the source ends; then the target is told so."""
+    """Transfer bytes in one direction until the source ends, then tell the target."""
     try:
         # Linux moves them inside the kernel; what is encrypted by us has to pass through Python.
         is_plain = not isinstance(source, ssl.SSLSocket) and not isinstance(target, ssl.SSLSocket)
@@ -117,7 +118,7 @@ def carry(source: socket.socket, target: socket.socket) -> None:
 
 
 def splice_all(source: socket.socket, target: socket.socket) -> None:
-    """Carry bytes by a pipe of the kernel, without a copy of them here."""
+    """Transfer bytes through a kernel pipe, without copying them here."""
     outlet, inlet = os.pipe()
     try:
         while count := os.splice(source.fileno(), inlet, PART_BYTES):

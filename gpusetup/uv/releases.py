@@ -1,4 +1,4 @@
-"""Which releases an index lists of a project, those without a wheel too.
+"""The releases of a project that an index lists, including those without a wheel.
 
 uv is asked to build nothing, so that it does not see releases that exist only as source. The
 index's own page shows them (https://packaging.python.org/specifications/simple-repository-api/).
@@ -48,7 +48,7 @@ REQUIRES = re.compile(r"""data-requires-python\s*=\s*["']([^"']{0,200})["']""", 
 
 
 class Release(Frozen):
-    """A release of a project that is no pre-release and was not withdrawn."""
+    """A release of a project, without pre-releases and withdrawn ones."""
 
     version: str
     has_wheel: bool
@@ -58,7 +58,7 @@ class Release(Frozen):
 
 
 def newest_release(name: str, settings: PersonSettings, python_version: str) -> Release | None:
-    """The newest release of a project for a Python, from the first index that lists the project.
+    """The newest release of a project for a Python, from the first index that has the project.
 
     None where none does, or where none can be read here: it is a comparison, and no answer of ours
     hangs on it alone.
@@ -78,7 +78,7 @@ COMMON_PROJECT = "pip"
 
 @cache
 def file_hosts_of(index_url: str) -> tuple[str, ...]:
-    """Where the index that uv comes with keeps its files, by its own page of one project.
+    """The hosts where uv's default index keeps its files, from its page for one project.
 
     Only that index may name a further host by itself, because uv and not a setting chose it. The
     page counts only over https, which nobody on the way can change.
@@ -98,7 +98,7 @@ def file_hosts_of(index_url: str) -> tuple[str, ...]:
 
 
 def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
-    """The files of a project that an index lists, as its JSON page describes them."""
+    """The files of a project on an index, as its JSON page describes them."""
     # A flat page lists all projects at once, and a keyring's password is known to uv alone.
     is_flat = index.options.get("format") == "flat"
     keyring_has_password = index.login is not None and not index.login[1]
@@ -112,7 +112,7 @@ def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
 
 
 def read_page(url: str, index: Index) -> tuple[str, str]:
-    """The media type and the text of a page; both are empty where it cannot be read in time."""
+    """The media type and text of a page; both are empty if it cannot be read in time."""
     import requests
     from urllib3.exceptions import HTTPError
 
@@ -191,7 +191,7 @@ def _newest(files: list[Mapping[str, Any]], python_version: str) -> Release | No
 
 
 def _version_of(file: Mapping[str, Any]) -> Version | None:
-    """The version that a file's name states; None for a name that is none of a release."""
+    """The version in a file's name; None if the name is not that of a release."""
     name = file.get("filename")
     if not isinstance(name, str):
         return None
@@ -204,7 +204,7 @@ def _version_of(file: Mapping[str, Any]) -> Version | None:
 
 
 def _runs_on(requires_python: Any, python_version: str) -> bool:
-    """Whether a file may be installed for a Python; what cannot be read forbids nothing."""
+    """Whether a file may be installed for a Python; unreadable requirements allow everything."""
     if not isinstance(requires_python, str) or not requires_python:
         return True
     try:

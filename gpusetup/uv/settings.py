@@ -1,4 +1,4 @@
-"""The person's settings, read once as data: what counts for gpusetup, and what is ignored.
+"""The person's settings, read once as data: which ones gpusetup applies, and which it ignores.
 
 What may decide is listed (`PASSED_TO_UV`). Everything else that bears on packages is named in a
 note instead of failing an installation halfway.
@@ -50,19 +50,19 @@ PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy":
 
 
 class PersonSettings:
-    """What a person has set for uv and pip, where it counts here."""
+    """A person's settings for uv and pip, as far as they apply to gpusetup."""
 
     def __init__(
         self, sources: tuple[SettingsSource, ...], pip: Mapping[str, str], prefix: str | None = None
     ) -> None:
-        """`prefix`: the environment whose own pip.conf is named because it is not read."""
+        """`prefix` is the environment whose own pip.conf is mentioned because it is not read."""
         self.sources = sources
         self.pip = pip
         self.prefix = prefix
 
     @cached_property
     def indexes(self) -> tuple[Index, ...]:
-        """The extra indexes in uv's order, and the default one last; torch's own is not one."""
+        """The extra indexes in uv's order, and the default one last, without torch's own."""
         indexes = indexes_of(self.sources)
         # uv's own settings win: pip's count only if uv has no index at all.
         if not indexes:
@@ -78,7 +78,7 @@ class PersonSettings:
 
     @property
     def is_pips(self) -> bool:
-        """Whether pip's settings name the indexes, because uv's name none."""
+        """Whether the indexes come from pip's settings, because uv's have none."""
         named_for_uv = indexes_of(self.sources)
         named_for_pip = indexes_of_pip(self.pip)
         return bool(named_for_pip) and not named_for_uv
@@ -96,14 +96,14 @@ class PersonSettings:
         return None
 
     def source_of(self, key: str) -> str:
-        """The first place that has a setting; empty if none has."""
+        """The first place that contains a setting; empty if none does."""
         for source in self.sources:
             if key in source.values:
                 return source.name
         return ""
 
     def listed(self, key: str) -> list[str]:
-        """All values of a setting that is a list, from every place."""
+        """All values of a list setting, from all places."""
         items: list[str] = []
         for source in self.sources:
             values = source.values.get(key)
@@ -125,7 +125,7 @@ class PersonSettings:
 
     @property
     def link_mode(self) -> str | None:
-        """How files are brought from the cache, if the person has set a way that is safe."""
+        """How files are linked or copied from the cache, if the person chose a safe way."""
         mode = self.single("link-mode")
         if mode in SAFE_LINK_MODES:
             return str(mode)
@@ -133,7 +133,7 @@ class PersonSettings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Every index and page of wheels that the settings name, without logins."""
+        """All indexes and wheel pages in the settings, without logins."""
         addresses = [index.url for index in self.indexes]
         addresses += self.wheel_folders
         addresses += [f"https://{host}" for host in self.file_hosts]
@@ -141,7 +141,7 @@ class PersonSettings:
 
     @cached_property
     def file_hosts(self) -> tuple[str, ...]:
-        """Where the index that uv comes with keeps its files; it is asked, once."""
+        """The hosts where uv's default index keeps its files; asked once."""
         hosts: list[str] = []
         for index in self.indexes:
             if is_usual_default(index):
@@ -152,7 +152,7 @@ class PersonSettings:
 
     @property
     def shown_indexes(self) -> tuple[str, ...]:
-        """Each index with who names it: `packages.example (UV_INDEX)`."""
+        """Each index with the setting it comes from: `packages.example (UV_INDEX)`."""
         shown = [index.shown for index in self.indexes]
         # Folders of wheels are asked too, so that they belong to what is shown.
         for folder in self.wheel_folders:
@@ -165,12 +165,12 @@ class PersonSettings:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know: settings that count, and those that do not."""
+        """Notes for the person: settings that apply, and settings that do not."""
         return tuple(self._notes())
 
     @property
     def notes_of_limits(self) -> tuple[str, ...]:
-        """The settings that limit which versions come."""
+        """Notes on the settings that limit versions."""
         notes = list(self.limits.notes)
         newest_day = self.single("exclude-newer")
         if newest_day is not None:
@@ -194,7 +194,7 @@ class PersonSettings:
     # --- what uv is told --------------------------------------------------------------------------
 
     def configuration(self, **changes: Any) -> str:
-        """The settings as the one uv.toml that uv is given, without any login."""
+        """The settings as the single uv.toml for uv, without any login."""
         settings = {key: self.single(key) for key in PASSED_TO_UV}
         settings |= self._from_pip()
         # The older name of the same setting.
@@ -227,7 +227,7 @@ class PersonSettings:
         return "\n".join((*lines, ""))
 
     def _from_pip(self) -> dict[str, Any]:
-        """What pip's settings say where uv's say nothing."""
+        """The settings from pip that uv's settings lack."""
         settings: dict[str, Any] = {}
         # uv's own setting wins, also where it says `disabled`.
         has_provider = self.single("keyring-provider") is not None
@@ -242,7 +242,7 @@ class PersonSettings:
 
     @property
     def wheel_folders(self) -> list[str]:
-        """The folders and pages of wheels that `find-links` names."""
+        """The folders and pages of wheels in `find-links`."""
         folders: list[str] = []
         for source in self.sources:
             links = source.values.get("find-links")
@@ -266,7 +266,7 @@ class PersonSettings:
         return []
 
     def environment(self, variables: Mapping[str, str] = {}) -> dict[str, str]:
-        """The variables of uv: logins, proxies and certificates of the person, and `variables`."""
+        """uv's variables: the person's logins, proxies and certificates, and `variables`."""
         environment = clean_environment(keyring=self.uses_keyring)
         # Somebody who switches the system's certificates off has a reason.
         refuses_system_store = False in (self.single("system-certs"), self.single("native-tls"))
@@ -287,7 +287,7 @@ class PersonSettings:
 
 
 def person_settings(prefix: str | None = None) -> PersonSettings:
-    """The settings of whoever runs gpusetup; `BadInput` for a file that cannot be read."""
+    """The settings of the person who runs gpusetup; `BadInput` for a file that cannot be read."""
     for_uv = sources_of_settings()
     for_pip = pip_settings()
     return PersonSettings(for_uv, for_pip, prefix)

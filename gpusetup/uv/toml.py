@@ -1,4 +1,4 @@
-"""TOML in both directions: files are read as data, and uv's settings are written as one."""
+"""Reads TOML files as data, and writes uv's settings as TOML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The values of a TOML document; ValueError if it is none."""
+    """The values in a TOML document; ValueError if it is not valid."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -23,7 +23,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def toml_text(value: Any) -> str:
-    """A value as TOML writes it inside a line.
+    """A value in TOML, on one line.
 
     >>> toml_text({"numpy": "disallow", "a b": [1, True]})
     '{ "numpy" = "disallow", "a b" = [1, true] }'

@@ -1,4 +1,4 @@
-"""The way from our proxy to a host: directly, or by the person's own proxy."""
+"""The connection from our proxy to a host, directly or through the person's own proxy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOCKS_PORT = 1080
 
 
 def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The proxies that some variables name, by scheme; else those of the system's settings.
+    """The proxies in some variables, by scheme, or else those in the system's settings.
 
     >>> proxies_of({"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": ".local"})
     {'https': 'http://proxy.example:3128', 'no': '.local'}
@@ -42,7 +42,7 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_without_proxy(name: str, exceptions: str) -> bool:
-    """Whether a host is one of NO_PROXY's: itself, below a domain, or in a block of addresses.
+    """Whether NO_PROXY contains a host: by name, by domain, or by a block of addresses.
 
     >>> is_without_proxy("mirror.corp.example", "localhost, .corp.example")
     True
@@ -61,7 +61,7 @@ def is_without_proxy(name: str, exceptions: str) -> bool:
 
 
 def login_header(proxy: str) -> tuple[str, ...]:
-    """The header line with the login of a proxy's address; nothing where it has none."""
+    """The header line with the login in a proxy's address; empty if there is none."""
     parts = urlsplit(proxy)
     if parts.username is None:
         return ()
@@ -157,7 +157,7 @@ def through_socks(server: socket.socket, host: HostAddress, proxy: str) -> None:
 
 
 def why_unreached(problem: OSError) -> str:
-    """What kept a host from being reached, in a few words."""
+    """In a few words, why a host could not be reached."""
     if isinstance(problem, socket.gaierror):
         return "could not resolve host"
     if isinstance(problem, TimeoutError):

@@ -1,4 +1,5 @@
-"""The world in which uv runs: a private folder, its variables, and one way into the network."""
+"""The isolated surroundings of uv: a private folder, its variables, and one way into the
+network."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ CONFIGURATION = "uv.toml"
 
 
 class World:
-    """What one uv is given."""
+    """Everything that one run of uv is given."""
 
     def __init__(self, folder: Path, environment: dict[str, str], way_out: Gateway | None) -> None:
         self.folder = folder
@@ -32,7 +33,7 @@ class World:
 
     @property
     def proxies(self) -> dict[str, str | list[str]]:
-        """The settings of uv that lead every connection through our own proxy.
+        """The settings that send every connection of uv through our own proxy.
 
         They are settings and no variables, because a keyring program that uv starts has its own
         hosts to reach, by the person's proxy.
@@ -45,7 +46,7 @@ class World:
 
     @property
     def contacted(self) -> tuple[str, ...]:
-        """The hosts that uv was connected with."""
+        """The hosts that uv connected to."""
         if self.way_out is None:
             return ()
         names = [str(host) for host in self.way_out.contacted]
@@ -59,7 +60,7 @@ class World:
         return self.way_out.failures
 
     def configure(self, configuration: str = "") -> Path:
-        """Write uv's one file of settings: ours, and the way into the network."""
+        """Write uv's only settings file: our settings, and the way into the network."""
         # Before the other settings: in TOML a key after a table would belong to the table.
         lines = [f"{key} = {toml_text(value)}" for key, value in self.proxies.items()]
         path = self.folder / CONFIGURATION
@@ -67,7 +68,7 @@ class World:
         return path
 
     def refuse_strange_hosts(self) -> None:
-        """`Unreached` if a redirect or a link led uv to a host that was not shown."""
+        """Raise `Unreached` if a redirect or link led uv to a host that was not shown."""
         way_out = self.way_out
         if way_out is None or not way_out.refused:
             return
@@ -78,7 +79,7 @@ class World:
 def private_world(
     settings: PersonSettings, environment: Mapping[str, str], addresses: Iterable[str] | None
 ) -> Iterator[World]:
-    """A world for one uv, until the block ends.
+    """Isolated surroundings for one run of uv, removed after the block.
 
     `environment`: its variables; `addresses`: the indexes and pages that it may ask besides the
     person's own; None if it asks nobody.
@@ -99,7 +100,7 @@ def private_world(
 
 
 def _credentials_in(folder: Path) -> Path:
-    """A folder for uv in which the person's stored passwords can be read.
+    """A folder from which uv can read the person's stored passwords.
 
     uv puts a lock beside them whenever it looks, and a command that only shows changes nothing of
     the person's. So it finds a link to the file, in a folder of ours.

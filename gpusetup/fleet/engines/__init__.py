@@ -1,1 +1,1 @@
-"""Ways to ask the nodes of a fleet: Slurm, Ray, Kubernetes, and ssh."""
+"""Ways to reach the nodes of a fleet: Slurm, Ray, Kubernetes, and ssh."""

@@ -1,4 +1,5 @@
-"""What `fleet run` knows of an engine: its nodes, how one is asked, and how all is ended."""
+"""The interface of an engine for `fleet run`: its nodes, how to run work on one, and how to end
+everything."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ START_GAP_SECONDS = 0.1
 
 
 class FleetRequest(Frozen):
-    """The work of a run, and the nodes that are to do it."""
+    """The work of a run, and the nodes that should do it."""
 
     work: NodeWork
     nodes: tuple[str, ...] = ()
@@ -32,14 +33,14 @@ class FleetRequest(Frozen):
 
 
 class Engine:
-    """A way to ask nodes. Each engine is a class of its own file."""
+    """A way to reach nodes. Each engine is a class in its own file."""
 
     title = ""
     extra_seconds = 0.0
     """How much longer than its own limit a node is waited for: to begin, and to end."""
 
     def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
-        """`states`: every node -> why it gets no work, empty if it is idle.
+        """`states` maps every node to why it gets no work, empty if it is idle.
 
         Raises UsageError for a named node that is not there, Blocked if none is idle.
         """
@@ -63,7 +64,7 @@ class Engine:
             raise self._none_is_idle(where)
 
     def _none_is_idle(self, where: str) -> Blocked:
-        """The error for a run that has no node to ask, with some of the reasons."""
+        """The error if no node can be used, with some of the reasons."""
         reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
         examples = "; ".join(reasons[:MOST_EXAMPLES])
         # A cluster may have no node at all.
@@ -74,34 +75,35 @@ class Engine:
         )
 
     def plan(self) -> str:
-        """What would be done for the first node, and on which nodes."""
+        """What would be submitted for the first node, and the list of nodes."""
         first_node = self.nodes[0]
         first_plan = self.plan_for(first_node)
         all_nodes = slurm_list(self.nodes)
         return f"{first_plan}\n# and the same on each of {all_nodes}\n"
 
     def plan_for(self, node: str) -> str:
-        """What would be done for one node."""
+        """What would be submitted for one node."""
         commands = script(self.work)
         # A person reads it: an engine has its own form.
         return f"{node}: {commands}"
 
     def ask(self, node: str) -> Output:
-        """Start a node's work, wait for its end, and collect what it said; never raises for what
-        the node does."""
+        """Run the work on a node, wait for its end, and collect its output; never raises for
+        problems of the node."""
         raise NotImplementedError
 
     def why_busy(self, output: Output) -> str:
-        """Why a node could not be asked: others were faster. Empty if it was asked."""
+        """Why the work could not run on a node, because something else took it first. Empty if it
+        ran."""
         del output
         return ""
 
     def end(self) -> None:
-        """Stop whatever is left of this run."""
+        """Stop everything that is left of this run."""
 
 
 def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
-    """Ask all nodes; yield each with its output, in the order in which they end.
+    """Run the work on all nodes, and yield each node with its output as it ends.
 
     However this ends, so do the children that were started for it, and the engine.
     """

@@ -1,4 +1,4 @@
-"""Machines without a scheduler: a file of host names, asked by ssh.
+"""Machines without a scheduler: a file of host names, reached over ssh.
 
 Source: ssh(1) of OpenSSH 9.
 """
@@ -23,7 +23,7 @@ CONNECT_SECONDS = 30.0
 
 
 class Hosts(Engine):
-    """An ssh to each host."""
+    """An ssh connection to each host."""
 
     title = "hosts"
 
@@ -56,7 +56,7 @@ class Hosts(Engine):
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
-    """The hosts of a file: one or several a line, ranges in brackets, `#` begins a comment.
+    """The hosts in a file: one or several per line, with ranges in brackets; `#` begins a comment.
 
     What follows a host's name (`slots=8`, as mpirun reads it) is passed over.
 

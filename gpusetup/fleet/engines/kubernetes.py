@@ -1,4 +1,4 @@
-"""Kubernetes through kubectl: a Job on each idle node.
+"""Kubernetes with kubectl: a Job on each idle node.
 
 Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (batch/v1, apps/v1).
 """
@@ -47,7 +47,7 @@ class ClusterSetting(Frozen):
 
 
 class Kubernetes(Engine):
-    """A Job on each node, by four calls of kubectl."""
+    """A Job on each node, with four calls of kubectl."""
 
     extra_seconds = START_SECONDS
 
@@ -63,13 +63,13 @@ class Kubernetes(Engine):
         self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
-        """The Jobs of all nodes, as `kubectl create -f` takes them."""
+        """The Jobs for all nodes, as input for `kubectl create -f`."""
         jobs = map(self.plan_for, self.nodes)
         # YAML's line between two documents.
         return "---\n".join(jobs)
 
     def plan_for(self, node: str) -> str:
-        """A Job that has all GPUs of the node and prints the records."""
+        """A Job that requests all GPUs of the node and prints the records."""
         return manifest(
             self.setting,
             name=job_name(self.run_name, node),
@@ -112,7 +112,7 @@ class Kubernetes(Engine):
         self._kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
 
     def _pod_problem(self, node: str) -> str:
-        """What Kubernetes says of a pod that did not come to its end."""
+        """What Kubernetes reports about a pod that did not finish."""
         name = job_name(self.run_name, node)
         selector = f"--selector=job-name={name}"
         state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
@@ -132,8 +132,8 @@ class Kubernetes(Engine):
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
-    """Every node's GPUs, and why it is not idle, empty if it is. Raises Blocked if the API does not
-    answer."""
+    """The GPUs of every node, and why a node is not idle (empty if it is). Raises Blocked if the
+    API does not respond."""
     output = _columns("nodes", NODE_COLUMNS)
     if not output.ok:
         raise Blocked(
@@ -165,7 +165,8 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 
 
 def _gpus_in_use() -> dict[str, int]:
-    """Node -> the GPUs that its running pods have; empty if nobody may list the pods."""
+    """Maps each node to the number of GPUs that its running pods use; empty if we may not list the
+    pods."""
     live = f"--field-selector={LIVE_PODS}"
     pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
     if not pods.ok:
@@ -207,7 +208,7 @@ LONGEST_PART = 30
 
 
 def job_name(run_name: str, node: str) -> str:
-    """A name that is a DNS label, whatever the node's is.
+    """A valid DNS label, whatever the node's name is.
 
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'

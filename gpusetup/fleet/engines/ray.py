@@ -1,4 +1,5 @@
-"""Ray: one actor on each node, by node affinity, that has all of the node's GPUs. Home of `ray`.
+"""Ray: one actor on each node, by node affinity, that requests all GPUs of the node. The only
+module that imports `ray`.
 
 Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.kill of Ray 2.9 to 2.60.
 """
@@ -30,7 +31,7 @@ ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 
 
 class RayNode(Frozen):
-    """A node of the cluster that is alive."""
+    """A live node of the cluster."""
 
     id: str
     gpus: float = 0.0
@@ -41,8 +42,8 @@ SHORT_ID = 12
 
 
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
-    """The nodes that are alive, as `ray.nodes()` tells them: by their own names (`ray start
-    --node-name`), or their hosts'; by Ray's id if two have the same."""
+    """The live nodes in `ray.nodes()`, named by `ray start --node-name` or their host; by Ray's id
+    if two have the same name."""
     alive = [row for row in rows if row.get("Alive")]
     names = [_ray_name(row) for row in alive]
     name_counts = Counter(names)
@@ -58,7 +59,8 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
 
 
 def _ray_name(row: Mapping[str, Any]) -> str:
-    """A node's own name; Ray gives one without a name its address, which is less than a host's."""
+    """A node's own name. If it has none, Ray uses its address, which is less useful than the host
+    name."""
     name = row["NodeName"]
     address = row["NodeManagerAddress"]
     if name == address:
@@ -67,13 +69,14 @@ def _ray_name(row: Mapping[str, Any]) -> str:
 
 
 class OnNode:
-    """What runs in a worker of Ray on a node."""
+    """The code that runs in a Ray worker on a node."""
 
     def python(self) -> str:
         return sys.executable
 
     def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
-        """The node's work; an `Output` as plain values, whatever version of ours the caller has."""
+        """Run the node's work, and return an `Output` as plain values, which any version of
+        gpusetup can read."""
         environment = dict(os.environ)
         for variable in ACTOR_VARIABLES:
             environment.pop(variable, None)
@@ -86,7 +89,7 @@ class OnNode:
 
 
 class Ray(Engine):
-    """An actor on each node; those that run are ended with the connection."""
+    """An actor on each node; running actors end with the connection."""
 
     title = "Ray gets an actor on each of"
 
@@ -112,7 +115,7 @@ class Ray(Engine):
         self.extra_seconds = self.start_seconds + BEHIND_SECONDS
 
     def ask(self, node: str) -> Output:
-        """Whatever Ray raises of a node is said as its problem."""
+        """Run the work; any error that Ray raises becomes the node's problem."""
         began = time.monotonic()
         output = Output(argv=("ray", node), exit=None)
         try:
@@ -184,7 +187,7 @@ LONGEST_REASON = 300
 
 
 def _last_line(problem: BaseException) -> str:
-    """The last line that says something of a problem with the traces of other processes in it."""
+    """The last meaningful line of a problem, without the traces of other processes."""
     stripped_lines = [line.strip() for line in str(problem).splitlines()]
     lines = [line for line in stripped_lines if line]
     if not lines:

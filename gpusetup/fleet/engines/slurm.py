@@ -32,12 +32,12 @@ CONFIG_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
 class Slurm(Engine):
-    """A job that starts at once or not at all, and says what it has to say through srun."""
+    """A job that starts at once or not at all, and returns its output through srun."""
 
     def __init__(
         self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
     ) -> None:
-        """`srun_options`: srun's options of the caller's own."""
+        """`srun_options` are the person's own options for srun."""
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
@@ -96,7 +96,7 @@ class Slurm(Engine):
         )  # fmt: skip
 
     def _run_slurm(self, words: Sequence[str]) -> Output:
-        """One call of a program of Slurm."""
+        """Run one of Slurm's programs."""
         seconds = SINFO_SECONDS
         # srun waits for the job's end.
         if words[0] == "srun":
@@ -105,7 +105,7 @@ class Slurm(Engine):
 
 
 def no_list_of_nodes(output: Output) -> Blocked:
-    """The error for a sinfo that failed, with its last line."""
+    """The error if sinfo failed, with its last line."""
     lines = output.stderr.strip().splitlines()
     last_line = lines[-1] if lines else f"exit {output.exit}"
     # Our own wait knows more than sinfo does.
@@ -133,11 +133,11 @@ class SinfoRow(NamedTuple):
 
     @property
     def partition(self) -> str:
-        """The partition's name as srun takes it."""
+        """The partition's name for srun."""
         return self.starred_partition.rstrip("*")
 
     def why_not_idle(self) -> str:
-        """Empty if the node is idle."""
+        """Why the node is not idle; empty if it is."""
         if self.state == "idle":
             return ""
         # A node without a reason has the word `none`.
@@ -147,7 +147,7 @@ class SinfoRow(NamedTuple):
 
 
 def sinfo_rows(text: str) -> list[SinfoRow]:
-    """The lines of sinfo, those of the default partition first."""
+    """The lines of sinfo, with the default partition first."""
     rows = []
     for line in text.splitlines():
         # The reason is last, because it may have bars of its own.
@@ -160,7 +160,8 @@ def sinfo_rows(text: str) -> list[SinfoRow]:
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Node -> srun's words for all that it has; and node -> why it is not idle, empty if it is.
+    """Maps nodes to srun's options for all their resources, and to why they are not idle (empty if
+    they are).
 
     An exclusive job has the whole node; its step, without these words, one CPU and no GPU.
 
@@ -193,7 +194,7 @@ def _is_of_other_partition(row: SinfoRow) -> bool:
 
 
 def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
-    """srun's words for all that a node has, from sinfo's columns."""
+    """srun's options for all resources of a node, from sinfo's columns."""
     words = [f"--partition={partition}"]
     if cpus.isdigit():
         words.append(f"--cpus-per-task={cpus}")
@@ -205,7 +206,7 @@ def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
 
 
 def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the job that this runs in: srun would start a step of it."""
+    """The environment without the current job, because otherwise srun would start a step of it."""
     if "SLURM_JOB_ID" not in environment:
         return dict(environment)
     return {

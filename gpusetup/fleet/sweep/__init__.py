@@ -1,1 +1,2 @@
-"""Which rank, node or path is slow, broken or silent: collectives on pairs."""
+"""Finds ranks, nodes and paths that are slow, broken or do not respond, with collectives on
+pairs."""

@@ -1,4 +1,4 @@
-"""The answer of `fleet sweep`: who is named, what that means, and what was measured."""
+"""The answer of `fleet sweep`: what is wrong, what that means, and what was measured."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Finding(Frozen):
 
 
 class Level(Frozen):
-    """What was compared."""
+    """What was compared: exchanges within hosts or between them."""
 
     of: Stage
     median: float
@@ -76,7 +76,7 @@ class Level(Frozen):
 
 
 class SweepAnswer(Frozen):
-    """`fleet sweep`."""
+    """The document of `fleet sweep`."""
 
     schema: Literal["gpusetup.sweep/1"] = "gpusetup.sweep/1"
     ok: bool
@@ -93,7 +93,8 @@ class SweepAnswer(Frozen):
 def answer(
     sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
 ) -> SweepAnswer:
-    """Judge a sweep. `absent`: ranks that did not come, and why; `hosts`: where every rank is."""
+    """Judge a sweep. `absent` maps ranks that did not start to the reason; `hosts` says where every
+    rank is."""
     absent_faults = [NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)]
     faults = (*absent_faults, *sweep.faults())
     backend_problems = [result.problem for result in sweep.results if result.problem]
@@ -124,7 +125,7 @@ def answer(
 def _groups_of_host(
     faults: Sequence[NamedFault], hosts: Mapping[int, str]
 ) -> Iterable[list[NamedFault]]:
-    """The faults, with the same fault of several ranks of one host together: it is said once."""
+    """The faults, with equal faults of several ranks on one host grouped together."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
         # A fault between two ranks is no host's, so its number keeps it alone.
@@ -155,7 +156,7 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
 def _finding(
     group: Sequence[NamedFault], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
 ) -> Finding:
-    """What is said of one fault, or of the same fault of several ranks of a host."""
+    """The text about one fault, or about the same fault of several ranks on a host."""
     fault = group[0]
     ranks: list[int] = []
     for member in group:
@@ -200,7 +201,7 @@ def gigabytes(rate: float) -> str:
 
 
 def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
-    """Ranks and where they are.
+    """Ranks with their hosts, in words.
 
     >>> who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
     ('rank 3 on n1 and rank 7 on n2', 'rank 9')

@@ -1,4 +1,4 @@
-"""A rank's side of a sweep: its worker (`child_scripts/exchange.py`), and the leader's questions.
+"""A rank's side of a sweep: its worker (`child_scripts/exchange.py`), and requests from the leader.
 
 The worker exchanges; it may hang in a driver. This process only hands lines on, so that it can say
 that the worker died, and end.
@@ -29,7 +29,7 @@ Message = dict[str, Any]
 
 
 class Follower:
-    """The worker of one rank; what it says is told, and how it died."""
+    """The worker of one rank, whose messages (and how it ended) are passed on to the leader."""
 
     def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
         self.tell = tell
@@ -40,7 +40,7 @@ class Follower:
         thread.start()
 
     def _listen(self) -> None:
-        """Hand on what the worker says, and at its end how it died."""
+        """Pass on the worker's messages and, at the end, how it ended."""
         last = ""
         try:
             while True:
@@ -60,7 +60,7 @@ class Follower:
             self.tell({"said": "died", "problem": problem})
 
     def ask(self, question: Message) -> None:
-        """Give the worker a question of the leader."""
+        """Pass a request of the leader to the worker."""
         line = json.dumps(question)
         # Its answer comes to `tell`.
         self.lines.tell(line)
@@ -70,7 +70,7 @@ class Follower:
 
 
 def message_in(line: str) -> Message:
-    """A worker's message; what a library printed is none.
+    """A worker's message; None for lines that a library printed.
 
     >>> lines = ('{"said": "here", "round": 1}', "[W] a warning", '{"said": 3}')
     >>> [*map(message_in, lines)]
@@ -87,7 +87,8 @@ def message_in(line: str) -> Message:
 
 
 def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
-    """Do what the leader asks until it says the end, which is returned; empty if it is gone."""
+    """Do what the leader requests until it sends the end, which is returned; empty if the leader is
+    gone."""
     follower = Follower(worker, lambda message: spoke.say({"told": message}))
     try:
         while (message := spoke.hear()) and "exit" not in message:

@@ -1,4 +1,4 @@
-"""Rank 0's side of a sweep: asks each round of the ranks, waits no longer than its limit.
+"""Rank 0's side of a sweep: starts each round on the ranks, and waits no longer than its limit.
 
 The ranks' own processes talk with this one over TCP (`verify/ranks/gathering.py`); their workers
 meet in pairs through a store. No round waits for a rank that does not answer: it is left out of
@@ -31,7 +31,7 @@ REPEATS, FASTER_QUARTER = 8, 4
 
 
 class Gathering(Hub):
-    """The other ranks; what they say waits in one queue."""
+    """The other ranks, whose messages arrive in one queue."""
 
     def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
         self.inbox = inbox
@@ -54,7 +54,7 @@ class Leader:
     """All ranks of a sweep, as rank 0 sees them."""
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
-        """`store`: the command of the store where pairs meet."""
+        """`store` is the command of the store through which pairs connect."""
         self.rank = rank
         self.store = StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
@@ -68,13 +68,14 @@ class Leader:
         self.store_address = {"address": rank.address, "port": port}
 
     def _hear_own(self, message: Message) -> None:
-        """Take what the worker of this rank says."""
+        """Receive a message from this rank's own worker."""
         # In the same queue as what the others say.
         own_number = 0
         self.inbox.put((own_number, message))
 
     def meet(self) -> None:
-        """Wait until every rank is ready, or its time is over; who is not, is absent."""
+        """Wait until every rank is ready or the time is over; ranks that are not ready are
+        absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -94,7 +95,8 @@ class Leader:
             self.absent |= dict.fromkeys(without_gpu, reason)
 
     def _welcome(self, number: int, message: Message) -> None:
-        """What a rank says before the first round: it is ready, has reached the store, or died."""
+        """Receive what a rank reports before the first round: it is ready, has reached the store,
+        or has died."""
         said = message["said"]
         if said == "ready":
             self._send(number, {"do": "join", **self.store_address})
@@ -105,7 +107,7 @@ class Leader:
             self.absent[number] = problem[:LONGEST_PROBLEM]
 
     def _unit(self, number: int, message: Message) -> Unit:
-        """A rank that is ready; what it says of itself may be anything, so it is cut."""
+        """A rank that is ready; its own texts are shortened, because they may contain anything."""
         host = self.host(number)
         local = int(message.get("local", 0))
         device = str(message.get("device"))
@@ -117,7 +119,7 @@ class Leader:
         )
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
-        """(Rank, message) of all that come within so many seconds."""
+        """All messages, with their ranks, that arrive within this many seconds."""
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
@@ -127,21 +129,22 @@ class Leader:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The ranks that take part, in their order."""
+        """The ranks that take part, in order."""
         present = self.ready_units.keys() - self.absent.keys()
         # A rank may be ready and then die.
         units = [self.ready_units[number] for number in sorted(present)]
         return tuple(units)
 
     def host(self, number: int) -> str:
-        """Where a rank is; empty if it never said so."""
+        """The host of a rank; empty if the rank never reported it."""
         if number == 0:
             return self.rank.host
         link = self.others.ranks[number]
         return link.host or ""
 
     def sweep(self, limit: float) -> Sweep:
-        """Measure until nothing is left to ask. `limit`: seconds of one round."""
+        """Measure until there is nothing left to measure. `limit` is the time for one round in
+        seconds."""
         sweep = Sweep(self.units)
         for round in sweep.rounds():
             # The next round is made from the results so far.
@@ -181,14 +184,14 @@ class Leader:
         return RoundResult(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
     def _bytes_of_exchange(self) -> int:
-        """How much a pair exchanges: enough to fill its link, not more."""
+        """How many bytes a pair exchanges: enough to fill its link, but not more."""
         devices = {unit.device for unit in self.units}
         # Without any rank nothing is exchanged.
         is_on_cpu = devices <= {"cpu"}
         return CPU_BYTES if is_on_cpu else GPU_BYTES
 
     def _send(self, rank: int, question: Message) -> None:
-        """Ask one rank."""
+        """Send a request to one rank."""
         if rank == 0:
             self.own.ask(question)
             return
@@ -205,7 +208,7 @@ class Leader:
 
 
 def store_port(store: StreamingChild, seconds: float) -> int:
-    """The port at which the store listens. Raises Blocked if it does not come up."""
+    """The port of the store. Raises Blocked if the store does not start."""
     end = time.monotonic() + seconds
     problem_text = ""
     try:
@@ -226,7 +229,7 @@ def store_port(store: StreamingChild, seconds: float) -> int:
 
 
 def bus_rate(times: Sequence[Any], moved: int) -> float:
-    """Bandwidth of a pair's all_reduce in bytes/s; 0 if it did not end.
+    """The bandwidth of a pair's all_reduce in bytes/s; 0 if it did not end.
 
     Of each repeat the rank that came last counts, of all repeats the faster quarter.
 

@@ -1,4 +1,4 @@
-"""The course of a sweep: who exchanges with whom in which round. Pure.
+"""The schedule of a sweep: which ranks exchange data in which round. Pure functions.
 
 Each rank exchanges with O(log n) partners, first within its host, then with ranks of the same place
 on other hosts. Whoever was slow meets other partners in a second series of rounds: what is slow in
@@ -33,7 +33,7 @@ SECOND_TURNS = 4
 
 
 class Plane(Frozen):
-    """Ranks that are alike in their way to each other: those of each host, or one of each host."""
+    """Ranks with the same kind of path to each other: those on one host, or one from each host."""
 
     stage: Stage
     members: tuple[Ranks, ...]
@@ -48,7 +48,7 @@ class Plane(Frozen):
 
 
 def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
-    """Within the hosts, then between them by ranks of the same place.
+    """First the ranks within each host, then ranks with the same position on different hosts.
 
     >>> four = [Unit(rank=r, host="ab"[r // 2], local=r % 2) for r in range(4)]
     >>> [(each.stage, each.members) for each in planes(four)]
@@ -71,7 +71,7 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
 
 
 def turn_count(count: int) -> int:
-    """How many turns are measured among so many ranks: O(log n).
+    """How many turns are measured for this many ranks: O(log n).
 
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
@@ -86,7 +86,7 @@ def turn_count(count: int) -> int:
 
 
 def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
-    """The pairs of one turn, disjoint; over all turns no pair comes twice (the circle method).
+    """The disjoint pairs of one turn; no pair occurs twice over all turns (the circle method).
 
     >>> matching((0, 1, 2, 3), 0), matching((5, 6, 7), 1)
     (((0, 3), (1, 2)), ((5, 7),))
@@ -114,7 +114,7 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
 
 
 def pair_of(rank: int, partner: int) -> Pair:
-    """Two ranks as a pair: the smaller first, so that each pair has one name."""
+    """Two ranks as a pair, the smaller first, so that each pair has one name."""
     low = min(rank, partner)
     high = max(rank, partner)
     return low, high
@@ -127,7 +127,7 @@ def _pairs_in(plane: Plane, turn: int) -> Iterator[Pair]:
 
 
 class Sweep:
-    """The rounds of a sweep. Each is made when it is asked for, from the results so far."""
+    """The rounds of a sweep. Each round is made when it is needed, from the results so far."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
@@ -136,7 +136,7 @@ class Sweep:
         self.results: list[RoundResult] = []
 
     def rounds(self) -> Iterator[Round]:
-        """Every round, in order; the caller appends its result before it asks for the next."""
+        """Every round in order; the caller appends its result before it asks for the next."""
         for plane in self.planes:
             for turn in range(plane.turn_count):
                 # A dead link costs the whole limit of each round.
@@ -155,7 +155,7 @@ class Sweep:
                 yield from self._round(plane.stage, meetings, again=True)
 
     def _round(self, stage: Stage, pairs: Iterable[Pair], again: bool = False) -> Iterator[Round]:
-        """One round; none if nobody is to exchange."""
+        """One round; None if no rank has to exchange data."""
         number = len(self.results)
         all_pairs = tuple(pairs)
         # All of its ranks may be dead or silent.
@@ -164,7 +164,7 @@ class Sweep:
 
     @property
     def silent(self) -> set[int]:
-        """Ranks that said nothing when they were asked last."""
+        """Ranks that did not respond to the last request."""
         silent: set[int] = set()
         for result in self.results:
             asked = set(result.round.asked)
@@ -174,14 +174,14 @@ class Sweep:
         return silent
 
     def scores(self, stage: Stage) -> Scores:
-        """The ranks of one stage, compared by what was measured so far."""
+        """The ranks of one stage, compared by the measurements so far."""
         ranks = {unit.rank for unit in self.units}
         # A rank that is silent is no measure of its partners.
         talking = ranks - self.silent
         return scores_of(self.results, stage, talking)
 
     def faults(self) -> tuple[NamedFault, ...]:
-        """What is wrong, the gravest first."""
+        """Everything that is wrong, the most serious first."""
         hung = [NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent)]
         faults: list[NamedFault] = []
         for plane in self.planes:
@@ -198,8 +198,8 @@ class Sweep:
         return (*hung, *independent_faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
-        """Slow ranks with others; all the rest among themselves, so that the network carries as
-        much as before. In the first turn broken pairs as they are, and the silent once more."""
+        """Pairs slow ranks with others, and all remaining ranks among themselves, so that the
+        network is as busy as before. The first turn repeats broken pairs and silent ranks."""
         silent = self.silent
         is_first_turn = turn == 0
         # In the first turn the silent ones are asked once more.
@@ -216,8 +216,8 @@ class Sweep:
 
 
 def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iterator[Pair]:
-    """Suspects with others from the other half of the ranks, since neighbours may share a switch;
-    in the second turn with each other. The rest among themselves.
+    """Pairs suspects with ranks from the other half, because neighbours may share a switch; in the
+    second turn, with each other. All remaining ranks are paired among themselves.
 
     >>> list(partners((0, 1, 2, 3, 4, 5), {0, 1}, 0)), list(partners((0, 1, 2, 3), {0, 1}, 1))
     ([(0, 5), (1, 2), (3, 4)], [(0, 1), (2, 3)])

@@ -1,4 +1,5 @@
-"""The scores of a sweep's ranks, and the faults that a second series of rounds confirms. Pure.
+"""The scores of a sweep's ranks, and the faults that a second series of rounds confirms. Pure
+functions.
 
 A rank's score is the middle of what it measured, with all of its partners. A rank is slow if its
 score is below the fleet's median by more of the scatter than a healthy fleet shows once in a
@@ -42,7 +43,7 @@ class Unit(Frozen):
 
 
 class Round(Frozen):
-    """What is measured at once."""
+    """What is measured at the same time."""
 
     number: int
     stage: Stage
@@ -52,7 +53,7 @@ class Round(Frozen):
 
     @property
     def asked(self) -> Ranks:
-        """The ranks that exchange in it, pair by pair."""
+        """The ranks that exchange data in this round, pair by pair."""
         ranks: list[int] = []
         for pair in self.pairs:
             ranks.extend(pair)
@@ -99,7 +100,8 @@ class Scores(Frozen):
 
     @property
     def dead(self) -> Ranks:
-        """Ranks whose exchanges with several partners failed; each costs the whole limit."""
+        """Ranks that could not exchange data with several partners; each of these costs the whole
+        limit."""
         dead = []
         for rank in self.slow:
             has_failed = self.by_rank[rank] == 0
@@ -111,7 +113,7 @@ class Scores(Frozen):
 
     @property
     def second_limit(self) -> float:
-        """The limit, at the speed of the sound ranks in the second series."""
+        """The limit, at the speed of the healthy ranks in the second series."""
         suspects = set(self.slow)
         for pair in self.broken:
             suspects.update(pair)
@@ -128,7 +130,7 @@ class Scores(Frozen):
 
 
 class RateTable:
-    """What the ranks of one stage measured, by rank and by pair."""
+    """The measurements of one stage, by rank and by pair."""
 
     def __init__(self) -> None:
         self.first: dict[int, list[float]] = defaultdict(list)
@@ -138,7 +140,7 @@ class RateTable:
         self.partners: dict[int, set[int]] = defaultdict(set)
 
     def add(self, pair: Pair, rate: float, *, again: bool) -> None:
-        """Note what a pair measured."""
+        """Record the measurement of a pair."""
         earlier_best = self.best_rates.get(pair, 0.0)
         self.best_rates[pair] = max(rate, earlier_best)
         series = self.again if again else self.first
@@ -189,7 +191,7 @@ def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[in
 
 
 def _limit(scores: Sequence[float]) -> float:
-    """What a healthy rank reaches; 0 if too few are compared."""
+    """The rate that a healthy rank reaches; 0 if there are too few ranks to compare."""
     count = len(scores)
     if count < LEAST_COMPARED:
         return 0.0
@@ -212,8 +214,8 @@ class NamedFault(Frozen):
 
 
 def faults_in(scores: Scores) -> Iterator[NamedFault]:
-    """Who is named in one stage: a rank; with a single partner the pair, for neither end can be
-    blamed."""
+    """The faults in one stage: a rank, or with a single partner the pair, because it is unclear
+    which of the two is at fault."""
     stage = scores.stage
     middle = scores.middle
     if scores.by_rank and not middle:
@@ -238,7 +240,7 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
 
 
 def _fault_of(ranks: Ranks, rate: float) -> Fault:
-    """What a slow rank, or a slow pair, is called."""
+    """The name of the fault for a slow rank or a slow pair."""
     is_one_rank = len(ranks) == 1
     # A rate of 0: no exchange ended.
     if not rate:

@@ -174,7 +174,7 @@ class Change:
 
     @property
     def former(self) -> Path:
-        """The folder that keeps what was moved aside."""
+        """The folder with the files that were moved aside."""
         return self.store / self.journal.former
 
     @property
@@ -214,8 +214,8 @@ class Change:
         self.enter("verifying")
 
     def _list(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
-        """Note all files that are moved aside and made, if these come in place of the distributions
-        that `after` names, and of those that the journal takes out.
+        """Record all files that are moved aside or created if these replace the distributions named
+        in `after` and those that the journal removes.
 
         A file that would be overwritten although nothing that leaves owns it is moved aside too.
         `Blocked` if a file lies outside, or if a folder is in its place.

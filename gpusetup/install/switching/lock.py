@@ -78,8 +78,8 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
 
 
 def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
-    """The command under which a program holds the installer's lock and ends with us. `outlives`: it
-    is not killed with us, because it ends its own transaction (conda).
+    """The command that runs a program with the installer's lock and ends it with gpusetup. With
+    `outlives` it is not killed with us, because it finishes its own transaction (conda).
 
     Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
     still has open cannot be renamed.

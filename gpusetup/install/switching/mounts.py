@@ -61,7 +61,7 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
 
 
 def filesystem_of(folder: str) -> str:
-    """The kind of filesystem of a folder, `overlay` or `ext4`; empty if it is not known."""
+    """The kind of filesystem of a folder, such as `overlay` or `ext4`; empty if unknown."""
     real = f"{os.path.realpath(folder)}{os.sep}"
     around = [
         mount for mount in mounts() if real.startswith(f"{mount.place.rstrip(os.sep)}{os.sep}")

@@ -50,7 +50,7 @@ def undo(job: InstallJob, layout: Layout) -> None:
 
 
 def store_of(layout: Layout) -> Path:
-    """Where an environment keeps what can be undone."""
+    """Where an environment keeps the files for an undo."""
     return Path(layout.prefix, STORE)
 
 
@@ -161,8 +161,8 @@ def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
 
 
 def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
-    """The files of the kept releases of packages that were updated since; they are not brought
-    back, since a part of an older release would then lie among the files of the newer one."""
+    """The files of kept releases of packages that were updated since. They are not restored,
+    because parts of an older release would then be mixed with the newer one."""
     files: set[str] = set()
     for path, kept in Change(store, undo).aside.items():
         info, name = os.path.split(path)

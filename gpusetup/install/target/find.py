@@ -148,7 +148,7 @@ def family_of(installed: Mapping[str, str]) -> dict[str, str]:
 
 
 def family_in(folder: Path) -> dict[str, str]:
-    """torch and its companions as they are in an environment; empty where none is any more."""
+    """Torch and its companions in an environment; empty if there are none left."""
     try:
         layout = layout_of(choose_target(System(), str(folder)).python)
     except GpuSetupError:

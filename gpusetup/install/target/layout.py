@@ -1,4 +1,4 @@
-"""What lies where in a target: its folders, its distributions and their files.
+"""The folders of an environment, its distributions and their files.
 
 To a distribution belongs what its RECORD lists. What keeps no such list (an egg, `setup.py
 develop`, conda's own) could not be put back and is not changed.
@@ -22,8 +22,8 @@ LIBRARIES = ("site-packages", "dist-packages")
 
 
 def real_below(prefix: str, folder: str) -> str:
-    """A folder below the prefix by its real name, where a link in the environment leads to it:
-    Fedora's and RHEL's Python says `lib64` where compiled packages go, which is a link to `lib`."""
+    """The real name of a folder below the prefix, if a link inside the environment leads to it. The
+    Python of Fedora and RHEL uses `lib64`, which is a link to `lib`, for compiled packages."""
     real_folder = os.path.realpath(folder)
     real_prefix = os.path.realpath(prefix)
     if not real_folder.startswith(f"{real_prefix}{os.sep}"):
@@ -32,7 +32,7 @@ def real_below(prefix: str, folder: str) -> str:
 
 
 class Layout(Frozen):
-    """The folders that an interpreter installs to, absolute."""
+    """The folders into which an interpreter installs, as absolute paths."""
 
     python: str
     """The interpreter's path, as it is called."""
@@ -52,14 +52,14 @@ class Layout(Frozen):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The folders that imports find; usually both are the same one."""
+        """The folders from which packages are imported; usually there is only one."""
         if self.purelib == self.platlib:
             return (self.purelib,)
         return (self.purelib, self.platlib)
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders that stay whatever is installed or removed."""
+        """The folders that always remain, whatever is installed or removed."""
         return (*self.libraries, self.scripts, self.data)
 
 
@@ -72,7 +72,8 @@ class Distribution(Frozen):
 
 
 def distributions(layout: Layout) -> tuple[Distribution, ...]:
-    """Everything installed in the target's own folders, by the names of the metadata folders."""
+    """All distributions in the environment's own folders, by the names of their metadata
+    folders."""
     installed: list[Distribution] = []
     for library in layout.libraries:
         installed += distributions_in(library)
@@ -80,7 +81,7 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
 
 
 def distributions_in(library: str) -> Iterator[Distribution]:
-    """What is installed in one folder."""
+    """The distributions in one folder."""
     try:
         entries = sorted(os.listdir(library))
     except OSError:
@@ -103,7 +104,7 @@ INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
-    """Name -> version of what is installed."""
+    """Maps installed names to versions."""
     return {package.name: package.version for package in installed}
 
 
@@ -114,7 +115,7 @@ MOST_LIST_BYTES = 64 << 20
 
 
 def record_rows(path: str) -> list[list[str]]:
-    """The rows of a RECORD; bytes that are no UTF-8 are the bytes of a path."""
+    """The rows of a RECORD; bytes that are not UTF-8 are the bytes of a path."""
     with open(path, "rb") as file:
         raw = file.read(MOST_LIST_BYTES)
     # Python's reader of CSV refuses NUL, which no path has.
@@ -124,8 +125,8 @@ def record_rows(path: str) -> list[list[str]]:
 
 
 def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distribution, ...], set[str]]:
-    """Every distribution of these names, two of one name both, and what belongs to them; `Blocked`
-    if one keeps no list of its files.
+    """All distributions with these names (both, if a name occurs twice) with their files; `Blocked`
+    if one has no list of its files.
 
     Where another of its name keeps one, it is let go with its metadata folder alone: it is what a
     broken removal left.
@@ -148,7 +149,7 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
 
 
 def files_listed(package: Distribution, layout: Layout) -> set[str]:
-    """The paths that a distribution lists, inside the target's folders."""
+    """The paths that a distribution lists and that are inside the environment's folders."""
     library = os.path.dirname(package.info)
     roots = tuple(f"{root.rstrip(os.sep)}{os.sep}" for root in layout.roots)
     try:

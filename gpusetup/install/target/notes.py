@@ -1,4 +1,4 @@
-"""What a person should know of an environment before it is changed."""
+"""Notes about an environment for the person, before it is changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORTH_SAYING_BYTES = 100 << 20
 
 
 def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """What to know of the environment; `leaving` are the packages that are replaced."""
+    """All notes about the environment; `leaving` are the packages that will be replaced."""
     prefix = Path(target.venv or target.layout.prefix)
     if is_uv_project(prefix.parent):
         yield (
@@ -35,7 +35,7 @@ def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
 
 
 def is_uv_project(folder: Path) -> bool:
-    """Whether a folder has a project that uv keeps in step with its lock."""
+    """Whether a folder contains a project that uv synchronises with its lock."""
     if (folder / "uv.lock").is_file():
         return True
     try:
@@ -47,7 +47,7 @@ def is_uv_project(folder: Path) -> bool:
 
 
 def _cost_on_overlay(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """What it costs to move files aside in a container, whose disk is made of layers.
+    """A note on the disk space for moving files aside in a container, whose disk has layers.
 
     A file of a lower layer cannot be renamed; the system copies it into the top layer first
     (https://docs.kernel.org/filesystems/overlayfs.html, "Non-directories").

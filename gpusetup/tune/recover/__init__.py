@@ -1,4 +1,4 @@
-"""A training step that survives running out of memory, with the same gradient.
+"""A training step that survives running out of memory and gives the same gradient.
 
     for batch in loader:
         optimizer.zero_grad()
@@ -62,13 +62,13 @@ class Recovered(Frozen):
 
 
 class CannotRecover(GpuSetupError):
-    """Memory ran out and splitting is no way out; the cause is the original error."""
+    """Memory ran out and splitting the batch does not help; the cause is the original error."""
 
     exit_code = 1
 
 
 class ModelHistory:
-    """What earlier batches of a model showed."""
+    """What earlier batches of a model have shown."""
 
     def __init__(self) -> None:
         self.holds_all_parameters = False
@@ -97,7 +97,7 @@ def recover_from_oom(
     allow: Collection[str] = ("random",),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
-    """Forward and backward of one batch; on out-of-memory again in micro-batches.
+    """Run forward and backward for one batch; if memory runs out, repeat with micro-batches.
 
     `step(part)` returns the loss of a part, a mean over its samples (`reduction="sum"`: a sum;
     `weight(part)`: what it is a mean over, the tokens that count for example). A loss over pairs of
@@ -131,7 +131,7 @@ def recover_from_oom(
 
 
 class _Attempts:
-    """One batch, tried in smaller and smaller parts."""
+    """Tries one batch in smaller and smaller parts."""
 
     def __init__(
         self, case: BatchStep, model: torch.nn.Module, undo: Undo, backward: Backward
@@ -147,7 +147,7 @@ class _Attempts:
         self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
-        """Halve the parts until one step runs; refuse it if that would change the training."""
+        """Halve the parts until one step runs; refuse if that would change the training."""
         undo = self.undo
         # A later batch starts with what fitted before.
         micro = min(self.count, self.history.micro or self.count)
@@ -183,7 +183,7 @@ class _Attempts:
         )
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
-        """The loss, or the out-of-memory error without the frames that hold the tensors."""
+        """The loss, or the out-of-memory error without the frames that keep tensors alive."""
         self.part_losses = []
         is_whole = micro >= self.count
         try:
@@ -200,7 +200,7 @@ class _Attempts:
         return loss, None
 
     def whole(self) -> torch.Tensor:
-        """Forward and backward of the whole batch; its loss."""
+        """Run forward and backward for the whole batch, and return its loss."""
         loss = self.case.loss(self.case.batch)
         # Once for a model: walking the graph takes time.
         if not self.history.holds_all_parameters:
@@ -210,7 +210,7 @@ class _Attempts:
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
-        """Forward and backward of every part; the whole batch's loss."""
+        """Run forward and backward for every part, and return the loss of the whole batch."""
         sums = self.case.sums
         total = 0.0
         expected = 0.0
@@ -240,7 +240,7 @@ class _Attempts:
         return torch.stack(losses).sum() * factor
 
     def differences(self) -> list[str]:
-        """Everything in which the parts do not train as the whole does, in words."""
+        """Every reason why the parts do not train in the same way as the whole batch."""
         uneven = self.case.uneven_losses(self.part_losses)
         differs = [*what_differs(self.model), *uneven]
         hooked = []
@@ -261,8 +261,8 @@ class _Attempts:
         return differs
 
     def compare_halves(self) -> str | None:
-        """How the gradient of some samples differs from that of their halves: tried at the first
-        batch that is split, the second, the fourth and so on, each time on other samples."""
+        """Compare the gradient of some samples with that of their halves. This is done for the
+        first split batch, the second, the fourth and so on, each time with other samples."""
         code = getattr(self.case.step, "__code__", None)
         earlier_calls, difference = self.history.checks.get(code, (0, None))
         calls = earlier_calls + 1
@@ -283,7 +283,7 @@ ROUNDING = 1e-12
 
 
 def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
-    """What happened to a batch that was split, and what to set."""
+    """A message about a batch that was split, with the setting to use."""
     gradient = "with the same gradient"
     if differs:
         gradient = f"but {'; '.join(differs)}"
@@ -295,7 +295,7 @@ def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
 
 
 def without_frames(problem: BaseException) -> BaseException:
-    """The error without the frames of its causes, whose variables hold the tensors."""
+    """The error without the frames of its causes, whose variables keep tensors alive."""
     cause: BaseException | None = problem
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -315,7 +315,7 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
+    """Why the parts of a batch would not train in the same way as the whole; [] if they would."""
     if "batchnorm" in allow:
         return []
     names = []

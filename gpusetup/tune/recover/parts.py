@@ -1,4 +1,5 @@
-"""The parts of a batch: how it is cut, what the loss of a part counts, and whether that is exact.
+"""Splits a batch into parts, determines what the loss of a part counts, and whether the sum is
+exact.
 
 A batch is a tensor or array, or a tuple, list, mapping, named tuple or dataclass of batches. What
 has a first dimension of the batch's size is cut along it, lists of that length too; everything
@@ -50,7 +51,7 @@ def batch_size(batch: Any) -> int:
 
 
 def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
-    """The samples from `start` to `stop` of a batch of `size`.
+    """The samples from `start` to `stop` in a batch with `size` samples.
 
     >>> part_of({"x": [1, 2, 3], "name": "train"}, 1, 3, 3)
     {'x': [2, 3], 'name': 'train'}
@@ -66,7 +67,7 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
 
 
 def cuts(size: int, micro: int) -> list[tuple[int, int]]:
-    """Where a batch of `size` is cut into parts of at most `micro`.
+    """The positions at which a batch of `size` is cut into parts of at most `micro`.
 
     >>> cuts(10, 4)
     [(0, 4), (4, 8), (8, 10)]
@@ -80,7 +81,7 @@ def cuts(size: int, micro: int) -> list[tuple[int, int]]:
 
 
 def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
-    """The same nest, with `column` of each tensor, array and list of samples in it."""
+    """The same nest, with `column` applied to each tensor, array and list of samples."""
     has_dimensions = len(getattr(batch, "shape", ())) > 0
     is_list = isinstance(batch, list)
     if has_dimensions or (is_list and _holds_samples(batch)):
@@ -111,7 +112,7 @@ PICTURE_DIMENSIONS = 3
 
 
 def _sizes(batch: Any) -> set[int]:
-    """The lengths of the columns of a batch: one if it can be cut."""
+    """The lengths of all columns in a batch; if there is only one, the batch can be cut."""
     sizes = set[int]()
 
     def seen(column: Any) -> Any:
@@ -123,8 +124,8 @@ def _sizes(batch: Any) -> set[int]:
 
 
 def _holds_samples(batch: list[Any]) -> bool:
-    """Whether a list holds a sample in each place, not a column: texts, targets of a detection
-    batch, images and clouds of their own sizes. No column looks like a picture.
+    """Whether a list contains one sample per item and is not a column: texts, detection targets,
+    images and point clouds of different sizes.
 
     >>> _holds_samples(["a", "b"]), _holds_samples([{"boxes": 1}]), _holds_samples([["a"], ["b"]])
     (True, True, False)
@@ -144,7 +145,7 @@ def _holds_samples(batch: list[Any]) -> bool:
 
 
 def _is_picture(value: Any) -> bool:
-    """Whether an array has channels first, and a height and a width."""
+    """Whether an array is an image with channels first, then height and width."""
     shape = tuple(getattr(value, "shape", ()))
     if len(shape) != PICTURE_DIMENSIONS:
         return False
@@ -163,7 +164,7 @@ ELEMENT_LOSSES = (
 
 
 class PartLosses(Frozen):
-    """One part of a batch: its samples, and what each loss of its step divided by."""
+    """One part of a batch: its samples, and the divisor of each loss in its step."""
 
     samples: int
     divisors: tuple[float, ...]
@@ -172,7 +173,8 @@ class PartLosses(Frozen):
 
     @property
     def weight(self) -> float | None:
-        """What the part's loss is a mean over; None if its losses disagree or none is known."""
+        """The number over which the part's loss is a mean; None if its losses disagree or none is
+        known."""
         distinct = set(self.divisors)
         # Two losses that divide by different things have no common mean.
         if len(distinct) != 1:
@@ -180,7 +182,7 @@ class PartLosses(Frozen):
         return self.divisors[0]
 
     def divisors_of_a_sample(self) -> tuple[float, ...]:
-        """What each loss divides by, for each sample of the part."""
+        """The divisor of each loss, per sample of the part."""
         ratios = []
         for divisor in self.divisors:
             # Rounded: parts of other lengths divide with other errors.
@@ -189,7 +191,7 @@ class PartLosses(Frozen):
 
 
 class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
-    """Notes what each loss function divides by, while it is entered."""
+    """A context manager that records by what each loss function divides."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,7 +218,7 @@ class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
-    """What a loss function divides its sum by; None if it takes no mean."""
+    """The number by which a loss function divides its sum; None if it takes no mean."""
     call = inspect.signature(func).bind(*args, **kwargs)
     call.apply_defaults()
     arguments = call.arguments
@@ -244,7 +246,7 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
 
 
 class BatchStep(Frozen):
-    """One batch, and the step whose loss is taken of its parts."""
+    """One batch, and the step that computes the loss of a part."""
 
     step: Callable[[Any], torch.Tensor]
     batch: Any
@@ -253,7 +255,7 @@ class BatchStep(Frozen):
     weight: Callable[[Any], float] | None
 
     def loss(self, part: Any) -> torch.Tensor:
-        """The loss of a part, which must be one number."""
+        """The loss of a part, which must be a single number."""
         loss = self.step(part)
         is_one_number = isinstance(loss, torch.Tensor) and loss.dim() == 0
         if not is_one_number:
@@ -264,7 +266,7 @@ class BatchStep(Frozen):
         return loss
 
     def part(self, start: int, stop: int, parts: list[PartLosses]) -> tuple[torch.Tensor, float]:
-        """A part's loss, and how much it counts; what it is a mean over is added to `parts`."""
+        """A part's loss and its weight; what the loss is a mean over is added to `parts`."""
         part = part_of(self.batch, start, stop, self.count)
         with LossWatcher() as watcher:
             loss = self.loss(part)
@@ -282,7 +284,7 @@ class BatchStep(Frozen):
         return loss, losses.weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
-        """Why no weight of the parts gives the whole batch's loss; [] if one does."""
+        """Why no weights of the parts give the whole batch's loss; [] if some do."""
         if self.sums or self.weight is not None:
             return []
         any_is_known = any(part.divisors for part in parts)
@@ -314,8 +316,8 @@ RANDOM_MODULES = (
 def gradient_difference(
     case: BatchStep, start: int, micro: int, model: torch.nn.Module
 ) -> str | None:
-    """How far the gradient of `micro` samples from `start` on is from that of their two halves, in
-    words; None if rounding explains it."""
+    """How far the gradient of `micro` samples from `start` on differs from that of its two halves,
+    in words; None if rounding explains it."""
     parts = list[PartLosses]()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     middle = start + micro // 2
@@ -355,7 +357,7 @@ def gradient_difference(
 def weighted_losses(
     parts: Sequence[tuple[torch.Tensor, float]], *, sums: bool
 ) -> Iterator[torch.Tensor]:
-    """The losses of the parts, each as much as it counts in the whole."""
+    """The losses of the parts, each with its weight in the whole."""
     total_weight = 1.0
     if not sums:
         total_weight = sum(weight for _, weight in parts)
@@ -369,7 +371,7 @@ def weighted_losses(
 
 
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The length of all gradients as one vector."""
+    """The norm of all gradients as one vector."""
     lengths = []
     for tensor in tensors:
         # In 64 bits: a sum of many squares in 16 bits overflows.
@@ -380,7 +382,7 @@ def _norm(tensors: Sequence[torch.Tensor]) -> float:
 
 @contextmanager
 def _deterministic(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout and TF32, and with BatchNorm's running statistics."""
+    """A context without dropout and TF32, in which BatchNorm uses its running statistics."""
     kinds = (*RANDOM_MODULES, BATCH_NORM)
     modules = []
     for module in model.modules():

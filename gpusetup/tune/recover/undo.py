@@ -1,4 +1,4 @@
-"""What one call of the recovery may leave behind, and how it is taken back."""
+"""Undoes the side effects of a failed attempt in the recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpusetup.tune.recover.parts import BATCH_NORM
 
 
 def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensors that a backward of this loss gives a gradient."""
+    """The tensors that get a gradient in a backward pass from this loss."""
     waiting = [loss.grad_fn]
     visited = set()
     while waiting:
@@ -37,7 +37,7 @@ MOST_NAMES = 3
 
 
 def listed(names: list[str]) -> str:
-    """The first names, and how many more there are.
+    """The first names, and the number of remaining ones.
 
     >>> listed(["a", "b", "c", "d"]), listed([""])
     ('a, b, c and 1 more', 'the model itself')
@@ -52,7 +52,7 @@ def listed(names: list[str]) -> str:
 
 
 def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """How the state of each generator of random numbers is read and set."""
+    """Functions that read and set the state of each random number generator."""
     yield torch.get_rng_state, torch.set_rng_state
     yield random.getstate, random.setstate
     # A program that did not import numpy draws none of its numbers.
@@ -78,7 +78,7 @@ def equal_states(first: Any, second: Any) -> bool:
 
 
 class SavedBuffer(NamedTuple):
-    """A buffer of a module, and what it held."""
+    """A buffer of a module, and its saved content."""
 
     path: str
     module: torch.nn.Module
@@ -87,21 +87,21 @@ class SavedBuffer(NamedTuple):
     copied: torch.Tensor
 
     def is_changed(self) -> bool:
-        """Whether the module holds another tensor now, or other numbers in it."""
+        """Whether the module now has another tensor, or other numbers in it."""
         current = self.module._buffers.get(self.name)
         if current is not self.buffer:
             return True
         return not torch.equal(self.buffer, self.copied)
 
     def belongs_to_batch_norm(self) -> bool:
-        """Whether it is a running statistic that changes with each part."""
+        """Whether it is a running statistic, which changes with each part."""
         is_batch_norm = isinstance(self.module, BATCH_NORM)
         # While it evaluates, BatchNorm changes nothing.
         return is_batch_norm and self.module.training
 
 
 class TrainingState:
-    """A model's buffers, and the generators of random numbers, as they are."""
+    """A saved copy of a model's buffers and of the random number generators."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.random = [(put, get()) for get, put in random_generators()]
@@ -117,7 +117,7 @@ class TrainingState:
                 self.buffers.append(saved)
 
     def restore(self) -> None:
-        """Make everything what it was."""
+        """Restore everything to the saved state."""
         for put, state in self.random:
             put(state)
         for saved in self.buffers:
@@ -126,7 +126,7 @@ class TrainingState:
             saved.buffer.data.copy_(saved.copied)
 
     def random_was_drawn(self) -> bool:
-        """Whether random numbers were drawn since."""
+        """Whether random numbers were drawn since the copy."""
         states_now = [get() for get, _ in random_generators()]
         states_before = [state for _, state in self.random]
         # A generator that was imported since comes last and is not compared.
@@ -134,8 +134,8 @@ class TrainingState:
         return not all(equal_states(before, now) for before, now in pairs)
 
     def changed_buffers(self) -> list[str]:
-        """The buffers that are not what they were, but for BatchNorm's, of which something else
-        is said."""
+        """The buffers that have changed, except those of BatchNorm, which are reported
+        separately."""
         paths = []
         for saved in self.buffers:
             if saved.belongs_to_batch_norm():
@@ -146,7 +146,7 @@ class TrainingState:
 
 
 class Undo:
-    """Gradients, random numbers and buffers around the attempts of one batch.
+    """Saves gradients, random numbers and buffers around the attempts for one batch.
 
     Gradients that are there already are set aside, so that an attempt that fails half-way can be
     dropped; random numbers (torch's, Python's, numpy's) and buffers go back to what they were.
@@ -168,7 +168,7 @@ class Undo:
             parameter.grad = None
 
     def check_leaves(self, loss: torch.Tensor) -> None:
-        """Refuse a loss that gives a gradient to what the model does not hold."""
+        """Raise an error if a loss gives a gradient to tensors that the model does not contain."""
         held_ids = {id(parameter) for parameter in self.parameters}
         for leaf in trained_leaves(loss):
             # Its gradient could not be taken back.
@@ -179,8 +179,8 @@ class Undo:
                 )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
-        """Run a backward, and refuse one that changes the parameters: it would step for each
-        part."""
+        """Run a backward pass; raise an error if it changes parameters, because it would then step
+        for each part."""
         before = [parameter._version for parameter in self.parameters]
         backward(loss)
         if before != [parameter._version for parameter in self.parameters]:
@@ -190,14 +190,14 @@ class Undo:
             )
 
     def rescale(self, factor: float) -> None:
-        """Multiply what the parts have gathered."""
+        """Multiply the gradients that the parts have accumulated."""
         with torch.no_grad():
             for parameter in self.parameters:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor)
 
     def reset(self) -> None:
-        """Take back a failed attempt: memory, gradients, random numbers, statistics."""
+        """Undo a failed attempt: memory, gradients, random numbers, statistics."""
         for parameter in self.parameters:
             parameter.grad = None
         self.state.restore()
@@ -208,7 +208,7 @@ class Undo:
 
     @contextmanager
     def preserved_state(self) -> Iterator[None]:
-        """Give buffers and random numbers their present state again afterwards."""
+        """Restore buffers and random numbers to their current state after a block."""
         now = TrainingState(self._model)
         try:
             yield
@@ -216,14 +216,14 @@ class Undo:
             now.restore()
 
     def restore(self) -> None:
-        """Take everything back, to what it was before the call."""
+        """Undo everything since before the call."""
         self.reset()
         pairs = zip(self.parameters, self._saved_gradients, strict=True)
         for parameter, gradient in pairs:
             parameter.grad = gradient
 
     def commit(self) -> None:
-        """Keep the gradients: add the previous ones, in place, as autograd would have done."""
+        """Keep the gradients, and add the previous ones in place, as autograd would have done."""
         pairs = zip(self.parameters, self._saved_gradients, strict=True)
         for parameter, previous in pairs:
             if previous is None:
