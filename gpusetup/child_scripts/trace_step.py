@@ -31,7 +31,7 @@ class Contract(Exception):
 
 
 class NoSuchFunction(Exception):
-    """There is no such function."""
+    """The named function does not exist."""
 
 
 class NoLoss(Contract):
@@ -39,7 +39,8 @@ class NoLoss(Contract):
 
 
 class TracedJob:
-    """A model, a batch for it, and how to train it; perhaps the data set that batches come from."""
+    """A model, a batch, and how to train with it; perhaps also the data set that the batches come
+    from."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ def function_named(code: str) -> Callable[..., Any]:
 
 
 def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
-    """What the user's function returns for a batch size.
+    """The job that the user's function returns for a batch size.
 
     A function with a parameter gets the batch size. One without returns an example batch, whose
     samples are repeated until the batch is as long.
@@ -119,7 +120,7 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 
 def job_of(returned: Any) -> TracedJob:
-    """The job in what the function returned; `Contract` if it is something else."""
+    """Read the job from what the function returned; `Contract` if it is something else."""
     job = TracedJob(**named_parts(returned))
     model, loss, dataset = job.model, job.loss, job.dataset
     if not isinstance(model, nn.Module):
@@ -421,7 +422,8 @@ def checkpoint(model: nn.Module) -> int:
 
 
 def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
-    """The job's optimizer, made where it is not; `foreach`: all parameters at once, as on CUDA."""
+    """The job's optimizer, created if there is none; `foreach` updates all parameters at once, as
+    on CUDA."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")

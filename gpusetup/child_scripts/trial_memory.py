@@ -101,7 +101,7 @@ class Cuda:
 
 
 class HostMemory:
-    """What is resident of this process."""
+    """The resident memory of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
         # Its parent knows what the host has free.

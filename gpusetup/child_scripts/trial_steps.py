@@ -249,7 +249,7 @@ def timed_steps(
 def timed_rounds(
     trial: SettingTrial, step_seconds: float, wished: float, ends: float
 ) -> List[float]:
-    """The seconds of a step in some rounds of steps, two rounds at least."""
+    """The seconds per step in several rounds of steps, at least two."""
     remaining = max(0.0, ends - time.monotonic())
     affordable = remaining / step_seconds
     count = int(min(wished, affordable))

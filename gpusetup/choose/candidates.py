@@ -42,7 +42,7 @@ class PackageQuestion(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The packages that must go together with torch, sorted by name."""
+        """The requirements that should go together with torch, sorted by name."""
         return self.wish.words
 
     @property
@@ -53,7 +53,7 @@ class PackageQuestion(Frozen):
 
     @property
     def companions(self) -> CompanionQuestion:
-        """The same question in the form that the companion table takes."""
+        """The same question in the form that the table of companions needs."""
         return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
@@ -65,8 +65,8 @@ class PackageQuestion(Frozen):
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds for which each package has a release: the newest torch first, and of one torch the
-    best for the host first."""
+    """The builds for which each package has a release, the newest torch first. Among builds of the
+    same torch, `prefer` comes first, then the best for the host."""
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
@@ -87,7 +87,8 @@ def candidates(
 def builds_to_try(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The candidates. Raises Unsatisfiable if a package has no release here, or no build fits."""
+    """The candidates; raises Unsatisfiable if a package has no release for this host, or if no
+    build fits."""
     builds = candidates(question, prefer)
     if not builds:
         raise nothing_goes_together(question)
@@ -95,7 +96,7 @@ def builds_to_try(
 
 
 def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether a certain torch or release of a package is requested, which may need an old torch."""
+    """Whether somebody requested a torch, or a release of a package, that may need an old torch."""
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -103,13 +104,13 @@ def takes_old_torch(question: PackageQuestion) -> bool:
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits the host, without regard to the packages."""
+    """The newest build that fits, without regard to the packages."""
     builds = candidates(question.of_torch_alone)
     return builds[0] if builds else None
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
-    """Why no build has a release of each package, and what can be done."""
+    """The reason why no build has a release of each package, and what to do instead."""
     host = question.host
     newest = newest_alone(question)
     if newest is None:
@@ -147,7 +148,7 @@ def way_without_release(project: Project, build: TorchBuild, host: HostFacts) ->
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """A driver for a later CUDA, if the packages have releases for that CUDA."""
+    """A driver for a later CUDA version, if the packages have a release for that version."""
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
@@ -164,7 +165,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that go together with a build, and why no newer build was taken."""
+    """Packages that go together with a build, and the reason why they are not newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -173,7 +174,7 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The newest torch that goes with every package by the companion table alone, without asking an
+    """The newest torch that works with every package according to the table, without asking an
     index."""
     table = companion_table()
     build = builds_to_try(question)[0]
@@ -197,8 +198,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """The requirement for a package: what was requested, limited to what the table accepts for a
-    build."""
+    """The version of a package that meets the request and that the table allows with a build."""
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -217,7 +217,7 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The limits that the table sets for a package with a build."""
+    """The releases that the table allows with a build, if it excludes any."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
@@ -229,7 +229,7 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
 
 
 def how_to_build(name: str) -> str:
-    """The command that builds a package for the installed torch."""
+    """The command that builds a package against the installed torch."""
     return f"uv pip install --no-build-isolation {name}"
 
 

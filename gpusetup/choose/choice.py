@@ -1,4 +1,5 @@
-"""The torch that a host gets, what happens to the installed one, and why not another one."""
+"""The decision which torch a host gets, what happens to the installed one, and why the others do
+not fit."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ for; nothing fits."""
 
 
 class Choice(Frozen):
-    """The decision about torch that `install` carries out, doctor recommends and resolve prints."""
+    """The torch that `install` installs, `doctor` recommends and `resolve` prints."""
 
     build: TorchBuild | None = None
     """What the environment holds afterwards; None if nothing fits, and `advice` names the change
@@ -73,7 +74,8 @@ class Choice(Frozen):
 
     @property
     def index_url(self) -> str | None:
-        """The address of the index that has the build; None if no index has it."""
+        """The address of the folder with the build on torch's index; None if no index has the
+        build."""
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
@@ -85,13 +87,13 @@ class Choice(Frozen):
 
     @property
     def moves(self) -> bool:
-        """Whether torch itself is installed or replaced."""
+        """Whether torch is replaced or newly installed."""
         stays = ("kept", "refused", "nothing")
         # "again" is an exchange, too: the same build with its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
-        """Whether `limits` belong to a torch."""
+        """Whether `limits` contain a limit for torch."""
         build = self.build
         if build is None:
             return False
@@ -111,7 +113,8 @@ class Choice(Frozen):
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:
-    """Whether a change goes from a build for one maker's GPUs to one for another's, or for the CPU.
+    """Whether a change replaces a build for one maker's GPUs with one for another maker's, or for
+    the CPU.
 
     >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
     (True, True, False)

@@ -1,4 +1,5 @@
-"""Which torch a host gets: the one question that doctor, resolve, install, fleet and the API ask.
+"""Decides which torch a host gets. doctor, resolve, install, fleet and the API all call this
+module.
 
 The ladder, each step only where the one before has no answer:
 
@@ -32,7 +33,7 @@ from gpusetup.model.frozen import replace
 
 
 def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None) -> Choice:
-    """The build for a host, what happens to the installed torch, and the packages with it.
+    """Choose the build for a host, what happens to the installed torch, and the packages with it.
 
     `index` is asked for the packages of the wish; without one they are left to the installer, or
     (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
@@ -51,7 +52,7 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
-    """The torch; with packages if there are any to ask an index or the table about."""
+    """Choose torch together with packages, from an index or from the table of companions."""
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
@@ -84,7 +85,7 @@ def choose_with_packages(
 
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The torch alone, without regard to packages."""
+    """Choose torch without regard to other packages."""
     if wish.is_open:
         return choose_shown(wish, host, catalog)
     if not wish.is_about_torch:
@@ -95,8 +96,8 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The torch that the machine or its text shows to be wanted; the last wish if none can be
-    met."""
+    """Choose what the machine or its text asks for; if none of these requests can be met, use the
+    last one."""
     choice = Choice()
     for shown_wish in wishes_shown(host.machine, catalog):
         choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
@@ -109,8 +110,8 @@ def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
-    """The choice with a torch that goes with the packages, each at a version that goes with that
-    torch.
+    """The choice with the torch that goes with the packages, and each package in the matching
+    version.
 
     torch that stays, and goes with them as it is, leaves the packages to the installer.
     """
@@ -148,8 +149,8 @@ def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
 def reason_with_packages(
     choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
 ) -> str | None:
-    """Why this torch was chosen with the packages: as for torch alone, or the package that needs an
-    older one."""
+    """The reason for this torch: the same as without packages, or the package that prevents a newer
+    one."""
     if is_same_build(choice, chosen):
         return choice.reason
     if choice.build is not None and not choice.moves:

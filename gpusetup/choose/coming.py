@@ -1,5 +1,5 @@
-"""What an installer is told: torch's family, packages, what follows from them, and what must
-stay."""
+"""What to request from an installer: torch's family, packages, packages that follow, and what must
+not change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Coming(Frozen):
-    """What is installed into an environment, and what must stay as it is."""
+    """What will be installed into an environment, and what must stay as it is."""
 
     family: tuple[str, ...] = ()
     """Of torch's family, torch first."""
@@ -33,15 +33,15 @@ class Coming(Frozen):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether everything that is wanted is installed already."""
+        """Whether everything that was requested is already installed."""
         # Followers and what is pinned come or stay along with these.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What is installed: the wanted packages and what changes with torch; if torch stays, the
-    packages pinned to it.
+    """What to install: the requested packages and those that change with torch. If torch stays,
+    packages without torch, pinned to it.
 
     Unsatisfiable if a wanted companion has no release for the torch that stays.
     """
@@ -51,7 +51,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What is installed together with another torch."""
+    """What to install together with a new torch."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that comes is a build"
     members = {*installed_family(machine), *wanted_family(choice, host)}
@@ -65,7 +65,7 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What is installed while torch stays, and what is pinned so that it stays."""
+    """What to install if torch stays, and what to pin so that it stays too."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -95,7 +95,8 @@ def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The installed companions that do not fit the torch that stays, and are installed again."""
+    """The installed companions that do not match a torch that stays, and must be installed
+    again."""
     build, wish = choice.build, choice.wish
     assert build is not None, "a torch that stays is a build"
     misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
@@ -106,7 +107,7 @@ def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[
 
 
 def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The numpy that must be installed because the present one does not work with the new torch."""
+    """The numpy to install, if the installed one does not work with the new torch."""
     numpy = installed_packages(host.machine).get("numpy")
     build = choice.build
     if numpy is None or build is None:
@@ -117,7 +118,8 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch and its wanted companions; if none are named, those that are installed."""
+    """torch, and the companions that were named or belong to the set; if none was named, the
+    installed ones."""
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
@@ -129,7 +131,7 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The wanted packages, at the versions of the chosen set if there is one."""
+    """The requested packages, with the versions from the set if one was chosen."""
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:

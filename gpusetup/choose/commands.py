@@ -1,4 +1,4 @@
-"""Turns a choice into commands of uv, pip or conda, without asking the machine.
+"""Turns a choice into commands for uv, pip or conda. Pure functions.
 
 uv and pip take torch and its companions from torch's index, the rest from the user's own. conda has
 the channel `pytorch` up to torch 2.5.1, conda-forge's `pytorch-gpu` after it: plain `pytorch` there
@@ -23,7 +23,7 @@ Words = tuple[str, ...]
 
 
 class InstallerOptions(Frozen):
-    """What an installer installs, and where."""
+    """What an installer should install, and where."""
 
     python: str | None = None
     """The target interpreter; None leaves it to the installer's own rule."""
@@ -44,7 +44,7 @@ class InstallerOptions(Frozen):
 
     @property
     def beside_torch(self) -> Words:
-        """The wanted packages that are not of torch's family."""
+        """The requested packages other than torch and its companions."""
         others = []
         for package in self.packages:
             # A word with a version is no member's name: torch's family comes by its names.
@@ -54,7 +54,7 @@ class InstallerOptions(Frozen):
 
 
 def started(python: str | None) -> Words:
-    """How an interpreter is started; a portable package's Python ignores the user's own packages.
+    """How to start an interpreter; for a portable Python, without the user's own packages.
 
     >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
@@ -69,7 +69,7 @@ def started(python: str | None) -> Words:
 
 
 def chosen_wheel(choice: Choice) -> TorchBuild:
-    """The wheel of a choice. Raises Unsatisfiable if there is none, or if the build is conda's."""
+    """The wheel of a choice; raises Unsatisfiable if there is none, or if it is a conda build."""
     build = choice.build
     if build is None or build.channel != "pytorch":
         raise Unsatisfiable("No wheel of torch fits this machine")
@@ -77,7 +77,7 @@ def chosen_wheel(choice: Choice) -> TorchBuild:
 
 
 def carries_label(build: TorchBuild, package: str) -> bool:
-    """Whether a wheel's version is known to end in `+<backend>`."""
+    """Whether a wheel's version certainly ends in `+<backend>`."""
     if not build.labelled:
         return False
     # aarch64 companions did not for years and do now: without the label the requirement matches
@@ -98,7 +98,7 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
 
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
-    """The members of the family that an installer would wrongly take for already installed."""
+    """The packages that an installer would wrongly consider to be installed already."""
     names = []
     for name in build.family(options.packages):
         if options.again or not carries_label(build, name):
@@ -107,14 +107,14 @@ def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
 
 
 def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
-    """Limits for the packages that are installed with torch: `numpy<2` with a torch before 2.3."""
+    """Limits for the packages that are installed too, such as `numpy<2` for torch before 2.3."""
     companions = build_companions(choice, options)
     # torch alone brings no numpy, and does not need one.
     return choice.limits if companions or options.beside_torch else ()
 
 
 def build_companions(choice: Choice, options: InstallerOptions) -> Words:
-    """torchvision and torchaudio, if they are to be installed."""
+    """torchvision and torchaudio, if they should be installed."""
     build = choice.build
     if build is None:
         return ()
@@ -128,7 +128,7 @@ def build_companions(choice: Choice, options: InstallerOptions) -> Words:
 
 
 def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The two commands of uv.
+    """The two commands for uv.
 
     torch's own index stands before those of the user's configuration: uv stops at the first that
     has a project, and its `--index-url` yields to UV_DEFAULT_INDEX.
@@ -146,7 +146,7 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The two commands of pip, run by the target's own `python -m pip`."""
+    """The two commands for pip, run with the environment's own `python -m pip`."""
     build = chosen_wheel(choice)
     url = build.index or index_url(build.backend, options.index_root)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
@@ -165,7 +165,8 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 def _steps(
     install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
 ) -> tuple[Step, ...]:
-    """Two steps: torch's family from its own index, then everything else from the default index."""
+    """First install torch and its companions from their own index, then everything else from the
+    default index."""
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
     limits = limits_beside_torch(choice, options)
@@ -203,7 +204,7 @@ MKL = "mkl<2024.1"
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The commands of conda: one, or three if a new environment is requested.
+    """The commands for conda: one, or three if a new environment was requested.
 
     Unsatisfiable where conda's channels have no build that fits.
     """
@@ -233,7 +234,7 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def beside_torch_that_stays(options: InstallerOptions) -> Step:
-    """Packages from the environment's channels, without a change to what is installed."""
+    """Packages from the environment's channels that do not change what is installed."""
     where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
     return Step(
         title="from your channels, with the torch that stays",
@@ -242,7 +243,7 @@ def beside_torch_that_stays(options: InstallerOptions) -> Step:
 
 
 def conda_target(options: InstallerOptions) -> Words:
-    """The options that name the conda environment."""
+    """The options that name the environment."""
     # The new one is named even though it is active by then: where `conda activate` fails, its
     # packages must not go into another environment.
     if options.conda_name:
@@ -253,7 +254,8 @@ def conda_target(options: InstallerOptions) -> Words:
 
 
 def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
-    """The commands that create and activate a new environment; () if none is requested.
+    """The commands that create and activate a new environment with its Python; empty if none was
+    requested.
 
     Without `--yes`: conda asks before it removes an environment of that name.
     """
@@ -274,7 +276,7 @@ def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def conda_specs(build: TorchBuild, packages: Words) -> Words:
-    """The match specifications of torch's family.
+    """The conda match specs for torch and its companions.
 
     Companions are pinned on the channel `pytorch`; on conda-forge the solver takes those that
     were built for this torch.
@@ -292,7 +294,7 @@ def conda_specs(build: TorchBuild, packages: Words) -> Words:
 
 
 def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -> Words:
-    """The match specifications for the channel `pytorch`, which ended with torch 2.5.1."""
+    """The match specs for the channel `pytorch`, whose last version is torch 2.5.1."""
     specs = [f"pytorch::pytorch=={build.torch}"]
     for name, version in companions.items():
         specs.append(f"pytorch::{name}=={version}")
@@ -314,8 +316,7 @@ the help of uv 0.13.9; for others the index is named."""
 def tool_command(
     packages: Sequence[str], torch: str, backend: str, torch_index: str | None
 ) -> Words | None:
-    """The command with which uv installs a tool and torch from its own index; None without a
-    package.
+    """The uv command that installs a tool with torch from its own index; None without a package.
 
     torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
 

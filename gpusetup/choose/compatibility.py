@@ -1,4 +1,5 @@
-"""What goes together with a build of torch, by the companion table and the catalog.
+"""Which packages go together with a build of torch, according to the table of companions and the
+catalog. Pure functions.
 
 doctor, resolve and install ask here. A reason says what is wrong and where that is known from;
 None means that nothing speaks against the two.
@@ -37,7 +38,7 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 
 
 class CompanionQuestion(Frozen):
-    """Packages that must go together with torch on a host, and the table to ask."""
+    """The requirements that should go together with torch, the host, and the table to use."""
 
     words: tuple[str, ...]
     host: HostFacts
@@ -104,7 +105,7 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
 
 
 def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
-    """The table's rows to which the wanted release may belong."""
+    """The rows of the table that may contain the requested release."""
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
         # One release that was built otherwise says nothing of the others.
@@ -120,7 +121,7 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
 
 
 def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
-    """The rows of a release that is requested with its version: `vllm==0.32.0`."""
+    """The rows for a release that was requested by its exact version: `vllm==0.32.0`."""
     rows = []
     for word in companions.words:
         if name_of(word) != project.name:
@@ -160,7 +161,7 @@ def why_row_differs(
 
 
 def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
-    """Whether a package comes from torch's own index with this build."""
+    """Whether a package for a build comes from torch's own index."""
     # That of the default index is built for another CUDA.
     differs = build.cuda_major != usual_cuda
     return project.on_torch_index and differs
@@ -169,7 +170,7 @@ def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) ->
 def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The packages that come from torch's own index with this build."""
+    """The packages among these that come from torch's own index for a build."""
     usual = usual_major(catalog, build)
     matching = []
     for name in dict.fromkeys(names):
@@ -182,7 +183,7 @@ def names_on_torch_index(
 def why_release_differs(
     companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
-    """Why one release does not go with a build; None if it does."""
+    """The reason why one release does not go together with a build; None if there is none."""
     project = companion_table().project(name)
     if project is None:
         return None
@@ -198,7 +199,7 @@ def why_release_differs(
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """Why no release of a package works on this host; None if one may."""
+    """The reason why no release of a package supports this host."""
     platform = f"{build.os}-{build.machine}"
     platforms = project.on.split()
     if platform not in platforms:
@@ -207,7 +208,7 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """Why a package cannot use this host's GPUs, even if it is built here."""
+    """The reason why a package cannot compute on this host's GPUs, even if it is built here."""
     # On a Mac such packages compute on Apple's GPU.
     is_without_gpu = build.cuda is None and build.os != "macos"
     if project.gpu and is_without_gpu:
@@ -229,7 +230,8 @@ NUMPY_1 = "numpy<2"
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The numpy that a torch needs: `numpy<2` if it was built before numpy 2; None for any."""
+    """The requirement for numpy that a torch has: `numpy<2` if it was built before numpy 2; None if
+    any version works."""
     first = catalog.milestone("torch for numpy 1 and 2")
     version = parsed(torch.partition("+")[0])
     is_before = version < parsed(first)
@@ -247,7 +249,8 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
 def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """The limits for packages with a build, as constraints: `torchcodec!=0.9.*`."""
+    """The releases to exclude with a build, as constraints for an installer:
+    `torchcodec!=0.9.*`."""
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
     # torch itself does not declare it.
@@ -259,7 +262,7 @@ def limits_beside(
 def limits_of_table(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The releases that the companion table excludes for a build."""
+    """The releases that the table of companions excludes for a build."""
     limits: list[str] = []
     for project in companion_table().projects:
         companions = CompanionQuestion(
@@ -313,7 +316,7 @@ COMPILED = frozenset(
 
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Installed packages that do not fit the new torch, and what happens to them."""
+    """Notes about installed packages that do not match a new torch, and what happens to them."""
     new_torch = f"torch {build.torch} ({build.backend})"
     dependent_packages = dependents(machine, build)
     for package in dependent_packages:
@@ -332,7 +335,8 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
 
 
 def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Which of torchvision and torchaudio have no release for a torch, or come from a folder."""
+    """Notes about a torchvision or torchaudio that has no release for a torch, or that comes from a
+    folder."""
     packages = installed_packages(machine)
     new_torch = f"torch {build.torch} ({build.backend})"
     new_versions = build.family(tuple(packages))
@@ -349,7 +353,7 @@ def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) 
 
 
 def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
-    """Why a package compiled for the installed torch may fail with another one."""
+    """A note why a package that was compiled against the installed torch may fail."""
     differs = differs_in_cuda(torch, build)
     if not differs and not is_compiled_for_another(package.version, torch.version, build):
         return None
@@ -364,8 +368,8 @@ def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str |
 
 
 def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
-    """Whether an installed torch and a build need different major versions of CUDA, so that
-    libraries linked to one fail with the other."""
+    """Whether the installed torch and a build are for different CUDA major versions; libraries
+    linked for one do not load with the other."""
     of_backend = cuda_of(torch.backend or "")
     cuda = torch.cuda or of_backend or ""
     installed_major = cuda.partition(".")[0]
@@ -376,7 +380,7 @@ def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
-    """Whether a package compiled for the installed torch fails with a build."""
+    """Whether a package that was compiled against the installed torch fails with a build."""
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
@@ -389,8 +393,8 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
 
 
 def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Where to find wheels for this CUDA of a package whose newest default release is for another
-    CUDA."""
+    """Where to find wheels for this CUDA version, if the package's newest release on the default
+    index is for another one."""
     if newest.cuda is None:
         return
     usual = usual_major(companions.catalog, newest)

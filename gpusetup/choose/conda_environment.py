@@ -1,4 +1,5 @@
-"""Which conda environment gets torch: the active one, or a new one with a name."""
+"""Decides into which conda environment torch goes: the active one, or a new one with a name. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ would be an option."""
 
 
 def conda_name(text: str) -> str:
-    """A name for a new conda environment. Raises UsageError for a name that conda does not accept.
+    """The name for a new conda environment; UsageError if conda does not allow it.
 
     >>> conda_name("qwen")
     'qwen'
@@ -47,8 +48,8 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 
 def is_base(machine: Snapshot) -> bool:
-    """Whether the target is conda's base environment, by the active environment's name or the
-    target's folder."""
+    """Whether the environment is conda's base environment. An active environment has its name in a
+    variable; other environments are in a folder `envs`."""
     prefix = (machine.python.prefix or "").rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name = machine.environment.get("CONDA_DEFAULT_ENV")

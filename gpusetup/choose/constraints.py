@@ -1,4 +1,4 @@
-"""The conditions for a build to fit, and the best of the builds that do.
+"""The conditions under which a build fits, and the choice of the best build that does.
 
 A constraint is named for what it asks, and gives the reason if it does not hold: what the build
 needs and what was found. All of them hold jointly, for every visible GPU.
@@ -99,8 +99,7 @@ def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
-    """Why the driver does not support the build's CUDA, as far as the driver reports its own; None
-    if it does."""
+    """Whether the driver's own CUDA version supports the build's, as far as that is known."""
     driver_cuda = question.host.driver_cuda
     if driver_cuda is None:
         return True
@@ -113,7 +112,7 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
 
 
 def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Why a build does not run on this Jetson: wheels for servers run on the last JetPacks only."""
+    """Whether a build runs on this Jetson; wheels for servers only run on its latest releases."""
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
@@ -130,8 +129,8 @@ def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Why the driver cannot start a GPU: it is older than the GPU, or newer than the GPU's last
-    branch."""
+    """Whether the driver supports every GPU; one that is too old or too new for a GPU cannot start
+    it with any build."""
     host = question.host
     if build.cuda is None:
         return None
@@ -210,7 +209,7 @@ def fits(build: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Every reason why a build does not fit. A build that was not requested is not examined
+    """All reasons why a build does not fit; a build that was not requested is not examined
     further."""
     for constraint in ASKED:
         reason = constraint(build, question)
@@ -224,7 +223,7 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
-    """The catalog's builds for this platform and installer, the newest torch first."""
+    """The rows for this platform and the installer's channels, newest torch first."""
     host = question.host
     platform = (host.family, host.architecture)
     return _in_scope(
@@ -239,7 +238,7 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
 def _in_scope(
     catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
 ) -> tuple[TorchBuild, ...]:
-    """The same, cached because the same few platforms are asked about often."""
+    """Cached, because the same few platforms are needed again and again."""
     family, _ = platform
     rows = []
     for build in catalog.builds:
@@ -265,7 +264,7 @@ def fitting_builds(question: BuildQuestion) -> list[TorchBuild]:
 
 
 def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
-    """The best build that fits, of a torch newer than `above`."""
+    """The best build that fits, with a torch version newer than `above`."""
     limit = newest_first(above)
     newer = []
     for build in in_scope(question):
@@ -277,8 +276,8 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
-    """The best build of a torch; without one, of the nearest newer torch; without one, of the
-    newest that fits."""
+    """The best build of a torch version, or else of the nearest newer one, or else of the newest
+    that fits."""
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -336,8 +335,7 @@ def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
-    """A sort key for a host whose driver is unknown: the newest torch, with its lowest CUDA
-    first."""
+    """A sort key for a host with an unknown driver: the lowest CUDA version of the newest torch."""
     cuda = cuda_release(build)
     # A CPU build has no CUDA that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
@@ -351,7 +349,7 @@ def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[
 
 
 def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build needs a newer driver branch than an unknown driver is assumed to have."""
+    """Whether a build needs a newer driver branch than we assume for an unknown driver."""
     floor = build.driver_floor
     assumed = question.host.assumed_driver
     if not floor or not assumed:

@@ -1,4 +1,4 @@
-"""Descriptions of another machine: the described parts replace those of the probed machine."""
+"""Replaces parts of the machine that was read with what a person describes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Family = Literal["linux", "windows", "macos"]
 
 
 class Description(Frozen):
-    """What somebody says about a machine; None keeps the probed value."""
+    """What a person says about a machine; None keeps the value that was read."""
 
     driver: str | None = None
     gpus: tuple[str, ...] = ()
@@ -40,15 +40,15 @@ class Description(Frozen):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the description leaves only the system's own parts to be probed."""
+        """Whether the description leaves only the system itself to be read."""
         parts = (self.driver, self.os, self.python)
         # Then no driver is waited for, and no Python is looked for.
         return None not in parts and bool(self.gpus)
 
 
 def described(snapshot: Snapshot, description: Description, catalog: Catalog) -> Snapshot:
-    """The snapshot changed by the description. Raises UsageError for values that are invalid or
-    contradict each other."""
+    """The snapshot with the described values; UsageError if values are invalid or contradict each
+    other."""
     if description == Description():
         return snapshot
     family = description.os or snapshot.os.family
@@ -80,7 +80,7 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
 
 
 def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot:
-    """The machine with another operating system; nothing of its own driver is kept."""
+    """The machine with another operating system; its driver no longer counts."""
     # Every Mac that torch is still built for has a chip of Apple.
     is_mac = description.os == "macos"
     usual = "aarch64" if is_mac else snapshot.os.machine
@@ -98,7 +98,7 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
 
 
 def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
-    """The machine with another driver, which has not listed any GPUs yet."""
+    """The machine with another driver, which has not listed the GPUs."""
     gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
     return replace(
         _without_driver(snapshot),
@@ -109,7 +109,7 @@ def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The machine without its driver's answers, and without the container it was probed in."""
+    """The machine without the driver's answers and without the container."""
     return replace(
         snapshot,
         driver=Driver(),
@@ -120,7 +120,7 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
-    """The version of an NVIDIA driver. Raises UsageError, with what is accepted, for other text.
+    """The version of an NVIDIA driver; UsageError for other texts, with examples of valid ones.
 
     Of a branch alone (`580`) its first driver with a CUDA is taken.
     """
@@ -138,7 +138,7 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
 
 
 def completed_by_gpus(description: Description, catalog: Catalog) -> Description:
-    """The description with the only system and processor on which its GPUs exist.
+    """Complete the description with the only system and machine on which its GPUs exist.
 
     A Jetson is an aarch64 Linux, a GB200 too, and an Apple chip a Mac; what was said of the system
     counts more. UsageError for an Apple chip in another system.
@@ -160,7 +160,8 @@ def completed_by_gpus(description: Description, catalog: Catalog) -> Description
 
 
 def platform_implied(name: str, catalog: Catalog) -> str | None:
-    """The only platform on which a GPU exists, `linux-aarch64`; None if there are several."""
+    """The only platform on which a GPU exists, such as `linux-aarch64`; None if there are
+    several."""
     gpu = gpu_of_any_maker(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"
@@ -171,7 +172,7 @@ def platform_implied(name: str, catalog: Catalog) -> str | None:
 
 
 def _check(description: Description, family: str | None, catalog: Catalog) -> None:
-    """Raises UsageError for an invalid Python or glibc, and for NVIDIA's GPUs in a Mac."""
+    """Raise UsageError for an invalid Python or glibc, and for NVIDIA GPUs in a Mac."""
     for value, pattern, meaning, example in (
         (description.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
         (description.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
@@ -188,7 +189,8 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
 
 
 def without_torch(machine: Snapshot) -> Snapshot:
-    """The machine with an empty environment that is yet to be created."""
+    """The machine with a new, empty environment: nothing is installed, and nothing shows what the
+    person wants."""
     return replace(
         machine,
         torch=Torch(installed=False),
@@ -200,7 +202,7 @@ def without_torch(machine: Snapshot) -> Snapshot:
 def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """This environment as it will run on another host, with the described GPUs and driver.
+    """This environment on another host, which has the named GPUs and driver.
 
     Unsatisfiable for GPUs of other makers, which nothing here judges.
     """

@@ -1,4 +1,5 @@
-"""A choice in the form of the public documents: every installer's commands, and offers."""
+"""A choice as a public document, with the commands for every installer and the newer build that is
+offered."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def answer_of(
 
 
 def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
-    """The packages of a set that come from torch's own index and are not of torch's family."""
+    """The packages in a set, other than torch and its companions, that come from torch's own
+    index."""
     requirements = []
     for package in choice.packages:
         is_member = package.name in FAMILY
@@ -66,7 +68,7 @@ def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
-    """The answer with the values of a build filled in."""
+    """Add the facts about a build to an answer."""
     return replace(
         answer,
         torch=build.torch,
@@ -80,7 +82,7 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
 def commands_of(
     choice: Choice, options: InstallerOptions
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Each installer's commands; () for an installer for which no build fits."""
+    """The commands for each installer, without those that have no build that fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
         installer_options = options
@@ -97,8 +99,8 @@ def commands_of(
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest build that `install --upgrade` would take; None if that would be for another
-    maker's GPUs."""
+    """The newest build that `install --upgrade` would install; None if it is for another maker's
+    GPUs."""
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
@@ -126,7 +128,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """A folder for a new environment next to the target, which may itself be called `.venv`."""
+    """The folder for a new environment next to the current one, which may itself be `.venv`."""
     python = machine.python
     executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
@@ -138,7 +140,8 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """The options that make `install --venv DIR` create what is recommended for this environment.
+    """The options for `install --venv DIR` that create an environment with the recommended
+    packages.
 
     A new one would get the newest by itself, and none of the companions that are here.
     """

@@ -1,5 +1,5 @@
-"""The host for which a build is chosen: its snapshot, and the values that the conditions
-compare."""
+"""The host for which a build is chosen: its snapshot, and the facts that the constraints use,
+parsed once."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ Presence = Literal["some", "none", "unknown"]
 
 
 class HostFacts(Frozen):
-    """The host's values that the conditions compare; plain values, so that answers can be
-    cached."""
+    """The facts that the constraints use. They are plain values, so that results can be cached."""
 
     family: str
     architecture: str
@@ -58,14 +57,15 @@ class HostFacts(Frozen):
 
 
 class Host(Frozen):
-    """A machine that gets torch: its snapshot and the values by which builds are judged."""
+    """A machine that will get torch: its snapshot, and the facts by which builds are judged."""
 
     machine: Snapshot
     facts: HostFacts
 
 
 class BuildQuestion(Frozen):
-    """What one build is judged by: the wish, the host's values, and the catalog."""
+    """Everything by which a build is judged: the request for torch, the host's facts, and the
+    catalog."""
 
     wish: Wish
     host: HostFacts
@@ -84,7 +84,7 @@ class BuildQuestion(Frozen):
         return CONDA_CHANNELS if by_conda else WHEELS
 
     def takes(self, torch: str) -> bool:
-        """Whether the wish allows this torch."""
+        """Whether the request allows a torch version."""
         wanted = self.wish.torch
         return allows_torch(wanted, torch)
 

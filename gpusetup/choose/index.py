@@ -45,7 +45,8 @@ class SetQuestion(Frozen):
 
 
 class AnsweringIndex(Protocol):
-    """A package index, or somebody's several; it may raise `Blocked` where it does not answer."""
+    """One package index, or several of a person; methods may raise `Blocked` if it does not
+    respond."""
 
     @property
     def torch_root(self) -> str:

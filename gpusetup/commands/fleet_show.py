@@ -46,7 +46,7 @@ QUESTION = FleetShowQuestion
 
 
 class NodeRecords(NamedTuple):
-    """A folder of records, and what is known of the nodes beside it."""
+    """A folder of records, and what else is known about the nodes."""
 
     folder: str
     nodes: tuple[str, ...] = ()
@@ -63,7 +63,8 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
 
 
 def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
-    """The nodes of a folder, the worst first; `strict`: a node that differs is no success."""
+    """The nodes of a folder, those with the worst problems first; with `strict`, a node that
+    differs also leads to exit code 1."""
     from gpusetup.render.fleet import fleet_screen
 
     records = read_folder(Path(folder.folder), CLOCK.reached)

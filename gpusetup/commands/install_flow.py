@@ -220,7 +220,7 @@ def _installed_family(target: Target) -> dict[str, str]:
 def plan_answer(
     job: InstallJob, plan: Plan, task: Task, outcome: InstallOutcome | None = None
 ) -> InstallAnswer:
-    """A plan that is shown, or that was executed with this outcome."""
+    """The document for a plan, with its outcome if it was carried out."""
     reasons = [task.why]
     if outcome is None:
         reasons = [*interruptions(task.machine), task.why]
@@ -244,7 +244,7 @@ def plan_answer(
 
 
 def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
-    """The plan as it is shown; `notes`: what to know of it and of the environment."""
+    """The plan on the screen, with `notes` about it and the environment."""
     indexes = None
     # The person's own indexes are named only if one of the wheels comes from them.
     if DEFAULT_INDEX in [wheel.source for wheel in plan.wheels]:

@@ -184,7 +184,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
-    """NVML, else nvidia-smi, another maker's source, or the machine alone.
+    """NVML, or else nvidia-smi, another maker's source, or the machine alone.
 
     `not_watched` says why it is not more.
 
@@ -222,7 +222,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 
 def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """In the first line, if it is not everything; and why."""
+    """Print what is watched, and why not more, as the first line."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
@@ -276,7 +276,7 @@ def _command(watching: Watching) -> Reply:
 
 
 def _limits(watching: Watching) -> WatchLimits:
-    """How long is watched, and how long a sample may take."""
+    """How long to watch, and how long a sample may take."""
     from gpusetup.monitor.session import WatchLimits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
@@ -334,7 +334,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Tell the source which GPUs; say so where that is not all of them."""
+    """Select the GPUs in the source, and say so if these are not all."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()

@@ -45,7 +45,7 @@ EXAMPLES = "examples:\n"
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are `UsageError`s like any other."""
+    """An argparse parser that reports errors as `UsageError`."""
 
     takes_command = False
     """Whether the words after the first `--` are a person's command; they become `after`."""
@@ -107,7 +107,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
-    """The parsers of the commands, or of the actions, that one has."""
+    """The parsers of a parser's commands or actions."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return action.choices
@@ -115,7 +115,8 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
 
 
 def parser_of(command: str) -> CommandParser:
-    """The parser of a command, `doctor`, of one action, `fleet show`, or of all: nothing named."""
+    """The parser of a command (`doctor`) or action (`fleet show`); without a name, of all
+    commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
         parser = children_of(parser)[word]
@@ -129,7 +130,7 @@ def command(name: str) -> ModuleType:
 
 
 class HelpFormat(argparse.HelpFormatter):
-    """Help whose prose fits the terminal; examples stay as they are, to be copied."""
+    """Help whose text wraps to the terminal's width; examples are never wrapped."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
@@ -138,7 +139,8 @@ class HelpFormat(argparse.HelpFormatter):
 
 
 def build_parser(*with_options: str) -> CommandParser:
-    """The parser of all commands, of which these know their options: their modules are imported."""
+    """The parser of all commands; only the named ones have their options, because their modules are
+    imported."""
     parser = CommandParser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
@@ -167,7 +169,7 @@ def of_the_screen() -> argparse.ArgumentParser:
 
 
 def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str) -> None:
-    """One command or action, and the actions below it."""
+    """Add one command or action, and the actions below it."""
     module = command(name)
     child = kinds.add_parser(
         name.rpartition(" ")[2],
@@ -199,7 +201,7 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
 
 
 def _words_in_usage(parser: CommandParser) -> str:
-    """The words without a name, as argparse writes them: ` [PACKAGE ...]`."""
+    """The positional arguments as argparse writes them: ` [PACKAGE ...]`."""
     formatter: Any = HelpFormat(parser.prog)
     words = ""
     for action in parser._actions:
@@ -228,8 +230,8 @@ def _examples(lines: Sequence[str]) -> str:
 
 
 def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
-    """The parser, and the words as the options of their command, checked; `command` is None where
-    none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
+    """The parser, and the checked words of the command; `command` is None if there was none. `help
+    COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
     # What concerns the screen may stand anywhere before a `--`.

@@ -28,7 +28,7 @@ VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
 
 
 class HelpGroup(NamedTuple):
-    """A part of `--help`."""
+    """A group of options in `--help`."""
 
     title: str
     description: str | None = None
@@ -322,7 +322,7 @@ def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) -> None:
-    """Give a parser the options of a question, in their groups."""
+    """Add the options of a question to a parser, in their groups."""
     groups: dict[HelpGroup | None, Any] = {None: parser}
     exclusive: dict[tuple[HelpGroup | None, str], Any] = {}
     for name, spec in kind.OPTIONS.items():

@@ -62,7 +62,8 @@ def is_below(path: Path, parent: Path) -> bool:
 
 
 class _PythonWalk:
-    """One file: nodes say line and byte, settings say characters from the start."""
+    """Reads one file: syntax nodes count lines and bytes, settings count characters from the
+    start."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -114,7 +114,7 @@ class _Parents(NamedTuple):
 
 
 class _YamlWalk:
-    """A file's nodes: what has an anchor is shared, with all that is in it."""
+    """Reads a file's nodes. A node with an anchor, and everything inside it, counts as shared."""
 
     def __init__(self, text: str, name: str) -> None:
         self.text = text

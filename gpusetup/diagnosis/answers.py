@@ -98,7 +98,7 @@ def _of_the_driver(context: RuleContext, question: Event) -> str:
 
 
 def _newest_served(context: RuleContext) -> str:
-    """The newest CUDA of torch's builds that the driver supports."""
+    """The newest CUDA version among torch's builds that the driver can run."""
     served = {
         build.cuda
         for build in context.catalog.builds
@@ -109,7 +109,7 @@ def _newest_served(context: RuleContext) -> str:
 
 
 def _floors(context: RuleContext, wanted: str | None) -> str:
-    """The driver that a CUDA version needs; for both current major versions if none is named."""
+    """The oldest driver for a CUDA version; for both current major versions if none is named."""
     majors = (wanted,) if wanted else ("12", "13")
     parts = []
     for cuda in majors:
@@ -119,7 +119,7 @@ def _floors(context: RuleContext, wanted: str | None) -> str:
 
 
 def _of_a_downgrade(context: RuleContext, question: Event) -> str:
-    """Whether somebody must go back to an older CUDA or driver."""
+    """The answer whether CUDA or the driver must be replaced with an older version."""
     wanted = wanted_cuda(context)
     if wanted and driver_serves(context, wanted) is False:
         return ""
@@ -183,7 +183,7 @@ def _of_python(context: RuleContext, question: Event) -> str:
 
 
 def is_of_release(version: str, release: str) -> bool:
-    """Whether a version belongs to a release, which may be given by its first numbers only.
+    """Whether a version belongs to a release, which may be given by its first numbers.
 
     >>> is_of_release("2.10.1", "2.10"), is_of_release("2.10.1", "2.1")
     (True, False)
@@ -200,7 +200,8 @@ def _release_named(context: RuleContext, question: Event) -> str:
 
 
 def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
-    """The CUDA for which a release of torch is built, or the release that is built for a CUDA."""
+    """The answer which CUDA versions a torch release is built for, or which torch release supports
+    a CUDA version."""
     release = _release_named(context, question)
     cuda = question.values.get("cuda", "")
     rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
@@ -272,7 +273,7 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
 
 
 def _fits(context: RuleContext, build: TorchBuild) -> str:
-    """The build that fits a GPU, the driver it needs, and the command that shows this again."""
+    """The build that fits a GPU, with its driver and the command that shows the same."""
     gpu, family = gpus(context)[0], driver_family(context.snapshot)
     # The build and the card each need a driver: the newer one counts.
     of_build = context.catalog.driver_floor(build.cuda or "", family)
@@ -285,7 +286,8 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
 
 
 def _argument(gpu: Gpu) -> str:
-    """A GPU as an argument of a command: its name, or its target if the name is not plain."""
+    """A GPU as an argument for a command: its name, or its target if the name is not a plain
+    word."""
     if PLAIN_NAME.fullmatch(gpu.name):
         return own_word(gpu.name)
     if gpu.compute_capability:

@@ -1,5 +1,4 @@
-"""The diagnosis of one machine: all findings, the root cause among them, and the build that
-fits."""
+"""Collects all findings about one machine, and chooses the root cause and the build that fits."""
 
 from __future__ import annotations
 
@@ -93,8 +92,8 @@ def diagnose(
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
-    """Diagnose one machine. `choice` is the torch chosen for it; None chooses one for what the
-    machine shows.
+    """Judge one machine. `choice` is the torch that was chosen for it; None chooses one for what
+    the machine shows.
 
     The steps: collect what the rules find, refute it by what was read, fit each way out to the
     program and the machine, explain one finding by another, choose the root, infer the cause behind
@@ -155,7 +154,7 @@ def diagnose(
 
 
 def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """All findings of the rules, one for each id."""
+    """What the rules find, with one finding for each id."""
     if rules is None:
         rules = rules_of(RULE_FILES)
     findings = findings_of(context, rules)
@@ -167,7 +166,7 @@ OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINES
 
 
 def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings without those about NVIDIA's stack, if the text is about another maker's GPU.
+    """The findings without those about NVIDIA, if the GPU in the text is from another maker.
 
     What is advised for NVIDIA's driver, container tools and GPUs does nothing there.
     """
@@ -184,15 +183,15 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
 
 
 def without_makers(remaining: Remaining) -> Remaining:
-    """The findings without those about the GPU's maker: somebody who asks whether torch runs there
-    has no failure."""
+    """The findings without those about the GPU's maker, if somebody only asks whether torch runs
+    there."""
     ids = (*OTHER_MAKERS, "no-nvidia-gpu")
     findings = tuple(finding for finding in remaining.findings if finding.id not in ids)
     return remaining._replace(findings=findings, ruled_out=())
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The root cause; in a text without one, what the program failed at."""
+    """The root cause or, in a text, the stage at which the program failed."""
     root = root_of(findings) or failure_without_cause(context, findings)
     # A log's line of error before the program went on stopped nothing, and who does not
     # see a GPU is denied by the program that names it.
@@ -203,7 +202,7 @@ def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding 
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
-    """Whether a finding in a text says what happened, but not why.
+    """Whether a text shows what failed but not why.
 
     A live machine was asked all there is to ask: its answer names where that ended.
     """
@@ -213,7 +212,7 @@ def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
 def infer_cause(
     context: RuleContext, findings: tuple[Finding, ...], symptom: Finding | None
 ) -> tuple[Finding, ...]:
-    """The findings, with the likely cause of a symptom first if one is likely enough."""
+    """The findings, with the likely cause behind a symptom first, if there is one."""
     if symptom is None:
         return findings
     likely = likely_cause(context, symptom)
@@ -229,7 +228,7 @@ def infer_cause(
 
 
 class Verdict(NamedTuple):
-    """The decisions made before the question is chosen."""
+    """What is decided before the question is chosen."""
 
     findings: tuple[Finding, ...]
     root: Finding | None
@@ -238,7 +237,7 @@ class Verdict(NamedTuple):
 
 
 class OpenQuestion(NamedTuple):
-    """The causes that remain possible, and the command that decides between them."""
+    """The causes that are still possible, and the reading that would decide."""
 
     other_causes: tuple[str, ...]
     reading: str | None
@@ -249,8 +248,7 @@ class OpenQuestion(NamedTuple):
 
 
 def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> OpenQuestion:
-    """The causes that remain possible, and a command whose possible outputs point to different
-    ones."""
+    """The causes that are still possible, and a reading that would distinguish them."""
     root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
     unexplained_errors = unexplained(verdict.findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
@@ -272,7 +270,7 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
 def with_question_of(
     context: RuleContext, reasons: tuple[Doubt, ...], question: OpenQuestion
 ) -> OpenQuestion:
-    """The question; if there is none, the one that settles a doubt."""
+    """The question with the reading that removes a doubt, if there is no other question."""
     if question.reading:
         return question
     for doubt in reasons:
@@ -283,7 +281,7 @@ def with_question_of(
 
 
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
-    """The facts that a finding's commands need and that the text does not show."""
+    """The facts that a finding's changes depend on and that the text does not show."""
     if finding is None or finding.fix is None:
         return ()
     unread = [need for need in finding.fix.needs if need.state == "unread"]
@@ -291,8 +289,7 @@ def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
 
 
 def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:
-    """The cause that the answer names: the id of the main finding, `ok`, or `unknown` for a symptom
-    without a cause."""
+    """The cause of the main finding; for a symptom in a report there is none."""
     if main is None:
         return OK if may_be_ok(context) else UNKNOWN
     if symptom and main.id == symptom.id:
@@ -305,7 +302,7 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a fix for this program and this machine, as far as they are known."""
+    """The finding with a fix for this program and machine, as far as they are known."""
     for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
         finding = fit(context, finding)
     return fit_for_pasting(context, finding)
@@ -320,7 +317,7 @@ CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it 
 
 
 def without_changes(finding: Finding) -> Finding:
-    """The finding without commands that change what is installed, because its cause is unknown."""
+    """The finding of an unknown cause, without commands that change what is installed."""
     fix = finding.fix
     if fix is None:
         return finding
@@ -340,7 +337,8 @@ INSTALLATION = re.compile(r"^!?gpusetup install\b")
 
 
 def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
-    """The findings with at most one command that installs torch: the root's, if it has one.
+    """The findings with only one command that installs torch: that of the root cause, if it has
+    one.
 
     Two commands that differ would leave a person to choose between them.
     """
@@ -368,7 +366,7 @@ def installations_in(commands: Iterable[str]) -> set[str]:
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:
-    """The finding with the same id in its present form."""
+    """The current version of the finding with the same id."""
     if finding is None:
         return None
     for candidate in findings:
@@ -378,13 +376,13 @@ def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Find
 
 
 def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with only those commands whose needs are all known to be met."""
+    """The finding with only those changes whose needs are known and not contradicted."""
     fix = finding.fix
     return finding if fix is None else replace(finding, fix=needs.judge(context, fix))
 
 
 def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding for each id, the most severe one; the evidence of the others is added to it."""
+    """One finding for each id, the most serious one, with the evidence of the others."""
     by_id: dict[str, Finding] = {}
     for finding in sorted(findings, key=_gravity):
         gravest = by_id.setdefault(finding.id, finding)
@@ -395,13 +393,12 @@ def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _gravity(finding: Finding) -> int:
-    """The rank of a severity: 0 for the most severe."""
+    """A sort key for severities; 0 is the most serious."""
     return SEVERITIES.index(finding.severity)
 
 
 def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    """The key for the display: the root first, then by severity, then in the order of the
-    records."""
+    """A sort key: the root cause first, then by severity, then in the order of the records."""
     is_beside_the_root = not finding.root
     return (is_beside_the_root, _gravity(finding), order_of(finding))
 

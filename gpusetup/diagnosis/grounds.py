@@ -1,4 +1,4 @@
-"""The grounds of an answer about a text, and the questions that decide how sure it is.
+"""What an answer about a text is based on, and the questions that decide how certain it is.
 
 Each question is true where something is missing or speaks against the cause; `diagnosis.certainty`
 gives it its sentence. Pure.
@@ -31,7 +31,7 @@ from gpusetup.model.machine import Event, Events
 
 
 class Grounds(Frozen, kw_only=False):
-    """The grounds of the answer about a text."""
+    """What the answer about a text is based on."""
 
     context: RuleContext
     root: Finding
@@ -55,7 +55,7 @@ class Grounds(Frozen, kw_only=False):
 
 
 def cause_is_not_proven(grounds: Grounds) -> bool:
-    """Whether the cause's record names no proof, or the text does not contain it."""
+    """Whether the cause's record contains no proof, or the text does not contain the proof."""
     is_proven = grounds.cause.certain_if
     return is_proven is None or not is_proven(grounds.context)
 
@@ -69,7 +69,7 @@ OF_TORCHS_BUILD = (*OF_KERNELS, "torch-cpu-build", "driver-too-old", "torchvisio
 
 
 def only_a_person_says_it(grounds: Grounds) -> bool:
-    """Whether only a person's words support the cause, and no line of a program.
+    """Whether no program's output supports the cause.
 
     "It falls off the bus" is what somebody concluded; the kernel's line is what happened.
     """
@@ -90,8 +90,7 @@ WARNING = "gpu-not-in-wheel"
 
 
 def torch_said_it(context: RuleContext) -> bool:
-    """Whether the text itself shows which kernels torch has; otherwise they are inferred from the
-    catalog.
+    """Whether torch's kernels were read, and not inferred.
 
     torch warned of it, the text prints its list, or a program printed the exact build, whose
     kernels the catalog knows.
@@ -110,8 +109,7 @@ def build_was_not_read(grounds: Grounds) -> bool:
 
 
 def gpu_is_a_family(grounds: Grounds) -> bool:
-    """Whether kernels are missing for a GPU of which only the family is named ("a Blackwell
-    GPU")."""
+    """Whether the text only names a family of GPUs ("a Blackwell GPU"), and kernels are missing."""
     named_gpus = gpus(grounds.context)
     if not named_gpus or not grounds.is_one_of(OF_KERNELS):
         return False
@@ -119,8 +117,8 @@ def gpu_is_a_family(grounds: Grounds) -> bool:
 
 
 def pair_was_not_read(grounds: Grounds) -> bool:
-    """Whether torchvision is blamed although a version is unknown, or although both versions fit
-    (then a second copy of one is loaded)."""
+    """Whether torchvision is blamed although not both versions are known, or although they match
+    (then a second copy of one of them is loaded)."""
     if grounds.root.id != "torchvision-mismatch":
         return False
     torch = grounds.context.torch.version
@@ -138,14 +136,15 @@ def python_was_not_read(grounds: Grounds) -> bool:
 
 
 def boards_support_was_not_read(grounds: Grounds) -> bool:
-    """Whether an AMD GPU is on Windows, where support by AMD's builds depends on its target."""
+    """Whether there is an AMD GPU on Windows, where it depends on its target whether AMD's builds
+    support it."""
     is_on_windows = grounds.context.os.family == "windows"
     return is_on_windows and grounds.root.id == "amd-gpu"
 
 
 def it_may_never_have_worked(grounds: Grounds) -> bool:
-    """Whether somebody says that something stopped working, and the text does not show that it ever
-    worked."""
+    """Whether the cause assumes that something used to work, but the text does not show that it
+    ever did."""
     if grounds.root.id != NVML_LOST:
         return False
     messages = events(grounds.context, NVML_LOST)
@@ -179,13 +178,12 @@ def firmware_may_be_at_fault(grounds: Grounds) -> bool:
 
 
 def driver_of_another_maker(grounds: Grounds) -> bool:
-    """Whether torch's XPU or ROCm build finds no GPU, which may be due to the driver, permissions,
-    or the build."""
+    """torch's XPU or ROCm build finds no GPU, because of the driver, permissions, or the build."""
     return grounds.root.id == "intel-gpu" and grounds.shows("no-xpu")
 
 
 def only_the_maker_was_read(grounds: Grounds) -> bool:
-    """Whether the text names the maker of the GPU, and no build of torch for another maker.
+    """Whether the text shows no build for another maker.
 
     Who has a build of torch for this maker has another problem than the maker's name.
     """
@@ -199,8 +197,8 @@ BY_MAKER = (*MAKERS, "maker-wrong-build", "rocm-wheel-on-nvidia", "xpu-wheel-on-
 
 
 def gpus_of_two_makers(grounds: Grounds) -> bool:
-    """Whether a text shows an NVIDIA GPU and another maker's: in a laptop, or in a second
-    machine."""
+    """Whether a text has an NVIDIA GPU and one of another maker, as in a laptop or on two
+    machines."""
     if not grounds.is_one_of(BY_MAKER):
         return False
     other_makers = vendors_of(grounds.context.snapshot) - {"nvidia"}
@@ -208,20 +206,20 @@ def gpus_of_two_makers(grounds: Grounds) -> bool:
 
 
 def cuda_is_translated(grounds: Grounds) -> bool:
-    """Whether the text is about ZLUDA, which runs CUDA builds on AMD GPUs on purpose."""
+    """Whether a text is about ZLUDA, which runs a CUDA build on an AMD GPU on purpose."""
     return grounds.is_one_of((*BY_MAKER, "torch-cpu-build")) and bool(
         owners.translation_layer(grounds.context)
     )
 
 
 def package_may_be_mended(grounds: Grounds) -> bool:
-    """Whether a program already uses mps, so that a newer release may have what it lacks there."""
+    """The program already uses mps; a newer release may support what it lacks there."""
     return grounds.root.id == "apple-silicon" and grounds.shows("mps-lacks")
 
 
 def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
-    """Whether it is unknown which package needs the missing library, or torch itself needs it
-    although its wheel brings it."""
+    """Whether no known package needs the missing library, or torch itself needs it. torch's wheel
+    contains the library, so something else hides it."""
     if not grounds.is_one_of(MISSING_LIBRARY):
         return False
     owner: str | None = facts.failing_package(grounds.context)
@@ -234,8 +232,8 @@ def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
 
 
 def several_torches(grounds: Grounds) -> bool:
-    """Whether the text names two releases of torch: one belongs to another environment, or is only
-    wished for."""
+    """The text shows two versions of torch, of which one is in another environment or only wished
+    for."""
     said_by_torch = grounds.shows("torch-not-compiled-with-cuda", WARNING)
     is_named_twice = len(releases_of_torch(grounds.context)) > 1
     return grounds.is_one_of(OF_TORCHS_BUILD) and is_named_twice and not said_by_torch
@@ -246,7 +244,7 @@ def another_python_was_asked(grounds: Grounds) -> bool:
 
 
 def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:
-    """Whether a person says that the machine has no NVIDIA GPU although the cause assumes one."""
+    """Whether the person says that there is no NVIDIA GPU, but the cause assumes one."""
     if grounds.layer in (Layer.NO_GPU, Layer.PLATFORM, Layer.INSTALL, None):
         return False
     return grounds.shows("no-nvidia-gpu") and not gpus(grounds.context)
@@ -257,7 +255,7 @@ LINES_OF_ONE_MESSAGE = 6
 
 
 def text_ends_with_another_failure(grounds: Grounds) -> bool:
-    """Whether the last failure in the text is not one of the messages that the answer rests on."""
+    """Whether the last failure in the text is not one of the messages that were judged."""
     failures = events(grounds.context, "program-failed")
     messages = judged_messages(grounds)
     if not failures or not messages:
@@ -272,7 +270,7 @@ def text_ends_with_another_failure(grounds: Grounds) -> bool:
 
 
 def judged_messages(grounds: Grounds) -> Events:
-    """The messages that the answer rests on: the root's evidence, and every known failure message.
+    """The messages that were judged: the root cause's evidence, and every known failure message.
 
     What such a message means is a finding of its own, which the root explains or leaves open.
     """
@@ -290,7 +288,7 @@ SHARED_WORDS = 0.6
 
 
 def says_the_same(first: str, second: str) -> bool:
-    """Whether two quotes come from the same message.
+    """Whether two quotes are the same message.
 
     >>> says_the_same("No module named 'torch', even", "Error: No module named 'torch'")
     True
@@ -303,12 +301,12 @@ def says_the_same(first: str, second: str) -> bool:
 
 
 def words_in(quote: str) -> set[str]:
-    """The words of a quote in lower case; words of one or two letters are left out."""
+    """The words of a quote in lower case, without those shorter than three letters."""
     return set(re.findall(r"\w{3,}", quote.lower()))
 
 
 def works_elsewhere(grounds: Grounds) -> bool:
-    """Whether the same GPU works in another program, so that the driver and the GPU are fine."""
+    """Whether another program computes on the same GPU, so that driver and GPU must be fine."""
     if grounds.layer is None or not grounds.shows("gpu-computes"):
         return False
     return Layer.HARDWARE <= grounds.layer <= Layer.READINESS
@@ -327,7 +325,7 @@ REMEDIES = {
 
 
 def remedy_was_tried(grounds: Grounds) -> bool:
-    """Whether the text says that this cause's remedy was tried without success."""
+    """Whether the text says that somebody already tried the fix for this cause without success."""
     for event in events(grounds.context, "remedy-tried"):
         remedy = event.values.get("what", "")
         cured_causes = REMEDIES.get(remedy, ())

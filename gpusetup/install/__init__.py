@@ -1,1 +1,2 @@
-"""Carries out a choice in an environment: plan, download, switch, receipt."""
+"""Installs the chosen build into an environment: the plan, the download, the switch, the
+receipt."""

@@ -1,5 +1,6 @@
-"""What stops `install` before an index is asked, each with the next command: a problem that no
-torch can fix, a build that would be replaced unasked, a target that may not be changed."""
+"""Reasons to stop `install` before an index is asked, each with the command to continue with: a
+problem that no torch can fix, a build that must not be replaced without a request, an environment
+that must not be changed."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from gpusetup.model.shell import shell_line
 
 
 def trouble_elsewhere(machine: Snapshot, choice: Choice, *, other_host: bool) -> Finding | None:
-    """The finding of a problem that no torch can fix; None if there is none."""
+    """The problems of a machine that no torch can fix."""
     diagnosis = diagnose(machine, load_catalog(), choice, other_host=other_host)
     return blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
 
 
 def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
-    """The error that says that nothing is changed, what is wrong, and what to do about it."""
+    """The error if torch is not the problem: what is wrong, and what to do about it."""
     version = machine.torch.version
     stays = f"torch {version} was left as it is" if version else "torch was not installed"
     hint = ""
@@ -43,7 +44,7 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
 
 
 def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
-    """Raises Unsatisfiable if no build fits, or if the build would be for another maker's GPUs."""
+    """Raise Unsatisfiable if no build fits, or if the build would be for another maker's GPUs."""
     if choice.build is None:
         raise nothing_fits(choice)
     if choice.action != "refused":
@@ -63,7 +64,8 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
 
 
 def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine: Snapshot) -> str:
-    """The command that makes a new environment in place of a target that may not be changed."""
+    """The command that creates a new environment, next to one that must not be changed, with the
+    result that was requested."""
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
     words += options_of_new_environment(choice, machine)
     words += wish.packages
@@ -76,7 +78,7 @@ def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine
 
 
 def check_described(machine: Snapshot, way: str) -> None:
-    """Raises the error that would stop an installation on the described machine itself."""
+    """Stop for the same reasons for which a run on the described machine would stop."""
     python, hint = machine.python, f"use your own environment: `{way}`"
     refuse_unnamed_base(machine, way)
     if python.externally_managed:
@@ -91,8 +93,9 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raises Blocked if the target is Windows' own Python and was not named: gpusetup merely runs
-    in it. (On Linux such a Python says itself that it is managed.)"""
+    """Raise `Blocked` if the target is Windows' own Python and the person did not name it, because
+    gpusetup only happens to run in it. On Linux, such a Python says itself that it is externally
+    managed."""
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

@@ -1,4 +1,4 @@
-"""From the request of `install` to its task: the wish, the choice, and what stops it."""
+"""Turns the options of `install` into a task: the request, the choice, and the reasons to stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gpusetup.model.machine import Snapshot
 
 
 class Order(Frozen):
-    """The request of an installation, and the host it is for."""
+    """What to install, and for which host."""
 
     request: InstallRequest
     wish: Wish
@@ -42,7 +42,7 @@ class Order(Frozen):
 
 
 def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
-    """The wish of a request. Raises UsageError if two words name different versions of torch."""
+    """The request in the options; UsageError if they name two versions of torch."""
     wish = parse_words(request.packages, marker_environment(machine))
     wish = with_torch_named(wish, request.torch)
     wish = with_torch_of_companions(wish, load_catalog())
@@ -53,7 +53,7 @@ def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = Fals
 def order_of(
     request: InstallRequest, wish: Wish, machine: Snapshot, *, fresh: bool = False
 ) -> Order:
-    """The order for a machine. `fresh`: the environment is yet to be created."""
+    """An order for a machine; `fresh` means that the environment does not exist yet."""
     catalog = load_catalog()
     check_wish(wish, catalog)
     if fresh:
@@ -66,15 +66,15 @@ def order_of(
 
 
 class Stops:
-    """What stops an order. It is checked once, before an index is asked."""
+    """The reasons to stop an order, checked once before an index is asked."""
 
     def __init__(self, order: Order, talk: Callable[[str], None]) -> None:
         self.order, self.talk = order, talk
         self.has_looked = False
 
     def look(self, choice: Choice) -> None:
-        """Raises Unsatisfiable for a problem that no torch can fix, if no build fits, and if torch
-        would change to another maker's build unasked."""
+        """Raise Unsatisfiable if the problem is not torch, if no build fits, or if torch would
+        change to another maker's GPUs without a request."""
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
         # Wheels that are only downloaded are for another machine than this one.
         if not self.has_looked and not request.download:
@@ -95,12 +95,12 @@ class Stops:
         refuse_unfit(choice, machine)
 
     def elsewhere(self, choice: Choice) -> str:
-        """The command that makes a new environment, for a target that may not be changed."""
+        """The command for a new environment, if this one must not be changed."""
         return own_environment(self.order.request, choice, self.order.wish, self.order.host.machine)
 
 
 def choose_task(order: Order, stops: Stops, index: AnsweringIndex | None = None) -> Task:
-    """The task for an order. If there are packages, `index` is asked; the stops are checked first.
+    """What to install for an order. Checks the reasons to stop, then asks `index` for the packages.
 
     Unsatisfiable where nothing fits or something stops it.
     """

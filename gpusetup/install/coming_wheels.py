@@ -1,4 +1,4 @@
-"""Which wheels an installation downloads: uv names every file with its address and hash."""
+"""Which wheels to download: uv lists every file with its address and hash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_DIGITS = 19
 def wheels_for(
     job: InstallJob, target: Target, wanted: Requirements
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The files to download, and the notes about them.
+    """The files to download, and notes about them.
 
     Into an existing environment comes what changes; of the family all members if every one is
     installed at this very version already. Unsatisfiable if there is no solution.
@@ -55,7 +55,7 @@ def wheels_for(
 
 
 def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question:
-    """The question to uv about this environment."""
+    """The request to uv about this environment."""
     return Question(
         requirements=wanted,
         python=target.layout.python,
@@ -68,7 +68,7 @@ def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question
 def _locked(
     job: InstallJob, target: Target, wanted: Requirements, *, with_dependencies: bool = True
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The files in uv's lock, torch's family first."""
+    """The files in uv's lock, those of torch and its companions first."""
     family = wanted.names
     question = _question(job, target, wanted)
     locked = lock_of(question, job.settings, with_dependencies=with_dependencies)
@@ -83,8 +83,7 @@ def _locked(
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
-    """Returns if the family's index really lacks this wheel, so that another index may be asked for
-    it.
+    """Return if the index really has no such wheel, so that another index can be tried.
 
     Then a page is missing, or lists other versions, or files for other machines. All else that uv
     may mean by its "no" ends the command: a login, a circle, a web page, a broken wheel, what comes
@@ -124,14 +123,14 @@ file is gone."""
 
 
 def with_size(wheel: Wheel, allowed: AllowedHosts) -> Wheel:
-    """The wheel with its size, asked from the server if the index does not state it."""
+    """A wheel with its size, from the server if the index does not state it."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
     return replace(wheel, size_bytes=_size_of(wheel.url, allowed))
 
 
 def _size_of(address: str, allowed: AllowedHosts) -> int | None:
-    """The length that a server states for a file; None if it states none."""
+    """The length that a server states; None for any other response."""
     import requests
     from urllib3.exceptions import HTTPError
 

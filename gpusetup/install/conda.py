@@ -1,4 +1,4 @@
-"""Changes an environment in which conda, mamba or micromamba has installed torch.
+"""Lets conda, mamba or micromamba change an environment in which it has installed torch.
 
 Each change is a transaction of its own, and a revision that conda itself goes back to.
 """
@@ -35,13 +35,12 @@ CLEANING_SECONDS = 30.0
 
 
 def by_conda(machine: Snapshot) -> bool:
-    """Whether conda has installed the present torch, so that conda changes it and not uv."""
+    """Whether conda must change this environment, because it installed torch there."""
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def conda_program() -> str | None:
-    """The conda, mamba or micromamba of this machine; the one that an active environment names
-    comes first."""
+    """The program conda, mamba or micromamba, first from the variable of an active environment."""
     names: list[str] = []
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         path = os.environ.get(variable)
@@ -55,7 +54,7 @@ def conda_program() -> str | None:
 
 
 def conda_says(argv: Sequence[str]) -> str:
-    """conda's own description of what it would change."""
+    """The changes that conda itself announces."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
     text = output.stdout.strip() or output.problem or output.stderr.strip()
     return without_logins(text)
@@ -64,7 +63,7 @@ def conda_says(argv: Sequence[str]) -> str:
 def install_by_conda(
     job: InstallJob, layout: Layout, argv: tuple[str, ...], device: str | None
 ) -> dict[str, Any] | None:
-    """Runs conda's command under the environment's lock; returns what verify then reports.
+    """Run conda's command with the environment locked, then return verify's result.
 
     None if no device is given, because no proof was asked for.
     """

@@ -1,4 +1,4 @@
-"""The commands for a machine that is only described (`--from`).
+"""The steps for a machine that is only described (`--from`), as a person would type them there.
 
 Nothing is asked of anybody here.
 """
@@ -23,7 +23,7 @@ from gpusetup.model.machine import Snapshot
 def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
-    """The commands that one would type on the described machine, and the reasons."""
+    """The commands for the described machine, and the reason for them."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")
@@ -58,7 +58,8 @@ def describe(
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:
-    """The versions that Python would import: of two packages with the same name the first."""
+    """The versions that would be imported; if a name occurs twice, the first, and torch by its own
+    files."""
     packages, torch = installed_packages(machine), machine.torch
     versions = {name: packages[name].version for name in FAMILY if name in packages}
     if torch.installed and torch.version:

@@ -30,7 +30,7 @@ TIMEOUTS = (5.0, 30.0)
 
 
 def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> Wish:
-    """Takes every wheel from a folder; if no torch is named, the newest in the folder."""
+    """Use a folder for all packages; if no torch is named, use the newest in the folder."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
@@ -40,7 +40,7 @@ def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> 
 
 
 def folder_of_settings(job: InstallJob) -> str | None:
-    """The folder of wheels that the person's settings name in place of all indexes.
+    """The folder of wheels that the person's settings use instead of every index.
 
     That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
     """
@@ -55,14 +55,14 @@ def folder_of_settings(job: InstallJob) -> str | None:
 
 
 def plan_download(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The plan for downloading everything that a new environment needs into a folder."""
+    """The plan to download everything that a new environment needs into a folder."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_task(job, replace(target, venv=folder), task)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
 
 def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
-    """Downloads the wheels; returns a sentence about what the folder then holds."""
+    """Download the wheels, and return a sentence about the folder's content."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
     logins = {index.host: index.login for index in job.settings.indexes if index.login}
@@ -91,8 +91,8 @@ class Fetching(NamedTuple):
 
 
 def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
-    """The sha256 of a wheel. A download gets its final name only when it is complete and checked; a
-    file that is already there is checked."""
+    """Download a wheel, check it before it gets its final name, and return its sha256; an existing
+    wheel is only checked."""
     import requests
 
     folder = fetching.folder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def in_image_build() -> bool:
-    """Whether this process is a step of an image build, as far as the builder can be recognised.
+    """Whether this is a step of an image build, as far as the builder can be recognised.
 
     BuildKit, buildah and kaniko do; the old docker builder does not.
     """

@@ -1,4 +1,4 @@
-"""The values that the phases of an installation share, and how each of its commands is run."""
+"""What the phases of an installation share, and how they run commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InstallJob(Record):
 
 
 class InstallOutcome(Frozen):
-    """How an installation ended: whether it was kept or undone, and what verify reported."""
+    """How an installation ended: new files kept or old ones restored, and verify's result."""
 
     kept: bool
     verdict: dict[str, Any] | None = None

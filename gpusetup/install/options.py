@@ -30,5 +30,5 @@ class InstallRequest(Frozen):
 
     @property
     def for_other_host(self) -> bool:
-        """Whether the installation is for another machine than this one."""
+        """Whether the installation is for a machine other than this one."""
         return bool(self.for_gpu or self.for_driver)

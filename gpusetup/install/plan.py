@@ -1,4 +1,4 @@
-"""The plan of an installation: what is downloaded, what is replaced, and the commands."""
+"""The plan of an installation: what to download, what to replace, and the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpusetup.uv.lock import Wheel
 
 
 class Plan(Frozen):
-    """What an installation will do."""
+    """Everything that an installation will do."""
 
     target: str
     python: str

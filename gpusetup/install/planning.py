@@ -1,4 +1,4 @@
-"""Makes the plan of an installation: uv is asked for the files, and nothing is changed."""
+"""Makes the plan of an installation by asking uv for the files, without changing anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gpusetup.uv.question import Requirements
 
 
 class LacksWheel(Blocked):
-    """Raised if no index has the chosen torch."""
+    """No index has the chosen torch."""
 
 
 MOST_OLDER = 12
@@ -40,7 +40,8 @@ MOST_OLDER = 12
 def plan_newest_of_mirror(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
-    """The task with its plan. If a mirror lacks the newest torch, the newest that it has is taken.
+    """The task with its plan. If a mirror lacks the newest torch, the task uses the newest that the
+    mirror has.
 
     `older` makes the task for a torch that is older than another one.
     """
@@ -65,7 +66,8 @@ def plan_newest_of_mirror(
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task with its plan. A package that has no release for the new torch keeps its version."""
+    """The task with its plan. A package that would have to follow torch, but has no release for it,
+    is left as it is."""
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -114,7 +116,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
 
 
 def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
-    """The commands of uv: create the environment if there is none, then unpack the wheels."""
+    """The commands for uv: create an environment if there is none, then unpack the wheels."""
     unpack = unpack_step(
         target.python,
         stage_of(target.venv or target.layout.prefix),
@@ -127,8 +129,7 @@ def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tupl
 
 
 def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
-    """Raises Unsatisfiable if a package brings a member of torch's family that was not
-    requested."""
+    """Raise Unsatisfiable if a package would bring a companion of torch that was not requested."""
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -139,7 +140,7 @@ def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> No
 
 
 class IndexFiles(Frozen):
-    """The files to download, and the index that has them."""
+    """The files to download, and the index they come from."""
 
     build: Fallback
     wheels: tuple[Wheel, ...]
@@ -149,7 +150,7 @@ class IndexFiles(Frozen):
 
 
 def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
-    """The first index that has torch and its companions, with the files to download."""
+    """The first index that has torch and its companions, with everything they require."""
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
@@ -196,7 +197,7 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
 
 
 def page_of(source: Fallback, root: str) -> str:
-    """The address of a build's page below a root; AMD's own index is not a mirror of PyTorch's."""
+    """The page of a build below an index root; AMD's own index is not a mirror of PyTorch's."""
     # A mirror or a folder that was named has everything that comes.
     is_amds = source.index_url.startswith(INDEX_OF_AMD)
     if is_amds and root.rstrip("/") == INDEX_ROOT:
@@ -205,8 +206,8 @@ def page_of(source: Fallback, root: str) -> str:
 
 
 def exact_in(folder: str, name: str, version: str, backend: str) -> str:
-    """The requirement that only the wheel of this backend in the folder meets, or a wheel without a
-    label if there is no other."""
+    """The requirement for torch or a companion that only the wheel of this backend meets, or the
+    one without a label."""
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
     has_plain = any(Path(folder).glob(f"{name}-{version}-*.whl"))
@@ -222,7 +223,7 @@ SPARE_BYTES = 50 << 20
 
 
 def free_bytes(folder: str) -> int:
-    """The free bytes on the disk of a folder, which need not exist yet."""
+    """The free space on the disk of a folder that may not exist yet."""
     nearest = Path(folder)
     while not nearest.exists():
         nearest = nearest.parent
@@ -230,8 +231,7 @@ def free_bytes(folder: str) -> int:
 
 
 def require_space(folder: str, needed_bytes: int) -> None:
-    """Raises Blocked, with the needed and the free bytes, if a folder's disk has too little
-    space."""
+    """Raise `Blocked`, with the needed and the free space, if the disk of a folder is too small."""
     free = free_bytes(folder)
     if needed_bytes > free:
         raise Blocked(

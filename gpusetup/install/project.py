@@ -1,4 +1,4 @@
-"""The lines for a uv project's `pyproject.toml` that take torch from its own index.
+"""The lines that a uv project's `pyproject.toml` needs so that torch comes from its own index.
 
 The index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac,
 an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
@@ -34,7 +34,7 @@ LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if fam
 def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
-    """The tables that take these packages from torch's index on the systems for which it has the
+    """The tables that make uv install these packages from torch's index on platforms that have this
     build."""
     marker = marker_of(build.torch, build.backend, catalog)
     yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"', "explicit = true", "")
@@ -44,7 +44,7 @@ def project_lines(
 
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
-    """The systems for which torch's index has a build, as an environment marker."""
+    """The platforms on which torch's index has a build, as a marker for uv."""
     markers = [
         marker
         for marker, platform in PLATFORMS.items()
@@ -64,7 +64,7 @@ OF_THE_GPU = ("gpu", "cuda", "nvidia")
 
 
 class Variant(Frozen):
-    """An extra or a group of a project, and its build of torch."""
+    """An extra or group of a project, and the build that belongs to it."""
 
     name: str
     backend: str
@@ -76,7 +76,7 @@ class Variant(Frozen):
 
     @property
     def words(self) -> tuple[str, str]:
-        """The option with which `uv sync` selects it."""
+        """The options with which `uv sync` selects it."""
         return (f"--{self.kind}", self.name)
 
     @property
@@ -101,7 +101,7 @@ def variants_wanted(
 
 
 def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
-    """An extra with its build, for an extra that the project file has or lacks."""
+    """An extra with its build; None if the project file does not have the extra yet."""
     if extra is None:
         return Variant(name=name, backend=backend)
     return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
@@ -110,8 +110,7 @@ def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
 def _asked_variant(
     word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
 ) -> Variant:
-    """The variant that one `--extra` requests: its name, and the build that it states or that its
-    name implies."""
+    """One `--extra`: its name, and the build that it states or that its name means."""
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
         raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
@@ -125,7 +124,7 @@ def _asked_variant(
 
 
 def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
-    """The build that an extra's name implies; None if it implies none.
+    """The build that an extra's name means; None if it means none.
 
     `gpu` is the CUDA build of this machine, or that of the default index where it has no GPU.
     """
@@ -214,7 +213,7 @@ def extras_lines(
 
 
 def key(name: str) -> str:
-    """A name written as a key in TOML.
+    """A name as a TOML key.
 
     >>> key("cu130"), key("cuda-13.0")
     ('cu130', '"cuda-13.0"')

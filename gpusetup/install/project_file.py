@@ -1,4 +1,5 @@
-"""What a `pyproject.toml` says about torch: the extras and groups that name it, and uv's tables.
+"""What a `pyproject.toml` says about torch: the extras and groups that contain torch, and uv's
+tables.
 
 The file is a stranger's: it is read up to a size, and nothing of it goes further but names that are
 those of extras.
@@ -49,7 +50,7 @@ class ProjectFile(Frozen):
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
-    """The project file as far as it can be read; an empty one if there is none."""
+    """Read as much of a project file as possible; an empty one if there is none."""
     if not named_file.is_there(path):
         return ProjectFile()
     try:
@@ -61,7 +62,7 @@ def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
 
 
 def project_of(document: Mapping[str, Any]) -> ProjectFile:
-    """The project file of already parsed tables.
+    """The same from the file's tables.
 
     >>> lists = {"cpu": ["torch"], "docs": ["mkdocs"]}
     >>> [one.name for one in project_of({"project": {"optional-dependencies": lists}}).extras]
@@ -79,8 +80,8 @@ def project_of(document: Mapping[str, Any]) -> ProjectFile:
 
 
 def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """uv's tables that exist already, so that new lines must be added to them: TOML allows each
-    only once."""
+    """The existing tables of uv, into which new lines must be merged, because TOML allows each
+    table once."""
     uv = table(table(document, "tool"), "uv")
     of_its_own = [key for key in uv if key not in ("index", "sources")]
     found = {"[tool.uv]": bool(of_its_own), "[tool.uv.sources]": "sources" in uv}
@@ -88,7 +89,7 @@ def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A table of a document; an empty one if there is none of that name, or another value."""
+    """A table in a document; an empty one if the key is not a table."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
@@ -102,7 +103,7 @@ def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
 
 
 def family_in(requirements: object) -> tuple[str, ...]:
-    """The members of torch's family that a list of requirements names.
+    """Torch and its companions in a list of requirements.
 
     >>> family_in(["torch>=2", "numpy", {"include-group": "x"}, "torch vision"])
     ('torch',)

@@ -1,4 +1,4 @@
-"""Proves an environment: `verify` is run by the target's own interpreter."""
+"""Proves an environment by running `verify` with its own interpreter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERIFY_SECONDS = 900.0
 
 
 def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
-    """The verify document of the target, made by the target's own interpreter.
+    """The verify document of an environment, made by its own interpreter.
 
     `torch` is the version it has to find: another one may come first on the user's path.
     """
@@ -29,7 +29,7 @@ def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -
 
 
 def parse_verdict(output: Output) -> dict[str, Any]:
-    """The document that verify printed; if it printed none, a failed verdict that says so."""
+    """Parse verify's output; if there is none, return a verdict that says so."""
     try:
         answer = json.loads(output.stdout)
     except ValueError:
@@ -48,8 +48,8 @@ def parse_verdict(output: Output) -> dict[str, Any]:
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:
-    """The device for verify: a CUDA build is tested on the GPUs, or without any (an image build)
-    only its libraries; a CPU build on the CPU.
+    """The device for verify: for a CUDA build the GPUs, or only its libraries if there is no GPU
+    (an image build); for a CPU build the CPU.
 
     >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
     ('auto', 'none', 'cpu')

@@ -1,4 +1,4 @@
-"""Changes that an earlier run left unfinished are completed or undone before another one begins."""
+"""Finishes a change that was interrupted, before another change begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.system.system import System
 
 
 def target_folder(request: InstallRequest) -> Path:
-    """The folder of the target, which exists even if its interpreter does not yet."""
+    """The folder of the environment, even if it has no interpreter yet."""
     if request.venv:
         return Path(request.venv).absolute()
     if request.python:
@@ -29,7 +29,7 @@ def target_folder(request: InstallRequest) -> Path:
 def recover_unfinished(
     folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
 ) -> Journal | None:
-    """Completes or undoes an interrupted change; returns its journal, None if there was none."""
+    """Finish what a killed change began, and return its journal."""
     store = folder / STORE
     journal = read_journal(store)
     head = interruption(str(folder)) if journal else ""
@@ -59,8 +59,7 @@ def recover_unfinished(
 
 
 def undo_changes(journal: Journal) -> str:
-    """The changes that an undo makes, in words: `torch 2.5.1+cpu -> 2.4.0`, `filelock 3.20.0
-    goes`."""
+    """The changes that an undo makes: `torch 2.5.1+cpu -> 2.4.0`, `filelock 3.20.0 goes`."""
     changes: list[str] = []
     for name, version in journal.after.items():
         previous_version = journal.before.get(name)

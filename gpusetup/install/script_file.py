@@ -1,4 +1,4 @@
-"""A script with inline metadata (PEP 723): what its block says, and the lines to add to it.
+"""A script with its own metadata (PEP 723): reads its block, and writes the lines to add.
 
 A block stands in comments between `# /// script` and `# ///`, and holds TOML.
 """
@@ -31,8 +31,7 @@ class Script(Frozen):
 
 
 def read_script(path: str) -> Script:
-    """The metadata in a script's block. Raises BadInput if there are two blocks, or one is not
-    TOML."""
+    """Read a script's block; BadInput if there are two blocks, or if one is not valid TOML."""
     text = named_file.read_text(path, MOST_BYTES)
     blocks = list(blocks_of(text))
     imported = family_imported(text)
@@ -58,8 +57,7 @@ IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
 
 
 def family_imported(text: str) -> tuple[str, ...]:
-    """The members of torch's family that a script imports. The script is not run and need not be
-    valid.
+    """Torch and the companions that a script imports. The script is not run, and need not be valid.
 
     >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
     ('torch', 'torchvision')

@@ -99,7 +99,7 @@ TRIED_NEEDLES = {
 def _situation(
     kind: str, needles: tuple[str, ...], *patterns: str, unless: str = ""
 ) -> tuple[MessageRow, ...]:
-    """Sentences that say the same of a person's situation, one for each pattern."""
+    """Sentences with the same meaning about a person's situation, one for each pattern."""
     sentences = []
     for pattern in patterns:
         sentences.append(row(kind, pattern, *needles, unless=unless))

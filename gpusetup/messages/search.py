@@ -177,7 +177,7 @@ def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
 
 
 def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
-    """The first event for each set of values that a row's message has in the text."""
+    """One event for each different set of values with which a row's message occurs in the text."""
     values_seen: set[frozenset[tuple[str, str]]] = set()
     for start, end, values in matches(text, row):
         different_values = frozenset(values.items())

@@ -23,7 +23,7 @@ MIXED = re.compile(
 
 
 class GuideAdvice(NamedTuple):
-    """One of the guide's three, and the verdicts, or their causes, that it helps."""
+    """One of the guide's three pieces of advice, and the verdicts or causes that it helps with."""
 
     text: str
     helps: tuple[str, ...]

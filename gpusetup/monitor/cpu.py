@@ -34,7 +34,7 @@ def main_waits(work: Work) -> bool:
 
 
 def memory_full(run: WatchedRun, work: Work) -> bool:
-    """The next allocation makes the machine swap, or kill a process."""
+    """Memory is so full that the next allocation makes the machine swap or kills a process."""
     # At its fullest: one such moment is enough.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
@@ -45,7 +45,7 @@ COMPUTES = 10.0
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
-    """No CPU is left, and others than the command use a good part of it.
+    """The CPU is fully used, and programs other than the command use a large part of it.
 
     A command that hardly computes does not miss what they use.
     """
@@ -61,14 +61,14 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
 
 
 def workers_are_behind(run: WatchedRun, work: Work) -> bool:
-    """The process waits for loader workers that compute without rest."""
+    """The process waits for loader workers that compute without pause."""
     worker_cpu = work.worker_cpu
     workers_are_full = at_least(worker_cpu, WORKER_FULL)
     return main_waits(work) and workers_are_full
 
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
-    """The process waits, and a disk is read or its processes are blocked by one."""
+    """The process waits, and a disk is busy or blocks its processes."""
     reads = at_least(work.read_rate, marks.READ_RATE)
     # State D is also how a process waits for a network file system.
     is_blocked = at_least(work.blocked, SOME)
@@ -76,21 +76,21 @@ def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
 
 
 def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
-    """The process waits, and much comes over the network."""
+    """The process waits, and it receives a lot over the network."""
     network_rate = work.network_rate
     receives = at_least(network_rate, marks.NETWORK_RATE)
     return main_waits(work) and receives
 
 
 def rests(run: WatchedRun, work: Work) -> bool:
-    """All processes together hardly compute."""
+    """All its processes together hardly compute."""
     # A training that only sleeps between two looks at a queue stays below this.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 
 
 def all_cores_compute(run: WatchedRun, work: Work) -> bool:
-    """The command uses all the cores that it may."""
+    """The command uses all cores that it may use."""
     # By its affinity and its quota; without them those of the machine.
     usable_cores = or_zero(run.usable_cores)
     usable_percent = usable_cores * 100
@@ -106,7 +106,7 @@ def one_core_computes(run: WatchedRun, work: Work) -> bool:
 
 
 def cpu_words(run: WatchedRun, work: Work) -> str:
-    """How much CPU the command used: the beginning of most sentences here."""
+    """How much CPU the command used; most sentences here begin with it."""
     cores = or_zero(run.usable_cores)
     cpu = whole(work.cpu)
     return f"the command used {cpu} % CPU of {cores:g} cores"
@@ -196,7 +196,7 @@ CASES: tuple[CpuCase, ...] = (
 
 
 def judged_without_gpu(run: WatchedRun) -> Judgement:
-    """The verdict on the command; None if none was watched."""
+    """The verdict on the command; None if no command was watched."""
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))

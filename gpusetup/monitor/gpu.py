@@ -78,7 +78,7 @@ class Parts(NamedTuple):
 
 
 class MemoryShare(NamedTuple):
-    """The share of a GPU's memory over the run, percent."""
+    """How full a GPU's memory was during the run, in percent."""
 
     p95: float | None
     peak: float
@@ -101,7 +101,7 @@ class Tail(NamedTuple):
 
 
 class GpuRun:
-    """What one GPU did in a run, of its samples so far."""
+    """What one GPU did in a run, according to its samples so far."""
 
     def __init__(self, tally: GpuTally) -> None:
         self.rows = tally.moments.all()
@@ -166,7 +166,7 @@ class GpuRun:
 
     @cached_property
     def memory(self) -> MemoryShare:
-        """How full its memory was over the run."""
+        """How full its memory was during the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
         # If memory fell to nothing, what ended is what was before.

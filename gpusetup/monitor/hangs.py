@@ -11,7 +11,7 @@ from gpusetup.monitor.work import Work, or_zero
 
 
 def hang_in_collective(run: WatchedRun) -> Judgement | None:
-    """Ranks that spin to the end after they worked, in a run that did not end well."""
+    """Ranks spin until the end after they had worked, in a run that did not end well."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     spinning = spinning_gpus(working, run)
     most_spin = len(spinning) * 2 >= len(working)
@@ -37,7 +37,7 @@ def hang_in_collective(run: WatchedRun) -> Judgement | None:
 
 
 def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
-    """The GPUs that spin to the end, for long enough to be sure."""
+    """The GPUs that spin until the end, for long enough to be sure."""
     spinning_soon = []
     spinning_long = []
     for gpu in working:
@@ -52,13 +52,14 @@ def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
 
 
 def no_progress_since(second: float, run: WatchedRun) -> str:
-    """How the evidence of a hang begins."""
+    """The beginning of the evidence for a hang."""
     last_second = run.seconds
     return f"the job has not moved since second {second:.0f} of {last_second:.0f}:"
 
 
 def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
-    """Whether it looked busy for so long at the end, moved nothing and drew less than before."""
+    """Whether a GPU looked busy at the end for long, but moved no data and drew less power than
+    before."""
     tail = gpu.tail
     if tail is None or tail.seconds < seconds:
         return False
@@ -86,7 +87,7 @@ def nothing_moves(work: Work) -> bool:
 
 
 def standstill(run: WatchedRun) -> Judgement | None:
-    """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
+    """Every GPU and all processes were idle until somebody ended the run, or for long enough."""
     # A server and a notebook rest until somebody asks them.
     waits_for_people = run.kind in ("server", "notebook")
     if run.exit == 0 or not run.at_work or waits_for_people:
@@ -103,7 +104,7 @@ def standstill(run: WatchedRun) -> Judgement | None:
 
 
 def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
-    """Whether GPU and processes did nothing for long enough at the end."""
+    """Whether the GPU and the processes did nothing at the end for long enough."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
     # Without the command's processes nobody knows whether they rest.

@@ -27,7 +27,7 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
 
 
 class HostSampler:
-    """Samples of this machine; what the system does not tell is None.
+    """Samples of this machine; values that the system does not report are None.
 
     The first sample has no rates: it is only the baseline, some milliseconds old.
     """

@@ -12,7 +12,7 @@ from gpusetup.monitor.work import Work, at_least, below, mean, or_zero, percent
 
 
 def idle(run: WatchedRun) -> Judgement | None:
-    """No GPU ever worked."""
+    """No GPU worked during the run."""
     if run.at_work:
         return None
     starved = starved_between_short_kernels(run)
@@ -35,7 +35,8 @@ def idle(run: WatchedRun) -> Judgement | None:
 
 
 def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
-    """A training that prepares its batches itself, with kernels too short for the GPU's counter.
+    """A training that prepares its batches itself, and whose kernels are too short for the GPU's
+    counter.
 
     The counter of an H100 (driver 580) told 0 % of a training whose process decoded 16 pictures for
     20 ms and computed for less than one: 54 % of a core, a held GPU and clocks of work were all
@@ -73,7 +74,7 @@ def programs_of(run: WatchedRun) -> list[str]:
 
 
 def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
-    """What was seen of a GPU that was ready all along while its process worked and waited."""
+    """The evidence that a GPU was ready all the time while its process worked and waited."""
     powers = [row.gpu.power_watts for row in gpu.rows if row.seconds >= since]
     watts = mean(powers)
     draw = "" if watts is None else f" and it drew {watts:.0f} W"
@@ -87,7 +88,8 @@ def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
 
 
 def stays_awake(gpu: GpuRun, since: float) -> bool:
-    """Whether a GPU's clocks are those of work in nearly all samples, though little runs."""
+    """Whether a GPU's clocks are those of a working GPU in nearly all samples, although little
+    runs."""
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
     # Without its reasons nobody knows whether a clock is one of rest.
     told = [sample for sample in later if sample.throttle_reasons is not None]
@@ -109,7 +111,7 @@ def is_awake(gpu: GpuSample) -> bool:
 
 
 def why_idle(run: WatchedRun) -> tuple[str, str]:
-    """The cause why no GPU worked, and the next step."""
+    """The reason why no GPU worked, and the next step."""
     was_stopped = run.exit in STOPPED_FROM_OUTSIDE
     if run.command and run.exit and not was_stopped:
         return "failed", "read-its-error"
@@ -137,14 +139,14 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
 
 
 def work_with_gpu(run: WatchedRun) -> Work | None:
-    """What the command did since it held a GPU; in all if it never did."""
+    """What the command did since it first held a GPU, or in the whole run if it never did."""
     # What it did before was its start.
     since_held = run.since_held
     return since_held or run.machine
 
 
 def is_fetching(run: WatchedRun) -> bool:
-    """Whether a program downloads something, such as its model."""
+    """Whether a program is downloading something, such as its model."""
     work = work_with_gpu(run)
     busiest_cpu = work.busiest_cpu if work else None
     network_rate = or_zero(run.machine.network_rate if run.machine else None)
@@ -162,7 +164,7 @@ WAITS_FOR_PEOPLE = {
 
 
 def is_starting(run: WatchedRun) -> bool:
-    """Whether a run is too young to be judged, or still loading."""
+    """Whether a run is too short to judge, or is still loading."""
     rises = [gpu.memory_rose for gpu in run.gpus]
     most_memory = max(rises, default=0)
     # Memory that rises says that something is loaded, which may take minutes.

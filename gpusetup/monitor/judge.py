@@ -24,7 +24,8 @@ from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
 def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict with its evidence, and the GPU that it is about; None where it is the run."""
+    """The verdict with its evidence, and the GPU that it is about; None if it is about the whole
+    run."""
     judgement, subject = judgement_of(run)
     if not run.exit:
         return judgement, subject
@@ -38,7 +39,7 @@ def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict of what ran, whatever its end."""
+    """The verdict on a run, without regard to how it ended."""
     for question in RUN_VERDICTS:
         judgement = question(run)
         if judgement:
@@ -59,7 +60,7 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
-    """The GPU with the worst verdict, and its case in the table."""
+    """The GPU with the worst verdict, and its row in the table."""
     # If all were lost, one of them is judged all the same.
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
     judged: list[tuple[Subject, VerdictCase]] = []
@@ -79,7 +80,7 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 
 
 def severity(case: VerdictCase) -> int:
-    """The order of the verdicts; memory that ended the run comes before all."""
+    """The order of the verdicts; memory that ended the run comes first."""
     if case.cause == "before-the-end":
         return -1
     return ORDER.index(case.verdict)
@@ -89,7 +90,7 @@ def severity(case: VerdictCase) -> int:
 
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
-    """A GPU was lost at work; one that the others never needed does not count."""
+    """A GPU was lost while it worked; one that the others never needed does not count."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
     # The others never needed it, if it never worked while they did.
     was_needed = not run.at_work or any(map(worked, lost))
@@ -107,7 +108,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
-    """No GPU was watched: the command and the machine are judged."""
+    """No GPU was watched, so the command and the machine are judged."""
     # A CPU, a GPU of another maker, or no driver.
     if run.gpus:
         return None
@@ -115,7 +116,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def one_reading(run: WatchedRun) -> Judgement | None:
-    """What one reading of nvidia-smi shows: how much the GPUs are used, but not why."""
+    """What a single sample of nvidia-smi shows: how much the GPUs are used, but not why."""
     if not run.is_reading:
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
@@ -142,7 +143,7 @@ USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
 
 
 def picture_of(gpu: GpuRun) -> GpuUse:
-    """How well a GPU is used, by its last sample."""
+    """How much a GPU is used, according to its last sample."""
     latest = gpu.latest
     return gpu_use(
         latest.utilization_percent,
@@ -153,7 +154,7 @@ def picture_of(gpu: GpuRun) -> GpuUse:
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
-    """Too few samples tell what the GPUs did: no verdict."""
+    """No verdict, because too few samples show what the GPUs did."""
     readings = 0
     for gpu in run.gpus:
         measured = gpu.parts.whole
@@ -169,7 +170,7 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
 
 
 def uneven_work(run: WatchedRun) -> Judgement | None:
-    """Of the GPUs that belong to one job, some work much less than others.
+    """Some of the GPUs of one job work much less than the others.
 
     If all are always busy, their power tells which of them wait in a collective.
     """

@@ -140,7 +140,7 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 
 
 def notes(run: WatchedRun) -> Iterator[str]:
-    """Everything worth a line that is not the verdict."""
+    """All notes on a run."""
     is_short = marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES
     if is_short:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
@@ -156,7 +156,7 @@ def notes(run: WatchedRun) -> Iterator[str]:
 
 
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """What is worth a line about one GPU."""
+    """The notes on one GPU."""
     if gpu.lost_at is not None:
         since = f" since {gpu.lost_at}" if gpu.lost_at else ""
         yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
@@ -172,7 +172,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
 
 
 def what_rested(run: WatchedRun) -> Iterator[str]:
-    """Which GPUs did nothing beside those that worked, by what is on them."""
+    """Which GPUs did nothing while others worked, and what is on them."""
     held = []
     drawing = []
     unused = []

@@ -22,7 +22,7 @@ FAILED, SAMPLE = '{"init"', '{"at"'
 
 
 class Nvml(SampleSource):
-    """The child `child_scripts/read_nvml.py`, which prints one line a sample."""
+    """The child process `child_scripts/read_nvml.py`, which prints one line per sample."""
 
     name: SourceName = "nvml"
 

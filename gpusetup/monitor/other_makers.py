@@ -18,7 +18,7 @@ BY_FAMILY = {
 
 
 def open_other_maker(interval: float, system: System | None = None) -> SampleSource:
-    """The first source that answers. Raises SourceEnded with the reasons of all."""
+    """The first source that works. Raises SourceEnded with the reasons of all sources."""
     system = system or System()
     reasons = []
     for open_source in BY_FAMILY[system.family]:

@@ -33,7 +33,7 @@ class Channel(NamedTuple):
 
 
 class CommandOutput:
-    """The output of a command between it and our own streams.
+    """A command's output between the command and our own streams.
 
     `stdout_to`: the stream that the command's stdout goes to (stderr under `--json`).
     """

@@ -14,7 +14,7 @@ from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 
 class WatchedRun:
-    """The figures of a run, its command and how that ended."""
+    """The figures of a run, its command and how the command ended."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class WatchedRun:
 
     @cached_property
     def at_work(self) -> tuple[GpuRun, ...]:
-        """The GPUs that worked, with those that were lost at it."""
+        """The GPUs that worked, including those that were lost while working."""
         gpus = [gpu for gpu in self.gpus if worked(gpu)]
         return tuple(gpus)
 
@@ -122,8 +122,8 @@ class WatchedRun:
         return kind_of(self.command, names)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
-        """The GPUs at work on the same job: all of a command; else cards of one name whose
-        processes have the same names."""
+        """The working GPUs of one job: all GPUs of a command, or else cards of the same model with
+        processes of the same names."""
         # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
@@ -135,7 +135,7 @@ class WatchedRun:
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
-        """Those on which nothing ran, and no process is."""
+        """The GPUs on which nothing ran and no process is."""
         unused = []
         for gpu in self.gpus:
             # A display card is in use too, for its own purpose.
@@ -146,13 +146,13 @@ class WatchedRun:
         return tuple(unused)
 
     def belongs(self, gpu: GpuRun) -> bool:
-        """Whether a GPU is part of what runs."""
+        """Whether a GPU takes part in the run."""
         has_worked = worked(gpu)
         # A rank that waits holds its memory.
         return has_worked or self.held(gpu)
 
     def held(self, gpu: GpuRun) -> bool:
-        """A process that computes sits on it: told, or else by its memory."""
+        """Whether a process that computes is on the GPU, as reported or judged by its memory."""
         has_process = gpu.has_process
         if has_process is not None:
             return has_process
@@ -163,7 +163,7 @@ class WatchedRun:
 
 
 def worked(gpu: GpuRun) -> bool:
-    """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
+    """Whether a GPU worked; stray kernels over a whole run, or a display, do not count."""
     if considered(gpu) is None or drawn(gpu):
         return False
     mean_is_low = or_zero(gpu.utilization) < marks.IDLE
@@ -174,7 +174,7 @@ def worked(gpu: GpuRun) -> bool:
 
 
 def drawn(gpu: GpuRun) -> bool:
-    """Only programs that draw are on it, and they do not work it hard."""
+    """Whether only programs that draw are on the GPU, and use it little."""
     utilization = or_zero(gpu.utilization)
     # A game or a renderer may be listed as drawing, and works the card.
     works_hard = utilization >= marks.LOW
@@ -182,7 +182,7 @@ def drawn(gpu: GpuRun) -> bool:
 
 
 def considered(gpu: GpuRun) -> Work | None:
-    """Its work without the pauses, unless the pauses are the problem."""
+    """The work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
@@ -199,7 +199,7 @@ MOST_WORKERS = 16
 
 
 def useful_workers(run: WatchedRun) -> int:
-    """How many loader workers help each GPU: the usable cores, shared by the GPUs at work.
+    """How many loader workers help each GPU: the usable cores divided by the working GPUs.
 
     4 if the number of cores is unknown.
     """

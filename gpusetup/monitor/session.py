@@ -134,7 +134,7 @@ def _has_terminal() -> bool:
 
 
 class WatchLimits(NamedTuple):
-    """How long is watched, and how long a sample may be late."""
+    """How long to watch, and how late a sample may be."""
 
     seconds: float = 0.0
     """0: until the source, the processes or the command end."""

@@ -42,7 +42,8 @@ def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str,
 
 
 class NvidiaSmi(SampleSource):
-    """A `nvidia-smi` that goes on printing rows; as many as there are GPUs make a sample."""
+    """A running `nvidia-smi` that keeps printing rows; as many rows as there are GPUs make a
+    sample."""
 
     name: SourceName = "nvidia-smi"
 

@@ -33,7 +33,7 @@ MOST_LINES_OF_A_MOMENT = 20_000
 
 
 class SmiForm(NamedTuple):
-    """One of nvidia-smi's forms."""
+    """One of nvidia-smi's output formats."""
 
     name: str
     begins: Callable[[str], bool]
@@ -381,7 +381,7 @@ FORMS = (
 
 
 def form_that_begins(line: str) -> SmiForm | None:
-    """The form whose beginning a line is; None if it is that of none."""
+    """The format that begins with this line; None if there is none."""
     for form in FORMS:
         # The forms have nothing in common, so the order does not matter.
         if form.begins(line):

@@ -32,7 +32,7 @@ class SourceEnded(Exception):
 
 
 class SampleSource:
-    """Gives one sample after the other."""
+    """Gives one sample after another."""
 
     name: SourceName
 
@@ -64,7 +64,8 @@ class SampleSource:
 
 
 class Machine(SampleSource):
-    """A clock: samples without a GPU, so that the command and the machine are watched."""
+    """A clock that gives samples without a GPU, so that the command and the machine can be
+    watched."""
 
     name: SourceName = "machine"
 

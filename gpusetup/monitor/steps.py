@@ -158,7 +158,7 @@ STEPS: dict[str, StepRule] = {
 
 
 def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> NextStep | None:
-    """The first of the steps that fits, in the words of this run; None if none does."""
+    """The first step that fits, worded for this run; None if none fits."""
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]

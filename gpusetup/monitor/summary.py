@@ -35,7 +35,7 @@ READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi d
 
 
 def summarise(tally: RunTally, story: Story | None = None) -> Summary:
-    """The summary of a run: its verdict with evidence and next step, and its figures."""
+    """Summarise a run: its verdict with evidence and next step, and its figures."""
     story = story or Story()
     is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
     run = WatchedRun(tally, story.command, story.exit_code, is_reading=is_reading)
@@ -72,7 +72,7 @@ def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -
 
 
 def tree_summary(tally: RunTally) -> TreeSummary | None:
-    """The figures of the command; None if none was watched."""
+    """The figures of the command; None if no command was watched."""
     trees = [row.tree for row in tally.moments.all() if row.tree is not None]
     if not trees:
         return None

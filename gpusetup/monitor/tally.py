@@ -180,7 +180,7 @@ NO_GPU = GpuSample(index=-1)
 
 
 class RunTally:
-    """Everything about one run."""
+    """Collects everything about one run."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self.samples = 0

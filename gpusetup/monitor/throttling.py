@@ -51,7 +51,7 @@ THROTTLES = (
 
 
 def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
-    """The first throttle that is on, with the cause that fits this card; None if none is."""
+    """The first active throttle, with the cause for this card; None if there is none."""
     slow = clocks_are_low(work)
     for throttle in THROTTLES:
         share = work.reasons.get(throttle.reason, 0.0)
@@ -75,7 +75,7 @@ def clocks_are_low(work: Work) -> bool:
 
 
 def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
-    """The throttle with the cause that fits this card: which power limit it is.
+    """The throttle with the cause for this card, which depends on the kind of power limit.
 
     None if the card draws what it is rated for, and if no source tells what that is: a limit alone
     proves nothing.
@@ -94,7 +94,7 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
 
 
 def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
-    """Whether something other than the GPU's own power limit holds its clocks down.
+    """Whether something other than the GPU's own power limit slows down its clocks.
 
     A laptop's charger or a server's chassis can cap the power below the limit that NVML reports. It
     shows as low clocks although the GPU draws less than its limit allows; if no limit is reported,

@@ -48,7 +48,7 @@ margin = ("free-the-card", "leave-a-margin")
 
 
 def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> VerdictCase:
-    """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
+    """The clocks are throttled for this cause, unless the GPU mostly waits, which costs more."""
     is_held_down = s.held_down_by(cause)
     # The sentence has the figures of this cause.
     proof = is_held_down & costs_most
@@ -190,7 +190,7 @@ ORDER = (
 
 
 def case_of(subject: Subject) -> VerdictCase:
-    """The first case that holds; the last always does."""
+    """The first case that applies; the last one always does."""
     for case in CASES:
         # The order of the table is the order of what is asked.
         if case.proof(subject):

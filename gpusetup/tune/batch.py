@@ -68,7 +68,7 @@ SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
-    """Each batch with its accumulation: another split of the same effective batch."""
+    """For each batch with its accumulation, another split of the same effective batch."""
     unit = _other_unit(case)
     for setting, key in case.keyed:
         if key.role != "batch":
@@ -89,7 +89,7 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _other_unit(case: ConfigCase) -> Setting | None:
-    """The setting that says that a batch counts something else than samples."""
+    """The setting that says that the batch counts something other than samples."""
     for setting in case.with_name("batch_type"):
         if unquoted(setting.text).lower() not in SAMPLE_UNITS:
             return setting
@@ -97,7 +97,7 @@ def _other_unit(case: ConfigCase) -> Setting | None:
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
-    """The accumulation that goes with a batch is in the same map, else the only one there is."""
+    """The accumulation for a batch: the one in the same map, or else the only one in the config."""
     parent = setting.path[:-1]
     accumulations = case.with_role("accumulation")
     same_map = [other for other in accumulations if other.path[:-1] == parent]
@@ -122,7 +122,7 @@ def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
 
 
 def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
-    """Why a batch size stays, with the guides' mark for this card unless plan is sure of it."""
+    """Why a batch size is kept, with the guides' value for this card unless plan is certain."""
     if not case.facts.gpus:
         return
     stays = f"{split.name} stays {split.size}"
@@ -154,7 +154,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
 
 
 def _recommenders_tier(case: ConfigCase, split: Split) -> Iterator[str]:
-    """The multi-GPU guide's tier, also where plan is sure of another batch for the model's part."""
+    """The multi-GPU guide's value, even if plan is certain of another batch for the model."""
     mark = batch_mark(case)
     # What ran here says more than a guide.
     if mark is None or case.measured.batch_size:
@@ -164,7 +164,7 @@ def _recommenders_tier(case: ConfigCase, split: Split) -> Iterator[str]:
 
 
 def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
-    """The guides' mark for a batch: where the config stands, and what to try and measure."""
+    """The guides' value for a batch: how the config compares, and what to measure."""
     name = label(split.setting)
     sentence = f"{_mark_text(case, mark)}; {name} is {split.size}."
     pieces = _pieces_within(split, mark)
@@ -182,7 +182,7 @@ def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
 
 
 def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
-    """What a guide starts with on this card, and what that is on each of several GPUs."""
+    """The value with which a guide starts on this card, and what that means for several GPUs."""
     unit = "in all" if mark.of_all_gpus else "on a GPU"
     text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
     gpus = case.facts.gpus
@@ -195,7 +195,7 @@ def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
 
 
 def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
-    """The command that measures up to the mark."""
+    """The command that measures up to the guides' value."""
     command = measuring(case)
     # No larger size is tried: the mark is its guide's largest.
     return f"This is a mark to measure: `{command} --max {mark.most}`"
@@ -237,7 +237,7 @@ QUARTER = 4
 
 
 def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
-    """Another split, or why not; nothing if it is as it should be."""
+    """A better split, or the reason why there is none; nothing if the split is right."""
     measured, effective = case.measured.batch_size, split.effective
     if measured is None:
         has_one_batch = len(case.with_role("batch")) == 1
@@ -277,7 +277,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
 
 
 def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
-    """The largest split that plan calls clear; a batch that is close is left as it is."""
+    """The largest split that plan calls clear; a batch that is close is not changed."""
     current = plan_verdict(case, split.size)
     if isinstance(current, CannotJudge) or current.verdict == "close":
         return
@@ -302,7 +302,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 
 
 def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
-    """That a guide's mark is above what plan is sure of."""
+    """A note that a guide's value is above the batch of which plan is certain."""
     mark = batch_mark(case)
     # A recommender's tier is said in any case, by `_recommenders_tier`.
     if mark is None or mark.of_all_gpus:
@@ -316,7 +316,7 @@ def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterato
 
 
 def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
-    """The largest micro-batch of the same effective batch that plan is sure of."""
+    """The largest micro-batch with the same effective batch of which plan is certain."""
     effective = split.effective
     for size in divisors(effective, effective):
         verdict = plan_verdict(case, size, effective // size)
@@ -327,7 +327,7 @@ def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
 
 
 def _way_to_fit(case: ConfigCase, split: Split) -> str:
-    """What to do where no batch is clear: measure it, or what plan says if not even 1 fits."""
+    """What to do if no batch is clear: measure it, or plan's advice if not even 1 fits."""
     measure_it = f"`{measuring(case)}` measures it"
     verdict = plan_verdict(case, 1, split.effective)
     card = case.facts.card
@@ -341,7 +341,7 @@ def _way_to_fit(case: ConfigCase, split: Split) -> str:
 
 
 def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> list[Suggestion]:
-    """The same effective batch in other pieces: the batch and its accumulation, or why not."""
+    """The edits for another split of the same effective batch, or the reason against it."""
     effective = split.effective
     steps = effective // micro
     pieces = in_pieces(micro, effective)

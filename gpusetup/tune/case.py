@@ -119,7 +119,7 @@ def facts_of(snapshot: Snapshot) -> Facts:
 
 
 class ConfigCase(Frozen):
-    """A config, read, on a machine."""
+    """A config that was read, on a machine."""
 
     config: Config
     facts: Facts
@@ -146,7 +146,7 @@ class ConfigCase(Frozen):
 
 
 def config_word(case: ConfigCase) -> str:
-    """The config's file as a command names it."""
+    """The config's file name as an argument for a command."""
     name = case.config.name
     # It may have spaces.
     return shlex.quote(name)
@@ -167,7 +167,7 @@ class Why(Frozen):
 
 
 def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> Iterator[Suggestion]:
-    """The change of one setting, or words if its place does not allow it."""
+    """The change of one setting, or a sentence if it cannot be changed."""
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
@@ -203,7 +203,7 @@ def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
 
 
 def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestion]:
-    """A missing key, where the config is of a family that is known to read it."""
+    """Add a missing key, if the config is of a family that is known to read it."""
     if case.with_role(role):
         return []
     for row in key_table().added:
@@ -223,7 +223,7 @@ def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestio
 
 
 def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> Edit | None:
-    """The edit that adds a row's key below a setting; None if it may not stand there."""
+    """The edit that adds a row's key below a setting; None if it cannot be there."""
     # `--batch-size` has neighbours that are spelled in another way.
     is_spelled_alike = setting.path[-1] == row.beside
     # The same name may mean something else in this place.

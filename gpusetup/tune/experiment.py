@@ -50,7 +50,7 @@ NEVER_WRITTEN = "Each of these is another experiment, so gpusetup never writes t
 
 
 def network_size(case: ConfigCase) -> Iterator[Suggestion]:
-    """The guide's sizes of a network for this card, next to the config's."""
+    """The guide's network sizes for this card, compared with the config's."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
         return
@@ -86,7 +86,7 @@ SHORT_LENGTHS = (128, 256)
 
 
 def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
-    """Shorter sequences for a card with less than 5 GB."""
+    """Advice to use shorter sequences on a card with less than 5 GB."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes or has_memory(memory_bytes, SMALL_CARD_GB):
         return
@@ -112,7 +112,7 @@ CLIP_AT = "1.0"
 
 
 def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
-    """Clipping where it is off, and what else to do if the loss explodes or becomes NaN."""
+    """Advice on clipping if it is off, and on a loss that explodes or becomes NaN."""
     unclipped = [setting for setting in plain_values(case, "clip") if _is_off(setting)]
     for setting in unclipped:
         value = setting.text.strip() or "empty"
@@ -126,7 +126,7 @@ def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _calmer_steps(case: ConfigCase) -> str:
-    """The steps against a loss that explodes, with the config's own keys and values."""
+    """What to do against an exploding loss, with the config's own keys and values."""
     rate_step = "then try half of the learning rate, then a tenth"
     warm_up_step = "then let the learning rate warm up"
     return (
@@ -136,7 +136,7 @@ def _calmer_steps(case: ConfigCase) -> str:
 
 
 def _current_value(case: ConfigCase, role: str) -> str:
-    """The first plain value of a role in parentheses: ` (lr (line 7) is 0.0002)`."""
+    """The first plain value of a setting in parentheses: ` (lr (line 7) is 0.0002)`."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
         # A key without a value says nothing.
@@ -172,7 +172,7 @@ LARGE_SHARE = 0.05
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
-    """What the cache of a recommender's embeddings takes on this card, and the other mode."""
+    """How much memory the cache of a recommender's embeddings needs, and the alternative."""
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return
@@ -199,7 +199,7 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _cache_bytes(case: ConfigCase) -> int | None:
-    """The bytes of the users' embeddings; None if the config does not say how many there are."""
+    """The bytes of the users' embeddings; None if the config does not state the number of users."""
     count = _plain(case, "users")
     width = _plain(case, "embedding-dim")
     if not count or not width:

@@ -32,7 +32,7 @@ def larger_batch_in_words(split: Split, measured: int) -> str:
 
 
 def grown_batch(case: ConfigCase, split: Split, measured: int) -> Iterator[Suggestion]:
-    """The batch that ran, without accumulation, and what has to change with it."""
+    """The edits for the batch that ran, without accumulation, and for what must change with it."""
     for reason in reasons_to_stay(case, split):
         yield f"{split.name} stays {split.size}, though {measured} ran here: {reason}"
         return
@@ -60,7 +60,7 @@ def grown_batch(case: ConfigCase, split: Split, measured: int) -> Iterator[Sugge
 
 
 def reasons_to_stay(case: ConfigCase, split: Split) -> Iterator[str]:
-    """Why the batch cannot be written alone, even if its growth is wanted."""
+    """Why the batch cannot be written on its own, even if a larger one was requested."""
     if case.fixed_by:
         yield case.fixed_by
     if split.derived:
@@ -72,7 +72,8 @@ def reasons_to_stay(case: ConfigCase, split: Split) -> Iterator[str]:
 
 
 def learning_rate_in_words(case: ConfigCase, factor: float) -> str:
-    """How the learning rate goes with the batch, with the config's own figures if it has one."""
+    """How to scale the learning rate with the batch, with the config's own figures if there are
+    any."""
     rates = [setting for setting in case.with_name(*RATE_NAMES) if rate_of(setting)]
     keep = "To keep the experiment as it was, leave out `--grow-batch`"
     if len(rates) != 1:

@@ -79,7 +79,7 @@ LONGEST_SMALL_SEQUENCE = 256
 
 
 def training_of(case: ConfigCase) -> Training:
-    """What the config trains, by its keys, as far as the guides have marks for it."""
+    """What the config trains, judged by its keys, as far as the guides have values for it."""
     is_of_language_trainer = trainer_of(case.config) is not None
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
@@ -97,7 +97,7 @@ def training_of(case: ConfigCase) -> Training:
 
 
 def _names_sequence_model(case: ConfigCase) -> bool:
-    """Whether a value names a recurrent model, or a transformer built by hand."""
+    """Whether a value names a recurrent model or a hand-written transformer."""
     for setting in case.config.settings:
         if name_of(setting.path) not in MODEL_KIND_KEYS:
             continue
@@ -109,7 +109,7 @@ def _names_sequence_model(case: ConfigCase) -> bool:
 
 
 def _names_other_model(case: ConfigCase) -> bool:
-    """Whether a trainer or a model is named for which the guides have no batch."""
+    """Whether the config names a trainer or model for which the guides have no batch."""
     if case.with_role("rollout-batch") or trainer_in(case.config) is not None:
         return True
     names = names_in(case.config.settings)
@@ -119,7 +119,7 @@ def _names_other_model(case: ConfigCase) -> bool:
 
 
 def _speaks_of_model(case: ConfigCase) -> bool:
-    """Whether any key speaks of a model: then the config shows what it trains."""
+    """Whether any key is about a model, so that the config shows what it trains."""
     for name in names_in(case.config.settings):
         words = words_of(name)
         if not MODEL_WORDS.isdisjoint(words):
@@ -134,7 +134,7 @@ layers (BERT's and GPT-2's smallest) is a language or speech model, for which it
 
 
 def _is_larger_than_the_guides(case: ConfigCase) -> bool:
-    """Whether the network is far wider or deeper than those of the acceleration guide."""
+    """Whether the network is far wider or deeper than those in the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
     # One of the two is enough.
@@ -152,7 +152,7 @@ def _largest(case: ConfigCase, role: str) -> int:
 
 
 def _trains_on_image_patches(case: ConfigCase) -> bool:
-    """Whether the config is one of the optimisation guide's image networks, or much like them."""
+    """Whether the config is one of the optimisation guide's image networks, or a similar one."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
     # A vision transformer's patches are far smaller.
@@ -161,7 +161,8 @@ def _trains_on_image_patches(case: ConfigCase) -> bool:
 
 
 def plain_values(case: ConfigCase, role: str) -> list[Setting]:
-    """The settings of a role with one value; a list of sizes is another kind of network's."""
+    """The settings of a kind with a single value; a list of sizes belongs to another kind of
+    network."""
     plain = []
     for setting in case.with_role(role):
         is_list_item = not isinstance(setting.path[-1], str)
@@ -171,7 +172,7 @@ def plain_values(case: ConfigCase, role: str) -> list[Setting]:
 
 
 def _reads_text(case: ConfigCase) -> bool:
-    """Whether a model is named that reads tokens, or sequences are longer than the guides' own."""
+    """Whether the model reads tokens, or sequences are longer than in the guides."""
     if any(case.with_name("model_name_or_path")):
         return True
     for setting in case.with_role("length"):
@@ -238,7 +239,7 @@ TIERS = (
 
 
 def batch_mark(case: ConfigCase) -> BatchMark | None:
-    """The guides' batch for what the config trains on this card; None if they have none."""
+    """The guides' batch for this training on this card; None if they have none."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
         return None
@@ -307,7 +308,7 @@ def sequence_preset(memory_bytes: int) -> Preset:
 
 
 def card_of(case: ConfigCase, preset: Preset) -> str:
-    """The card of a preset, and why its figures are for this one.
+    """The card of a preset, and why its values apply to this card.
 
     A card that the guide does not name belongs to the class of the named one with as much memory.
     """
@@ -327,7 +328,7 @@ def card_of(case: ConfigCase, preset: Preset) -> str:
 
 
 def _image_mark(case: ConfigCase, memory_bytes: int) -> BatchMark:
-    """The optimisation guide's batch for a card with so much memory."""
+    """The optimisation guide's batch for a card with this much memory."""
     preset = image_preset(memory_bytes)
     batch_text = preset.value("batch_size")
     most = int(batch_text or 0)

@@ -35,7 +35,7 @@ def measure(
 
 
 def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
-    """The table, and what gained on this code."""
+    """The table, and which changes made this code faster."""
     is_interrupted = True
     with showing(TABLE_TRIALS) as table.say, suppress(KeyboardInterrupt):
         table.measure()

@@ -56,7 +56,7 @@ def batch_fixed_by(config: Config) -> str | None:
 
 
 def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """Which setting leaves to another file how the model is sharded; None if none does."""
+    """The setting that leaves the sharding of the model to another file; None if there is none."""
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
             continue
@@ -98,7 +98,7 @@ OTHER_COUNTS = re.compile(
 
 
 def step_counts(case: ConfigCase) -> Iterator[Setting]:
-    """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
+    """The settings whose value counts steps (0, -1, ratios and epochs do not)."""
     for setting in case.config.settings:
         name = name_of(setting.path)
         if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
@@ -170,7 +170,7 @@ def has_batch_norm(case: ConfigCase) -> bool:
 
 
 def refusals(case: ConfigCase) -> Iterator[str]:
-    """The reasons against another micro-batch, in the order of their weight."""
+    """The reasons against another micro-batch, the strongest first."""
     if case.fixed_by:
         yield case.fixed_by
     for setting in case.config.settings:
@@ -179,7 +179,7 @@ def refusals(case: ConfigCase) -> Iterator[str]:
 
 
 def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
-    """What one setting says against another micro-batch."""
+    """The reasons in one setting against another micro-batch."""
     name = name_of(setting.path)
     text = unquoted(setting.text)[:LONGEST_VALUE]
     switch = switch_value(setting)
@@ -222,7 +222,7 @@ def _is_axolotls(case: ConfigCase) -> bool:
 
 
 def _refusals_of_counts(case: ConfigCase) -> Iterator[str]:
-    """The settings that count micro-batches, or for all that is known may count them."""
+    """The settings that count, or may count, micro-batches."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
     micro_names = trainer.micro.split()
     update_names = trainer.updates.split()

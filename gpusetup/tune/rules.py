@@ -93,7 +93,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
 
 
 def loader(case: ConfigCase) -> Iterator[Suggestion]:
-    """The number of workers, and what goes with it."""
+    """The number of workers, and the settings that belong to it."""
     facts, settings = case.facts, case.with_role("workers")
     if not facts.cores:
         return
@@ -145,7 +145,7 @@ def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
 
 
 def _switch_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
-    """The settings of a role that are off, switched on."""
+    """Switch on the settings of a kind that are off."""
     for setting in case.with_role(role):
         # One without a plain yes or no is left to its owner.
         is_off = switch_value(setting) is False
@@ -154,7 +154,7 @@ def _switch_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
 
 
 def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
-    """Worker settings outside of a data loader (Ray, Dask): they belong to the experiment."""
+    """Worker settings outside of a data loader (Ray, Dask), which belong to the experiment."""
     for setting in case.with_role("not a loader"):
         yield (
             f"{label(setting)} is not in a loader's settings and may mean something else, so "
@@ -163,7 +163,8 @@ def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
-    """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
+    """Pinned memory, so that copies to the GPU overlap with work; on a Jetson it makes no sense,
+    because memory is shared."""
     facts = case.facts
     if not facts.gpus or facts.jetson:
         return
@@ -212,7 +213,7 @@ def has_tensor_cores(facts: Facts) -> bool:
 
 
 def precision(case: ConfigCase) -> Iterator[Suggestion]:
-    """Mixed precision where a key for it stands in the config and the GPU gains by it."""
+    """Switch on mixed precision if the config has a key for it and the GPU benefits."""
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
     is_known = case.facts.capability is not None or is_faster
@@ -240,7 +241,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestion]:
-    """The config's own switches for mixed precision, as this GPU computes it."""
+    """Set the config's own switches for mixed precision to suit this GPU."""
     switches = case.with_role("amp", "bf16", "fp16")
     is_on = any(map(switch_value, switches))
     for setting, key in case.keyed:
@@ -282,7 +283,7 @@ def _asks_for_bf16(setting: Setting, role: str) -> bool:
 
 
 def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
-    """What to do with `fp16: false` where bf16 is this GPU's own, or the other way round."""
+    """What to do with `fp16: false` if bf16 suits this GPU better, or the other way round."""
     if case.with_role(kind, "amp"):
         return  # the config has a better switch, which is changed or on
     half = _computes_in_half(case)
@@ -305,7 +306,7 @@ def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iter
 
 
 def _computes_in_half(case: ConfigCase) -> Setting | None:
-    """The setting that says that the training computes in 16 bits already."""
+    """The setting that already makes the training compute in 16 bits."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
         switch = switch_value(setting)
         # Either the value names a type (`torch_dtype: bfloat16`), or a switch does (`pure_bf16`).
@@ -317,7 +318,7 @@ def _computes_in_half(case: ConfigCase) -> Setting | None:
 
 
 def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
-    """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
+    """`true`, or the type if the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
     if name_of(setting.path) != "mixed_precision":
         return "true"
     trainer = trainer_in(case.config)
@@ -328,7 +329,7 @@ def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
 
 
 def compiling(case: ConfigCase) -> Iterator[Suggestion]:
-    """`torch.compile` only if it was measured to be faster."""
+    """Switch on `torch.compile` only if a measurement showed that it is faster."""
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
         why = "fused kernels read the memory less often; the first step takes minutes"
@@ -347,7 +348,8 @@ NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the 
 
 
 def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
-    """What was faster here and has no key in the config: the trainer's own, or a line of code."""
+    """A change that was faster here but has no key in the config: the trainer's key, or a line of
+    code."""
     if case.with_role(*roles):
         return
     why = Why(reason="it trains faster", source=MEASURED)
@@ -362,7 +364,8 @@ def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator
 
 
 def rollout(case: ConfigCase) -> Iterator[Suggestion]:
-    """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
+    """Advice for reinforcement learning, where the batch is part of the algorithm but the tokens
+    per GPU are not."""
     if case.with_role("rollout-batch"):
         yield (
             "The batch of a reinforcement-learning run is part of the algorithm, so it stays as "
@@ -372,7 +375,7 @@ def rollout(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def several_gpus(case: ConfigCase) -> Iterator[Suggestion]:
-    """How to start a training on several GPUs, or that there is none."""
+    """How to start a training on several GPUs, or a note that there is no GPU."""
     gpus = case.facts.gpus
     if not gpus:
         yield "gpusetup sees no NVIDIA GPU here, so it looked only at settings for the CPU"

@@ -177,13 +177,14 @@ class MemoryLine(NamedTuple):
 
 
 class PhaseReading(NamedTuple):
-    """What one trial read of one phase."""
+    """What one trial measured in one phase."""
 
     batch: int
     peak_bytes: int
 
     def line_to(self, last: PhaseReading, error: float) -> MemoryLine:
-        """The line through both readings, if this one is too high by `error` and the last too low.
+        """The line through both readings, assuming that this one is too high by `error` and the
+        other too low.
 
         With a negative error it is the other way round.
         """
@@ -246,7 +247,8 @@ def error_of_mean(ran: Sequence[Trial]) -> float:
 
 
 def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
-    """What each trial read of a phase; a single trial has its memory without a batch before it."""
+    """The measurements of each trial in a phase; with a single trial, also its memory without a
+    batch."""
     readings = []
     for trial in ran:
         whole_step = trial.peak_bytes or 0

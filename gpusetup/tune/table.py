@@ -30,7 +30,7 @@ from gpusetup.tune.search import Trial, fastest
 
 
 class TrialTable:
-    """The rows so far, and every run behind them, so that a Ctrl-C loses nothing."""
+    """The rows so far, with every run behind them, so that a Ctrl-C loses nothing."""
 
     def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
         self.request = request
@@ -68,7 +68,7 @@ class TrialTable:
             self.rows.append(self.all_together())
 
     def row_of_step(self, step: TableStep) -> Row:
-        """The row of one step, or why there is nothing to measure."""
+        """The row for one step, or the reason why there is nothing to measure."""
         before = self.best()
         setup_before = setup_of(before)
         setup_or_reason = step.change(self, setup_before)
@@ -257,7 +257,7 @@ class TrialTable:
 
 
 class TableStep(NamedTuple):
-    """One row of the table after the first: its name, and the setting that it tries."""
+    """One row of the table after the first: its name, and the change that it tries."""
 
     name: RowName
     change: Callable[[TrialTable, Setup], Setup | str]

@@ -29,7 +29,7 @@ class CannotJudge(str):
 def plan_verdict(
     case: ConfigCase, size: int, steps: int | None = None
 ) -> BatchVerdict | CannotJudge:
-    """What plan says of a batch with so many steps of accumulation (None: as the config has it)."""
+    """plan's answer for a batch with this number of accumulation steps (None: the config's own)."""
     card = case.facts.card
     config = case.config if steps is None else case.tuned or case.config
     if card is None:
@@ -61,7 +61,7 @@ def plan_verdict(
 
 
 def cannot_fit(case: ConfigCase) -> str | None:
-    """Why not even one sample of the model fits, whatever the other changes save; None if it may.
+    """Why not even one sample of the model fits, whatever else changes; None if it may fit.
 
     This is said before anything else.
     """

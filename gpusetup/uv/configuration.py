@@ -83,7 +83,7 @@ NOT_ABOUT_PACKAGES = re.compile(
 
 
 class SettingsSource(Frozen):
-    """One place with settings, in the words of uv.toml."""
+    """One place with settings, with the key names of uv.toml."""
 
     name: str
     """The variable, or the file."""
@@ -96,7 +96,7 @@ class SettingsSource(Frozen):
 
 
 def sources_of_settings() -> tuple[SettingsSource, ...]:
-    """Every place with settings that count, in uv's order: the first one wins."""
+    """All places with settings that apply, in uv's order: the first one wins."""
     sources = list(_of_variables())
     # Variables come before files, the user's file before the system's.
     for path in _files_that_count():
@@ -113,7 +113,7 @@ def working_folder() -> str:
 
 
 def _of_variables() -> Iterator[SettingsSource]:
-    """The settings of each variable of uv that is set and that counts."""
+    """The settings in uv's variables that are set and that apply."""
     folder = working_folder()
     for variable, values in _values_of_variables():
         yield SettingsSource(name=variable, values=values, folder=folder)
@@ -183,7 +183,7 @@ def _configuration_folders() -> tuple[Path, ...]:
 
 
 def _of_file(path: Path) -> SettingsSource:
-    """The settings of a uv.toml; what `[pip]` says wins, because installing is `uv pip`.
+    """The settings of a uv.toml; those in `[pip]` win, because installing means `uv pip`.
 
     `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
     """
@@ -211,7 +211,7 @@ def _setting(variable: str, value: str) -> str:
 
 
 def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
-    """A sentence for each place with settings that bear on packages and are not used here."""
+    """A sentence for each place with package settings that gpusetup does not use."""
     for source in sources:
         unused = source.values.keys() - HONOURED
         keys = sorted(key for key in unused if _is_about_packages(key))

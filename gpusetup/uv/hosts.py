@@ -38,7 +38,7 @@ FILE_HOSTS = (
 
 
 class HostAddress(NamedTuple):
-    """A host and its port; another port is another server."""
+    """A host and its port; the same host with another port is a different server."""
 
     name: str
     port: int
@@ -55,7 +55,7 @@ class HostAddress(NamedTuple):
 
 
 def host_of(url: str) -> HostAddress | None:
-    """The host of an address; None for a folder, and for what is no address of the web.
+    """The host of an address; None for a folder and for anything that is not a web address.
 
     >>> host_of("https://me:secret@Packages.example/simple")
     Host(name='packages.example', port=443)
@@ -73,7 +73,7 @@ def host_of(url: str) -> HostAddress | None:
 
 
 def host_named(text: str) -> HostAddress | None:
-    """The host that a person or a request names, `files.example` or `files.example:8443`."""
+    """The host in a text such as `files.example` or `files.example:8443`."""
     return host_of(f"https://{text}")
 
 
@@ -89,7 +89,7 @@ class AllowedHosts:
     """The hosts to which uv and our own requests may connect."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """`addresses`: those of the indexes and of the pages of wheels that are shown."""
+        """`addresses`: those of the indexes and wheel pages that the plan shows."""
         hosts: list[HostAddress] = []
         for address in addresses:
             host = host_of(address)
@@ -104,7 +104,7 @@ class AllowedHosts:
         self.patterns = tuple(patterns)
 
     def allows(self, host: HostAddress | None) -> bool:
-        """Whether a host was shown, or is documented for the files of one that was."""
+        """Whether a host was shown, or is a documented file host of one that was."""
         if host is None:
             return False
         if host in self.hosts:
@@ -120,7 +120,7 @@ class AllowedHosts:
             raise self.refusal([host])
 
     def refusal(self, hosts: Iterable[HostAddress]) -> Unreached:
-        """The error for hosts that a redirect or a link leads to."""
+        """The error for hosts to which a redirect or link leads."""
         strange = " ".join(dict.fromkeys(map(str, hosts)))
         shown = ", ".join(map(str, self.hosts))
         named = os.environ.get(NAMED_BY_PERSON, "")
@@ -133,7 +133,7 @@ class AllowedHosts:
 
 
 def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
-    """Where an index keeps its files by its operator's documentation; names, or patterns of them.
+    """The hosts where an index keeps its files according to its operator, as names or patterns.
 
     >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
     ('*.blob.core.windows.net',)
@@ -148,7 +148,7 @@ def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
 
 
 def hosts_named_by_person() -> tuple[HostAddress, ...]:
-    """The further hosts that GPUSETUP_FILE_HOSTS names."""
+    """The additional hosts in GPUSETUP_FILE_HOSTS."""
     hosts: list[HostAddress] = []
     for text in os.environ.get(NAMED_BY_PERSON, "").split():
         host = host_named(text)

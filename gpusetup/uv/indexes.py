@@ -60,7 +60,7 @@ class Index(Frozen):
 
 
 def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
-    """The indexes that uv's settings name: the extra ones in their order, the default one last.
+    """The indexes in uv's settings: the extra ones in order, the default one last.
 
     An index that counts only for packages that a project assigns to it (`explicit`) is left out:
     the sources of a project are not read.
@@ -82,7 +82,7 @@ def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
 
 
 def _named_in(source: SettingsSource) -> Iterator[Index]:
-    """The indexes that one place names, in the order in which uv looks at them."""
+    """The indexes in one place, in the order in which uv uses them."""
     for key in ("index", "extra-index-url"):
         rows = source.values.get(key)
         if not isinstance(rows, list):
@@ -101,7 +101,7 @@ def _named_in(source: SettingsSource) -> Iterator[Index]:
 
 
 def _index(table: Mapping[str, Any], source: SettingsSource, *, is_default: bool) -> Index:
-    """An index as a setting describes it, with the login of its address or of its variables."""
+    """An index from a setting, with the login in its address or in variables."""
     address = str(table.get("url", ""))
     name = table.get("name")
     # `corp=https://...`; an address may have `=` too, but only after its first slash.

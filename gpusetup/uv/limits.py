@@ -38,7 +38,7 @@ class Limits(Frozen):
 
 
 def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
-    """The limits of every place with settings."""
+    """The limits in all places with settings."""
     lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
     notes: list[str] = []
     for source in sources:
@@ -60,7 +60,7 @@ def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
 
 
 def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
-    """The lines that a place gives: in itself, or in the files that it names."""
+    """The lines from one place: its own, or those in the files that it names."""
     written = source.values.get(f"{prefix}-dependencies")
     if isinstance(written, list):
         yield from map(str, written)

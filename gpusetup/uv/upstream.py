@@ -70,7 +70,7 @@ def login_header(proxy: str) -> tuple[str, ...]:
 
 
 def reach(host: HostAddress, proxy: str | None, *, is_tunnel: bool) -> socket.socket:
-    """A connection to a host, or to the proxy that leads there. OSError if there is none."""
+    """A connection to a host, or to the proxy that leads there. OSError if it fails."""
     if proxy is None:
         return connected(host)
     parts = urlsplit(proxy)
@@ -94,7 +94,7 @@ def reach(host: HostAddress, proxy: str | None, *, is_tunnel: bool) -> socket.so
 
 
 def connected(host: HostAddress) -> socket.socket:
-    """A connection to the first address of a host that answers."""
+    """A connection to the first address of a host that responds."""
     addresses = socket.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
     problem: OSError = OSError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
@@ -114,7 +114,7 @@ def connected(host: HostAddress) -> socket.socket:
 
 
 def tunnelled(server: socket.socket, host: HostAddress, proxy: str) -> None:
-    """Ask an HTTP proxy for a connection to a host."""
+    """Ask an HTTP proxy to connect to a host."""
     server.settimeout(CONNECT_SECONDS)
     # A proxy wants the port in any case.
     authority = str(host)
@@ -130,7 +130,7 @@ def tunnelled(server: socket.socket, host: HostAddress, proxy: str) -> None:
 
 
 def through_socks(server: socket.socket, host: HostAddress, proxy: str) -> None:
-    """Ask a SOCKS 5 proxy for a connection to a host (RFC 1928, login by RFC 1929)."""
+    """Ask a SOCKS 5 proxy to connect to a host (RFC 1928, login by RFC 1929)."""
     parts = urlsplit(proxy)
     server.settimeout(CONNECT_SECONDS)
     has_login = parts.username is not None

@@ -54,7 +54,7 @@ class World:
 
     @property
     def failures(self) -> Mapping[HostAddress, str]:
-        """Why a host could not be reached."""
+        """Why hosts could not be reached."""
         if self.way_out is None:
             return {}
         return self.way_out.failures

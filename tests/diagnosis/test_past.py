@@ -20,7 +20,7 @@ OVER = (
     "RTX 3060 again.",
     # A result came from the GPU: nothing that is missing was needed.
     "$ nvcc --version\nCommand 'nvcc' not found\n>>> torch.__version__\n'2.8.0+cu128'\n"
-    ">>> x = torch.randn(9, 9, device='cuda'); (x @ x).sum().item()\n-13.5\nRTX 4060. Do I need it?",
+    ">>> x = torch.randn(9, 9, device='cuda'); (x @ x).sum().item()\n-13.5\nRTX 4060. Needed?",
     "$ nvidia-smi\nbash: nvidia-smi: command not found\n2.7.1+rocm6.3 True AMD Instinct MI250X\n"
     "tensor(250.13, device='cuda:0')",
     "MacBook M4\n>>> torch.cuda.is_available()\nFalse\n>>> torch.rand(1, device='mps') + 1\n"
@@ -32,8 +32,8 @@ NOT_OVER = (
     "EDIT: solved, it works now.\nAnd an hour later again:\n" + BLACKWELL_ERROR,
     # The result came before the failure.
     ">>> torch.rand(2, device='cuda')\ntensor([0.1, 0.2], device='cuda:0')\n"
-    ">>> train()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has "
-    "a total capacity of 7.78 GiB",
+    ">>> train()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 "
+    "has a total capacity of 7.78 GiB",
     # Code that names a device printed nothing.
     "model = model.to('cuda')\nx = torch.zeros(2, device='cuda:0')\n" + BLACKWELL_ERROR,
 )

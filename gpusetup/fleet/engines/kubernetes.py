@@ -39,7 +39,7 @@ BUSY = "no room: "
 
 
 class ClusterSetting(Frozen):
-    """What the objects of one run share."""
+    """The settings that all objects of one run share."""
 
     image: str
     runtime_class: str | None = None
@@ -193,7 +193,7 @@ JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
 
 
 def manifest(setting: ClusterSetting, **values: object) -> str:
-    """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
+    """The Job from the file next to this one, with values in JSON, which YAML also accepts."""
     text = JOB_TEMPLATE.read_text(encoding="utf-8")
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
     as_json = {}

@@ -153,7 +153,7 @@ class Leader:
         return sweep
 
     def measure(self, round: Round, limit: float) -> RoundResult:
-        """Ask a round, and gather what comes within its limit."""
+        """Start a round, and collect the results that arrive within its limit."""
         size = self._bytes_of_exchange()
         for pair in round.pairs:
             question = {

@@ -61,7 +61,7 @@ class Round(Frozen):
 
 
 class RoundResult(Frozen):
-    """What came back of a round."""
+    """The results of a round."""
 
     round: Round
     rates: Mapping[Pair, float]
@@ -153,7 +153,7 @@ class RateTable:
 
 
 def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[int]) -> Scores:
-    """Compare ranks by what they measured in a stage.
+    """Compare ranks by their measurements in a stage.
 
     >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}
     >>> asked = Round(number=0, stage="between", pairs=tuple(rates))

@@ -1,1 +1,1 @@
-"""Changes an environment so that it always ends in the old state or the new one."""
+"""Changes an environment so that it is always in the old or the new state, whatever happens."""

@@ -1,5 +1,4 @@
-"""Changes an environment so that the change can be undone: each file that is removed is moved
-aside.
+"""Changes an environment in a way that can be undone: each old file is moved aside.
 
 Everything that will leave or come is written to a journal first, and every phase is noted there
 before it begins. Until the first rename nothing of the environment is touched; whatever fails
@@ -63,8 +62,7 @@ being made."""
 
 
 def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
-    """Locks, downloads, unpacks, replaces and verifies, then keeps or undoes the change; returns
-    how it ended.
+    """Lock, download, unpack, replace, test, then keep or restore; returns how it ended.
 
     An environment that is to be made is made first, and taken away if anything fails.
     """
@@ -95,7 +93,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
 
 
 def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
-    """Creates the environment of a plan; returns its layout."""
+    """Create the environment of a plan, and return its layout."""
     assert target.venv is not None, "only an environment with a folder is made"
     environment = job.settings.environment()
     # uv runs in the store: in the working folder it would look for a project.
@@ -106,8 +104,8 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raises Blocked if somebody changed the packages to be replaced, or created the environment,
-    after the plan was made."""
+    """Raise `Blocked` if somebody changed the old files, or created the environment, while we
+    planned."""
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -122,7 +120,7 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
 
 
 def recover(store: Path) -> Journal | None:
-    """Completes or undoes an interrupted change; returns its journal, None if there was none.
+    """Finish what a killed change began, and return its journal; None if nothing was unfinished.
 
     If it was about to be kept, the new state is completed, else the previous one is restored.
     """
@@ -140,7 +138,7 @@ def recover(store: Path) -> Journal | None:
 
 
 def begun(store: Path, journal: Journal) -> Change:
-    """A change whose journal is written before anything else is changed."""
+    """A change whose journal is written before anything changes."""
     # A name of its own for each change: a folder with the name of an older one may be kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
@@ -166,7 +164,7 @@ class Change:
 
     @property
     def aside(self) -> dict[str, str]:
-        """The files that are moved aside: path in the environment -> path where it is kept."""
+        """The files to move: their places in the environment, and where they are kept."""
         places: dict[str, str] = {}
         for number, path in enumerate(paths_in(self.store, self.journal.moves)):
             places[path] = str(self.former / f"{number:05d}")
@@ -179,11 +177,11 @@ class Change:
 
     @property
     def made(self) -> set[str]:
-        """The paths that did not exist before the change."""
+        """The places of files that did not exist before."""
         return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
-        """Records in the journal that a phase begins."""
+        """Record in the journal that a phase begins."""
         self.journal = replace(self.journal, phase=phase, **more)
         write_journal(self.store, self.journal)
 
@@ -192,8 +190,7 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Moves the old files aside and the new ones to their places; returns when both are on
-        disk.
+        """Move the old files aside and the new ones into place; afterwards both are on disk.
 
         `coming`: each new file and where it goes; `after`: the distributions that they are.
         """
@@ -245,7 +242,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """Keeps the new state. The old files are kept for one undo, or deleted.
+        """Keep the new state; the old files are kept for one undo, or deleted.
 
         The undo belongs to torch: an installation that leaves torch alone drops no older torch.
         """
@@ -265,7 +262,7 @@ class Change:
         self._forget()
 
     def finish(self) -> None:
-        """Keeps the new state; a Ctrl-C is held back until that is done."""
+        """Keep the new state; a Ctrl-C waits until this is done."""
         hint = "fix that, then `gpusetup install` finishes it"
         with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
             self.keep()
@@ -273,7 +270,7 @@ class Change:
     # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
-        """Restores the old state: removes what was made and moves back what was moved aside.
+        """Restore the previous state: remove new files, and rename the old ones back.
 
         May be run again after it was stopped anywhere: a file that is in the store was moved and is
         brought back; one that is not was never moved, or is back already.
@@ -299,7 +296,7 @@ class Change:
         self._forget()
 
     def restore(self, job: InstallJob) -> None:
-        """Restores the old state; a Ctrl-C is held back until that is done."""
+        """Restore the previous state; a Ctrl-C waits until this is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
@@ -308,7 +305,7 @@ class Change:
 
     @contextmanager
     def or_back(self, job: InstallJob) -> Iterator[None]:
-        """Runs a block. If it fails, the old state is restored, and the error's hint says so."""
+        """Run a block; if it fails, restore the previous state and say so in the hint."""
         try:
             yield
         except BaseException as problem:
@@ -320,8 +317,8 @@ class Change:
             raise
 
     def _forget(self) -> None:
-        """Ends a change. The journal is deleted first: without it the remaining files are mere
-        leftovers."""
+        """End a change. The journal is deleted first; without it, everything else is only
+        left-overs."""
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
@@ -330,12 +327,12 @@ class Change:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path is a folder, and not a link to one."""
+    """Whether a path is a real folder, not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The existing bytecode files of some sources (`__pycache__/x.cpython-311.pyc` for `x.py`)."""
+    """The existing bytecode of some source files (`__pycache__/x.cpython-311.pyc` for `x.py`)."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -350,7 +347,7 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 
 
 def remove_empty(files: Iterable[str]) -> None:
-    """Removes the folders that held these files, and their parents, if they are empty."""
+    """Remove the folders that contained these files, and those above, if they are empty."""
     folders = {os.path.dirname(path) for path in files}
     # The inner folders first.
     for folder in sorted(folders, reverse=True):
@@ -372,8 +369,7 @@ def keeps_torch(store: Path) -> bool:
 
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Every file and link that is kept, with its size and the time of its last change in
-    seconds."""
+    """Every kept file and link with its size and modification time in seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(former) as entries:
         for entry in entries:
@@ -383,7 +379,7 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Deletes whatever no journal names, and the store itself if nothing is left in it."""
+    """Delete everything that no journal lists, and the store itself if it is then empty."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

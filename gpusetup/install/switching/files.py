@@ -1,5 +1,5 @@
-"""Reads, writes and removes files so that an interruption leaves either the old file or the new
-one."""
+"""Reads, writes and removes files so that after a kill there is either the old file or the
+new one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BUSY_SECONDS = 0.1
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Writes a file with its previous mode, so that after a crash the disk holds either the old
-    file or the new one."""
+    """Write a file, with its previous mode, so that after a crash the disk has the old or the new
+    file."""
     fresh = path.with_name(f".{path.name}.gpusetup.new")
     remove(fresh)
     try:
@@ -42,8 +42,7 @@ def write_safely(path: Path, text: str) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Waits until everything written to a folder's filesystem is on disk (not possible on
-    Windows)."""
+    """Write everything of a folder's filesystem to disk; Windows does not support this."""
     import ctypes
 
     if os.name != "posix" or not folder.is_dir():
@@ -67,7 +66,7 @@ def flush(folder: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """A file opener that follows no symbolic link and does not wait for the writer of a pipe."""
+    """An opener that follows no symbolic links and does not wait for the writer of a pipe."""
     # Windows has neither of the two.
     no_follow: int = getattr(os, "O_NOFOLLOW", 0)
     no_wait: int = getattr(os, "O_NONBLOCK", 0)
@@ -75,7 +74,7 @@ def no_link(path: str, flags: int) -> int:
 
 
 def remove(path: Path) -> None:
-    """Deletes a file, a link or a whole folder, even if somebody still writes into it.
+    """Delete a file, a link or a whole folder, even if somebody is still writing into it.
 
     What is not there is no error.
     """

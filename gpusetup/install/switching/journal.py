@@ -1,5 +1,5 @@
-"""The journal of a change, and how it is read safely: a stranger may have written what is in a
-store.
+"""The journal of a change. It is read with distrust, because anybody may have written the files in
+an environment.
 
 A checkout may bring a `.venv/.gpusetup` of its own. What is read there is a plain file of a bounded
 size that belongs to us or to whom the environment belongs, and it leads nowhere but into the
@@ -53,8 +53,8 @@ Phase = Literal["making", "staging", "moving", "installing", "verifying", "keepi
 
 
 class Journal(Frozen):
-    """What a change does to an environment; enough to complete or undo it. Its paths are relative
-    to the prefix, so that they hold after the environment is moved (`text_of`)."""
+    """Everything that a change does to an environment, enough to finish or revert it. Its paths are
+    relative to the prefix, so that the environment can be moved (`text_of`)."""
 
     schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
@@ -82,7 +82,7 @@ class Journal(Frozen):
 
 
 def text_of(path: str, prefix: str) -> str:
-    """A path below the prefix in a form that JSON can hold: one letter for each of its bytes.
+    """A path below the prefix as JSON can store it: one letter for each byte.
 
     >>> text_of("/e/caf\\udce9", "/e")
     'caf\\xe9'
@@ -101,7 +101,7 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """Raises Blocked if one of these paths is not in the environment itself, on the same mount."""
+    """Raise `Blocked` if a path is not inside the environment itself, on the same mount."""
     listed = list(paths)
     outside = first_outside(store, listed)
     if outside is not None:
@@ -116,7 +116,7 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
-    """The paths that a journal's texts stand for (the inverse of `text_of`)."""
+    """The paths for a journal's texts (`text_of`)."""
     prefix = str(store.parent)
     paths: list[str] = []
     for text in texts:
@@ -126,14 +126,14 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Replaces the journal in one step; it is on disk when this returns."""
+    """Replace the journal in one step; it is on disk before this returns."""
     from gpusetup.model.codec import to_json
 
     write_safely(store / name, to_json(journal, indent=1))
 
 
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
-    """The journal of an unfinished change; None if there is none. Raises BadInput if one of its
+    """The journal of an unfinished change; None if there is none. Raises `BadInput` if one of its
     paths is outside the environment."""
     from gpusetup.model.codec import from_json
 
@@ -162,7 +162,7 @@ WAYS_ON = {
 
 
 def _objection_to(journal: Journal, store: Path) -> str | None:
-    """Why a journal must not be followed; None if all its paths are inside its environment."""
+    """Why a journal must not be followed; None if it only concerns its environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
@@ -193,19 +193,19 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 
 def _making_note(journal: Journal) -> Path:
-    """Our note about an environment that is being created; the name of `former` is a random
-    number."""
+    """The path of our note about an environment that is being created; the name of `former` is
+    random."""
     return own_folder(MAKING) / journal.former
 
 
 def note_making(store: Path, journal: Journal) -> None:
-    """Writes, outside the environment, the note that it is being created here."""
+    """Record, outside of the environment, that it is being created here."""
     environment = os.path.realpath(store.parent)
     write_safely(_making_note(journal), environment)
 
 
 def was_making(store: Path, journal: Journal) -> bool:
-    """Whether this gpusetup began to create exactly this environment."""
+    """Whether this gpusetup began to create this very environment."""
     # A command that only reads makes no folder for notes.
     if not own_path(MAKING).is_dir():
         return False
@@ -217,14 +217,14 @@ def was_making(store: Path, journal: Journal) -> bool:
 
 
 def forget_making(journal: Journal) -> None:
-    """Removes the note once the environment exists or is gone."""
+    """Remove the note, once the environment exists or has been removed."""
     with suppress(OSError, Blocked):
         _making_note(journal).unlink()
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
-    """The first of some paths that is outside the prefix, not written plainly, reached through a
-    symbolic link, or in the store."""
+    """The first path that is not plainly below the prefix, that goes through a symbolic link, or
+    that is in the store."""
     real_prefix = os.path.realpath(store.parent)
     is_inside: dict[str, bool] = {}
     for path in paths:
@@ -241,8 +241,8 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 
 
 def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
-    """Whether a folder is the prefix or below it, written plainly, not reached through a link, and
-    not in the store."""
+    """Whether a folder is the prefix or plainly below it, not reached through a link, and not the
+    store."""
     prefix = str(store.parent)
     if not f"{folder}{os.sep}".startswith(f"{prefix}{os.sep}"):
         return False
@@ -255,7 +255,7 @@ def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
 
 
 def ours(path: Path) -> os.stat_result | None:
-    """The file status at a path of a store; None if there is nothing.
+    """What exists at a path in a store; None for nothing.
 
     `Blocked` for a link, and for what is neither ours, nor root's, nor of whom the environment
     belongs to (in a container that is often another number than ours).
@@ -282,8 +282,7 @@ def ours(path: Path) -> os.stat_result | None:
 
 
 def read_state(path: Path) -> bytes | None:
-    """The content of a file in the store; None if there is none. Raises Blocked if it is not a
-    regular file."""
+    """Read a file in the store; None if there is none, `Blocked` if it is not a regular file."""
     if ours(path.parent) is None:
         return None
     status = ours(path)
@@ -297,8 +296,8 @@ def read_state(path: Path) -> bytes | None:
 
 
 def require_lock(path: Path) -> None:
-    """Raises Blocked if a lock is not an empty file of ours: opening it could empty a hard-linked
-    file, or create what a symbolic link names."""
+    """Raise `Blocked` if a lock is not an empty file of ours, because opening it would empty the
+    target of a hard link or create the target of a symbolic link."""
     status = ours(path)
     if status is None:
         return

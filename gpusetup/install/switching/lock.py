@@ -1,4 +1,5 @@
-"""Locks: one for each environment, and one that its installer holds while it writes."""
+"""Two locks for each environment: one for gpusetup, and one that the installer holds while it
+writes."""
 
 from __future__ import annotations
 
@@ -26,8 +27,7 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_par
 
 @contextmanager
 def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Holds the lock of an environment. Its store is created for this, and removed if it stays
-    empty.
+    """Hold the lock of an environment. The store is created for it, and removed if it stays empty.
 
     A second process waits, says so, and leaves with `Blocked`. Who gets the lock waits until an
     installer that lost its parent has ended.

@@ -1,4 +1,5 @@
-"""The mounts inside an environment: a file cannot be renamed from one mount to another."""
+"""Finds mounts inside an environment, because a file cannot be renamed from one mount to
+another."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class Mount(NamedTuple):
 
 
 def mounts() -> Iterator[Mount]:
-    """The mounts that this process sees; () if the system does not list them."""
+    """The mounts that this process sees; none if the system does not report them."""
     try:
         lines = os.fsdecode(MOUNTS.read_bytes()).splitlines()
     except OSError:
@@ -34,8 +35,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
-    """The first mount inside an environment that holds one of some paths; None if all are on the
-    same mount.
+    """The first mount inside an environment that contains one of these paths.
 
     Also two bind mounts of the same disk are two mounts for a rename.
     """

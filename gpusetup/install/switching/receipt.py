@@ -1,5 +1,5 @@
-"""The receipt of an installation in the target: what was there before, what is there now, and its
-source."""
+"""The receipt that an installation leaves in the environment: what was there, what is there now,
+and where it came from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpusetup.model.codec import to_plain
 def write_receipt(
     path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
 ) -> None:
-    """Writes the receipt, without logins, user names and home folders.
+    """Write what was installed, without logins, user names and home folders.
 
     The host of each file stays: whoever reads the receipt wants to know where a package came from.
     """
@@ -53,5 +53,5 @@ def write_receipt(
 
 
 def now() -> str:
-    """The present time in UTC, as ISO 8601."""
+    """The current UTC time in ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

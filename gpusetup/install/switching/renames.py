@@ -1,5 +1,4 @@
-"""The renames that move unpacked files to their places; a whole folder at once if nothing is there
-yet.
+"""The renames that move unpacked files to their places, whole folders if nothing exists there yet.
 
 torch has 15,000 files in 1,100 folders. Renamed one by one, with a folder made for each and removed
 again, they take longer than uv takes to unpack them.
@@ -14,7 +13,7 @@ from gpusetup.install.target.layout import LIBRARIES
 
 
 def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The renames, as pairs of old and new path. `coming`: each unpacked file with its place."""
+    """What to rename, and to where. `coming` contains each unpacked file and its place."""
     files_of_packages: dict[str, list[str]] = {}
     single_files: list[str] = []
     for source in coming:
@@ -34,8 +33,8 @@ def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _package_folder(source: str) -> str | None:
-    """The folder of a package that holds a file, directly below the library; None if the file is in
-    the library itself or elsewhere."""
+    """The folder of a package, directly below the library, that contains a file; None if the file
+    is in the library itself or elsewhere."""
     for library in LIBRARIES:
         start = source.find(f"{os.sep}{library}{os.sep}")
         if start >= 0:
@@ -46,8 +45,7 @@ def _package_folder(source: str) -> str | None:
 
 
 def _place_of_whole(folder: str, sources: Iterable[str], coming: Mapping[str, str]) -> str | None:
-    """The new path of a folder that is moved as a whole; None if its files must be renamed one by
-    one."""
+    """The place for a whole folder; None if its files must be renamed one by one."""
     places: set[str] = set()
     parents = {folder}
     for source in sources:

@@ -1,4 +1,4 @@
-"""`--undo`: restores the previous torch family, whatever else has been installed since.
+"""`--undo`: restores the previous torch and companions, whatever else was installed since.
 
 What others have changed since stays as it is; so do the files that belong to it.
 """
@@ -55,7 +55,7 @@ def store_of(layout: Layout) -> Path:
 
 
 def undo_known(store: Path, layout: Layout) -> Change:
-    """What an undo would restore, as a change whose journal names what stays.
+    """What an undo would restore, as a change whose journal lists what stays.
 
     `Blocked` if there is nothing, if others have changed torch since, or if what was kept has
     changed.
@@ -81,7 +81,7 @@ def undo_known(store: Path, layout: Layout) -> Change:
 
 
 def _require_kept_as_it_was(change: Change) -> None:
-    """Raises Blocked if a kept file is gone, was added, or has another size or time."""
+    """Raise `Blocked` if a kept file is missing, was added, or has another size or time."""
     now, then = files_in(change.former), change.journal.kept
     for name in sorted(now.keys() | then.keys()):
         if now.get(name) != then.get(name):
@@ -132,7 +132,7 @@ def _beside_what_came_since(
 
 
 def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
-    """The companions that were installed after the torch that is removed, and therefore for it."""
+    """The companions that were installed after the torch that is removed, and so belong to it."""
     # An older journal does not say what was beside it; an undo without torch takes nothing more.
     if undo.beside is None or "torch" not in undo.after:
         return set()
@@ -145,7 +145,7 @@ def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[s
 
 
 def _is_newer(package: Distribution, moment: float) -> bool:
-    """Whether a package was installed after a point in time, by the date of its list of files."""
+    """Whether a package was installed after a moment, judged by the time of its list of files."""
     try:
         return os.stat(os.path.join(package.info, "RECORD")).st_mtime > moment
     except OSError:
@@ -153,7 +153,7 @@ def _is_newer(package: Distribution, moment: float) -> bool:
 
 
 def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
-    """The files of some packages, if they have a list of files."""
+    """The files of some packages, if the packages have lists of them."""
     files: set[str] = set()
     for package in packages:
         files |= files_listed(package, layout)

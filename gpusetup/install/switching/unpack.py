@@ -1,5 +1,5 @@
-"""Downloads the wheels and unpacks them next to the environment with uv, and compares every file
-with the wheels' lists (RECORD).
+"""Downloads and unpacks the wheels with uv, next to the environment, and compares every file with
+the wheels' lists (RECORD).
 
 uv checks the hash of each wheel as it comes; what lies in its cache may have changed since, on the
 disk or by whoever edits a file of an environment that shares it.
@@ -58,13 +58,13 @@ and a list gives no digest of itself (an empty text)."""
 
 
 def stage_of(prefix: str) -> str:
-    """The folder in which wheels are unpacked before they are moved into the environment."""
+    """The folder in an environment in which wheels are unpacked before the files are moved."""
     return os.path.join(prefix, STORE, STAGING)
 
 
 def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """All new files, unpacked next to the environment and compared with their lists; downloaded
-    once more if our cache was altered."""
+    """Unpack all wheels next to the environment and compare them with their lists; try again from
+    the index if our cache was damaged."""
     try:
         return _unpack(job, plan, layout)
     except Differs:
@@ -75,7 +75,7 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Runs uv into the staging folder; returns the compared files with their places."""
+    """Run uv into the staging folder, and return the compared files with their places."""
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
     (folder / "tmp").mkdir(parents=True)
@@ -102,16 +102,17 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 class Differs(ToolFailed):
-    """Raised if the unpacked files differ from what the wheels list."""
+    """The unpacked files differ from those in the wheels."""
 
 
 def differs(message: str) -> Differs:
-    """The error for files that uv unpacked differently from what the wheels list."""
+    """The error if uv unpacked something else than the wheels contain."""
     return Differs(message, hint="nothing was changed; run this again")
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
-    """Every unpacked file and its future place. Raises Differs if a file differs from its list."""
+    """Every unpacked file and its future place. Raises `Differs` if a file is not as its list
+    says."""
     names = {wheel.name for wheel in wheels}
     unpacked_files = frozenset(files_below(str(root)))
     for path in unpacked_files:
@@ -138,7 +139,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
 
 
 def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The digests that the wheels' lists state for their files."""
+    """What the wheels' lists say about their files."""
     promises: dict[str, dict[str, str]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -153,7 +154,7 @@ def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def _require_same_files(root: Path, unpacked_files: frozenset[str], promises: Promises) -> None:
-    """Raises Differs if a listed file is missing, or if a file is in no list."""
+    """Raise `Differs` if a listed file is missing, or if a file is in no list."""
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -163,7 +164,7 @@ def _require_same_files(root: Path, unpacked_files: frozenset[str], promises: Pr
 
 
 def _require_same_content(root: Path, promises: Promises) -> None:
-    """Raises Differs if a file's digest differs from its list."""
+    """Raise `Differs` if a file has another digest than its list says."""
     paths = iter(promises)
     batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
     with ThreadPoolExecutor(min(MOST_READERS, os.cpu_count() or 1)) as pool:
@@ -175,7 +176,7 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 
 
 def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
-    """The files whose digests differ from their list."""
+    """The files that have another digest than their list says."""
     wrong: list[str] = []
     for path in paths:
         digests = promises[path]
@@ -186,20 +187,20 @@ def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
 
 
 def _digest(path: str) -> str:
-    """The digest of a file in the form of a RECORD
+    """The digest of a file in the notation of a RECORD
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
     digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
     return f"sha256={digest.decode().rstrip('=')}"
 
 
 def _project_of(record: str) -> str:
-    """The project to which a list of files belongs."""
+    """The project that a list of files belongs to."""
     folder = os.path.basename(os.path.dirname(record))
     return canonicalize_name(folder.partition("-")[0])
 
 
 def _is_record(path: str) -> bool:
-    """Whether a path is a wheel's own RECORD; setuptools contains vendored packages with theirs."""
+    """Whether a file is a wheel's own list; setuptools contains packages with their own lists."""
     if not path.endswith(f".dist-info{os.sep}RECORD"):
         return False
     library = os.path.dirname(os.path.dirname(path))
@@ -210,7 +211,7 @@ def _is_record(path: str) -> bool:
 
 
 def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, str]:
-    """Each unpacked file with its place in the environment."""
+    """Each unpacked file and its place in the environment."""
     places: dict[str, str] = {}
     place_of_folder: dict[str, str] = {}
     for path in paths:
@@ -222,8 +223,8 @@ def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, st
 
 
 def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
-    """The target folder of an unpacked folder: uv's folders below its root follow a scheme with
-    another prefix."""
+    """Where the files of a folder belong: uv's folders correspond to a scheme with another
+    prefix."""
     below_root = os.path.relpath(folder, root)
     parts = [part for part in below_root.split(os.sep) if part != "."]
     # Debian's and Fedora's Python put `local` before all.
@@ -242,8 +243,7 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
 def _taken_places(
     coming: Mapping[str, str], names: set[str], layout: Layout
 ) -> Iterator[tuple[str, str]]:
-    """New files whose places are taken by other files that stay, each with the owner of that
-    file."""
+    """The files that would overwrite a file that stays and differs, and whose files those are."""
     leaving = files_of_all(names, layout)[1]
     owners: dict[str, str] = {}
     for package in distributions(layout):

@@ -1,1 +1,1 @@
-"""The environment that is changed: its layout, who uses it, and its free space."""
+"""The environment that is changed: its folders, who uses it, and its free disk space."""

@@ -1,4 +1,4 @@
-"""The target of an installation: an existing environment, or one to be created."""
+"""Finds the environment for an installation, which may not exist yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEW_ENVIRONMENT = "gpusetup install --venv .venv"
 
 
 class Target(Frozen):
-    """The target: an existing environment, or one to be created from a base interpreter."""
+    """The environment: an existing one, or one that will be created from a base interpreter."""
 
     layout: Layout
     """Of the target, or of the base where the environment is to be made."""
@@ -28,7 +28,7 @@ class Target(Frozen):
 
     @property
     def python(self) -> str:
-        """The interpreter that will use the packages."""
+        """The interpreter in which the packages will be installed."""
         if self.venv is None:
             return self.layout.python
         place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
@@ -36,15 +36,15 @@ class Target(Frozen):
 
     @property
     def installed(self) -> dict[str, str]:
-        """Name -> version of the installed packages; empty for an environment that is yet to be
-        created."""
+        """Maps the names of installed packages to versions; empty if the environment does not exist
+        yet."""
         if self.venv:
             return {}
         return versions(distributions(self.layout))
 
 
 def venv_to_make(folder: str) -> bool:
-    """Whether `--venv DIR` must be created. Raises UsageError if the folder is something else."""
+    """Whether `--venv DIR` must be created; UsageError if the folder is something else."""
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
@@ -61,7 +61,7 @@ def venv_to_make(folder: str) -> bool:
 
 
 def layout_of(python: str) -> Layout:
-    """The folders into which an interpreter installs, by asking the interpreter."""
+    """Ask an interpreter into which folders it installs."""
     answer = System().ask("read_python", python=python, timeout=30)
     if "problem" in answer:
         raise Blocked(
@@ -82,8 +82,8 @@ def layout_of(python: str) -> Layout:
 
 
 def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
-    """Raises Blocked for a target that must not or cannot be changed; `command` makes a new
-    environment instead."""
+    """Raise `Blocked` for an environment that must not or cannot be changed; `command` creates
+    another one instead."""
     hint = f"use your own environment: `{command}`"
     if layout.externally_managed:
         raise Blocked(
@@ -102,7 +102,7 @@ def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
 
 
 def require_utf_8(folder: str) -> None:
-    """Raises Blocked for a path that uv cannot use because it is not UTF-8."""
+    """Raise `Blocked` for a path that uv does not support, because it is not UTF-8."""
     try:
         folder.encode()
     except UnicodeEncodeError:
@@ -114,7 +114,8 @@ def require_utf_8(folder: str) -> None:
 
 
 def read_target(python: str | None, venv: str | None) -> Target:
-    """The environment of an interpreter, or one to be created from it in the folder `venv`."""
+    """The environment of an interpreter, or the one that will be created from it in the folder
+    `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
@@ -128,8 +129,8 @@ def read_target(python: str | None, venv: str | None) -> Target:
 
 
 def check_importable(layout: Layout, family: Iterable[str]) -> None:
-    """Raises Blocked if the installed packages would never be imported because others come
-    first."""
+    """Raise `Blocked` if installed packages would never be imported, because others come first in
+    the path."""
     for folder in layout.ahead:
         hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
         if hiding:
