@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import NormalDist, median, median_low
 
-from gpusetup.fleet.facts import severity_of, value_of
+from gpusetup.fleet.facts import is_compared, severity_of, value_of
 from gpusetup.fleet.history import moment
-from gpusetup.fleet.nodes import Drift, Node, Rate
+from gpusetup.fleet.nodes import Drift, Node, Rate, Split
 from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
 """Nodes that must tell a fact before most of them can be right."""
@@ -26,8 +27,16 @@ Kind = tuple[str, ...]
 """What makes machines comparable: the models of their GPUs."""
 
 
-def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Each node's differences from most nodes of its kind, by the node's name."""
+class FactDifferences(Frozen):
+    """In which facts nodes are not like most others of their kind, and where no most exist."""
+
+    drifts: Mapping[str, Sequence[Drift]]
+    """Node -> its differences from the majority."""
+    splits: tuple[Split, ...]
+
+
+def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
+    """Compare the facts of each node with those of the nodes of its kind."""
     by_kind: dict[Kind, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -37,29 +46,40 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     compared_nodes: dict[Kind, list[Node]] = defaultdict(list)
     for kind, reference in references.items():
         compared_nodes[reference] += by_kind[kind]
-    differences: dict[str, list[Drift]] = defaultdict(list)
+    drifts: dict[str, list[Drift]] = defaultdict(list)
+    splits: list[Split] = []
     for kind, nodes_of_kind in compared_nodes.items():
         # Nodes of other kinds that are compared with this one do not vote on what is usual.
         voters = by_kind[kind]
         fields: set[str] = set()
         for voter in voters:
             fields.update(voter.facts)
-        for field in sorted(fields):
-            odd_nodes = _drifts_in(field, voters, nodes_of_kind)
-            for node_name, drift in odd_nodes:
-                differences[node_name].append(drift)
-    return differences
+        for field in sorted(filter(is_compared, fields)):
+            values = _values_of(field, voters)
+            counts = Counter(values.values())
+            majority = majority_of(counts)
+            if majority is not None:
+                for node_name, drift in _drifts_in(field, majority, counts, nodes_of_kind):
+                    drifts[node_name].append(drift)
+            elif counts.total() >= LEAST_NODES:
+                splits.append(_split_of(field, kind, values))
+    return FactDifferences(drifts=drifts, splits=tuple(splits))
+
+
+def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
+    """Node -> its value of one fact; nodes that do not tell it are left out."""
+    values = {}
+    for node in nodes:
+        value = value_of(field, node.facts)
+        if value is not None:
+            values[node.name] = value
+    return values
 
 
 def _drifts_in(
-    field: str, voters: Iterable[Node], nodes: Iterable[Node]
+    field: str, majority: str, counts: Counter[str], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
-    """The nodes whose value of one fact is not that of most voters, each with the difference."""
-    values = (value_of(field, node.facts) for node in voters)
-    counts = Counter(value for value in values if value is not None)
-    majority = majority_of(counts)
-    if majority is None:
-        return
+    """The nodes whose value of one fact is not the majority's, each with the difference."""
     for node in nodes:
         value = value_of(field, node.facts)
         if value and value != majority:
@@ -72,6 +92,25 @@ def _drifts_in(
                 of=counts.total(),
             )
             yield node.name, drift
+
+
+def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> Split:
+    """A fact without a majority, with the nodes of each value; the most frequent value first."""
+    names_by_value: dict[str, list[str]] = defaultdict(list)
+    for name, value in values.items():
+        names_by_value[value].append(name)
+
+    def most_frequent_first(value: str) -> tuple[int, str]:
+        # Negative, because sorting begins with the smallest; the value makes it reproducible.
+        return -len(names_by_value[value]), value
+
+    ordered_values = sorted(names_by_value, key=most_frequent_first)
+    return Split(
+        field=field,
+        severity=severity_of(field),
+        gpus=kind,
+        values={value: tuple(names_by_value[value]) for value in ordered_values},
+    )
 
 
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
@@ -222,7 +261,7 @@ def majority_of(counts: Counter[str]) -> str | None:
         return None
     value, most = counts.most_common(1)[0]
     is_majority = most * 2 > total
-    # Two halves: nobody can say which is right.
+    # Of two halves neither is a majority.
     return value if is_majority else None
 
 

@@ -13,6 +13,7 @@ from operator import attrgetter
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
+from gpusetup.readings.environment import PREFIXES
 
 ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
@@ -221,6 +222,26 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     if may_be_absent and is_whole_snapshot:
         return ABSENT
     return None
+
+
+FREE_DISK = "_free_gib"
+"""How the facts of free disk end: no two nodes have the same."""
+OF_THE_NODE = (*PREFIXES, "LD_LIBRARY_PATH", "LD_PRELOAD")
+"""How the variables begin that change what CUDA, NCCL and torch do on a node."""
+
+
+def is_compared(name: str) -> bool:
+    """Whether nodes of one kind should agree in this fact.
+
+    PATH, the variables of a Slurm job and the like belong to the shell in which a record was taken.
+
+    >>> is_compared("environment.NCCL_IB_HCA"), is_compared("environment.SLURM_JOB_GPUS")
+    (True, False)
+    """
+    if name.startswith(VARIABLES):
+        variable = name.removeprefix(VARIABLES)
+        return variable.startswith(OF_THE_NODE)
+    return not name.endswith(FREE_DISK)
 
 
 IN_EVERY_SNAPSHOT = "os.name"

@@ -16,7 +16,7 @@ from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
-from gpusetup.fleet.facts import GPU_COUNT, facts_of, words_of
+from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
@@ -75,8 +75,6 @@ def _is_harmless(event: Event) -> bool:
     return needs_nothing or is_known or "nonfatal" in values
 
 
-FREE = "_free_gib"
-"""How the facts of free disk end: half of what the sound node has is enough."""
 MOST_BYTES = 1 << 20
 MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
 """Facts that an idle card, or an update without consequence, changes."""
@@ -122,7 +120,10 @@ def unlike_profile(
     for name, expected_value in expected.items():
         # A fact that the node does not tell is unknown, and fails no node.
         actual = facts.get(name, expected_value)
-        is_free_disk = name.endswith(FREE) and expected_value.isdecimal() and actual.isdecimal()
+        # Half of the disk that the sound node has free is enough.
+        is_free_disk = (
+            name.endswith(FREE_DISK) and expected_value.isdecimal() and actual.isdecimal()
+        )
         if is_free_disk:
             least = int(expected_value) // 2
             expectation = f"at least {least}"

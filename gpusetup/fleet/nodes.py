@@ -51,6 +51,18 @@ class Drift(Frozen):
     """Of how many."""
 
 
+class Split(Frozen):
+    """A fact of which no value has a majority among the nodes of a kind, so that nobody can say
+    which of them are right."""
+
+    field: str
+    severity: Severity
+    gpus: tuple[str, ...]
+    """The model of the GPUs of that kind."""
+    values: Mapping[str, tuple[str, ...]]
+    """Each value -> the nodes that have it."""
+
+
 class Node(Frozen):
     """One node: what its records tell, or why they tell nothing."""
 

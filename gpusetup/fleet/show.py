@@ -7,9 +7,16 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.drift import LEAST_NODES, drifts, lone_kinds, old_records, outliers, uncompared
+from gpusetup.fleet.drift import (
+    LEAST_NODES,
+    fact_differences,
+    lone_kinds,
+    old_records,
+    outliers,
+    uncompared,
+)
 from gpusetup.fleet.folder import Records
-from gpusetup.fleet.nodes import SAFE, Drift, Node, NodeFinding, natural, slurm_list
+from gpusetup.fleet.nodes import SAFE, Drift, Node, NodeFinding, Split, natural, slurm_list
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 
@@ -22,8 +29,9 @@ COST_SPEED = (
 )
 """Warnings that cost speed now: a node that has one is not sound, however many others have it."""
 
-Status = Literal["failed", "differs", "degraded", "ok"]
-"""`degraded`: slower than it could be, as most of the others are."""
+Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
+"""`degraded`: slower than it could be, as most of the others are; `undecided`: in one of its facts
+no value has a majority, so nobody can say whether the node is right."""
 
 
 class NodeAnswer(Frozen):
@@ -85,6 +93,8 @@ class FleetAnswer(Frozen):
     """Nodes that `fleet run` left alone -> why."""
     uncompared: tuple[Uncompared, ...] = ()
     """Nodes of which nobody can say whether they are like the others."""
+    splits: tuple[Split, ...] = ()
+    """Facts of which no value has a majority, the gravest first."""
 
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
@@ -93,12 +103,16 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
-    differences = all_differences(nodes)
+    compared_facts = fact_differences(nodes)
+    differences = all_differences(nodes, compared_facts.drifts)
+    undecided = _nodes_in(compared_facts.splits)
     rows = []
     for node in nodes:
         # A finding of most nodes of its kind tells no node from the others.
         common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
         row = _row(node, differences[node.name], common_ids)
+        if row.status == "ok" and node.name in undecided:
+            row = replace(row, status="undecided")
         rows.append(row)
     rows.sort(key=_worst_first)
     failed = [row.name for row in rows if row.status == "failed"]
@@ -111,13 +125,31 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
         exclude=excluded(failed),
         left_out=records.left_out,
         uncompared=tuple(small_kinds),
+        splits=tuple(sorted(compared_facts.splits, key=_gravest_split_first)),
     )
 
 
-def all_differences(nodes: Sequence[Node]) -> dict[str, list[Drift]]:
-    """Node -> everything in which it is unlike the others."""
+def _nodes_in(splits: Iterable[Split]) -> set[str]:
+    """The nodes with a fact of which no value has a majority."""
+    names: set[str] = set()
+    for split in splits:
+        for nodes_of_value in split.values.values():
+            names.update(nodes_of_value)
+    return names
+
+
+def _gravest_split_first(split: Split) -> tuple[int, str]:
+    """A key that puts the gravest facts first, and alike ones by their names."""
+    return -GRAVITY[split.severity], split.field
+
+
+def all_differences(
+    nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]]
+) -> dict[str, list[Drift]]:
+    """Node -> everything in which it is unlike the others: `fact_drifts`, slow rates, its kind, and
+    the age of its record."""
     differences: dict[str, list[Drift]] = defaultdict(list)
-    for drifts_by_node in (drifts(nodes), outliers(nodes)):
+    for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
             differences[name].extend(rows)
     # Of these a node has one at most.

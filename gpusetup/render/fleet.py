@@ -9,7 +9,7 @@ from shlex import quote
 from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.drift import KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.nodes import Drift, NodeFinding, slurm_list
+from gpusetup.fleet.nodes import Drift, NodeFinding, Split, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
     Common,
@@ -39,12 +39,14 @@ STATUS_MARKS = {
     "failed": MARKS[Severity.ERROR],
     "differs": MARKS[Severity.WARNING],
     "degraded": MARKS[Severity.WARNING],
+    "undecided": MARKS[Severity.WARNING],
     "ok": OK,
 }
 STATUS_WORDS: dict[Status, str] = {
     "failed": "failed",
     "differs": "unlike the others",
     "degraded": "slowed",
+    "undecided": "without a majority to compare with",
     "ok": "sound",
 }
 
@@ -58,6 +60,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     for nodes in _alike_unsound_nodes(answer):
         lines += _node(nodes, common_findings)
 
+    lines += section("No majority", _splits(answer.splits))
     lines += section("On most nodes", _common(answer.common))
     lines += section("Compared with no other node", _uncompared(answer))
     lines += section("Not asked", _not_asked(answer))
@@ -73,7 +76,8 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
     """The nodes that are not sound; those with the same faults are in one group."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
-        if node.status == "ok":
+        # What undecided nodes differ in is listed once, below all nodes.
+        if node.status in ("ok", "undecided"):
             continue
         faults: list[object] = [node.status, node.problem]
         for drift in node.drift:
@@ -154,6 +158,15 @@ def _drift(drift: Drift) -> ScreenLine:
     elif drift.field == KIND:
         words = "the only node with"
     return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
+
+
+def _splits(splits: Iterable[Split]) -> Iterator[ScreenLine]:
+    """Each fact without a majority: its values, and the nodes that have them."""
+    for split in splits:
+        groups = []
+        for value, names in split.values.items():
+            groups.append(f"{value} on {slurm_list(names)}")
+        yield marked(MARKS[split.severity], words_of(split.field), "; ".join(groups), indent=2)
 
 
 def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
