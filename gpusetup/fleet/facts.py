@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
+from gpusetup.fleet.gpu_words import ranges
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
@@ -173,10 +174,9 @@ def joined(values: Sequence[str | None]) -> str | None:
     parts = [f"{usual_count} x {usual_value}"]
     for value, count in counts[1:]:
         # The usual ones need no numbers: they are the rest.
-        indexes = [str(index) for index, gpu_value in enumerate(values) if gpu_value == value]
+        indexes = [index for index, gpu_value in enumerate(values) if gpu_value == value]
         noun = "GPUs" if count > 1 else "GPU"
-        gpus = ", ".join(indexes)
-        parts.append(f"{count} x {value} ({noun} {gpus})")
+        parts.append(f"{count} x {value} ({noun} {ranges(indexes)})")
     return ", ".join(parts)
 
 

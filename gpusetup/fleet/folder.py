@@ -300,10 +300,10 @@ def _from_node_check(raw: bytes, what: str) -> Node:
 def _from_history(raw: bytes, what: str) -> Node:
     history = from_json(raw, NodeHistory, what=what)
     since = {}
-    for id, time in history.since().items():
+    for key, time in history.since().items():
         # Somebody may have edited the file.
         if moment(time) is not None:
-            since[id] = time
+            since[key] = time
     return Node(since=since, has_record=False)
 
 

@@ -17,9 +17,11 @@ from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
-from gpusetup.fleet.nodes import NodeFinding
+from gpusetup.fleet.gpu_words import gpus_of, in_short, numbered_gpus
+from gpusetup.fleet.nodes import FindingKey, NodeFinding, Source, first_seen
+from gpusetup.fleet.sight import Sight, addresses, sources_read
 from gpusetup.model.codec import from_json
-from gpusetup.model.finding import Severity
+from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
@@ -31,7 +33,10 @@ NOT_OF_THE_NODE = ("gpu-memory-taken",)
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in short, the root first; no consequences, and nothing that a job does."""
+    """Doctor's findings in short, the root first; no consequences, and nothing that a job does.
+
+    `rules`: those of a check; None for all.
+    """
     grave = without_harmless(snapshot)
     diagnosis = diagnose(grave, load_catalog(), rules=rules)
     findings = []
@@ -40,10 +45,27 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
         if is_consequence or finding.id in NOT_OF_THE_NODE:
             continue
         short_finding = NodeFinding(
-            id=finding.id, severity=finding.severity, title=finding.title, root=finding.root
+            id=finding.id,
+            severity=finding.severity,
+            title=in_short(finding.title),
+            root=finding.root,
+            about=gpus_of(finding.title),
+            source=_source_of(finding),
+            taken_at=snapshot.taken_at,
         )
         findings.append(short_finding)
     return tuple(findings)
+
+
+def _source_of(finding: Finding) -> Source:
+    """Where a finding of a check comes from: the kernel's log if nothing else shows it."""
+    sources = {quote.source for quote in finding.evidence}
+    return "kernel log" if sources == {"kernel log"} else "driver"
+
+
+def check_rules() -> tuple[Rule, ...]:
+    """The rules that a node's check applies: those about the driver and its GPUs."""
+    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
@@ -133,9 +155,16 @@ def unlike_profile(
             differs = actual != expected_value
         if differs:
             title = f"{words_of(name)} {actual}, expected {expectation}"
-            differences.append(
-                NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title)
+            # Of a fact of some GPUs each GPU has its own history.
+            gpus = [f"{name}: {gpu}" for gpu in numbered_gpus(actual)]
+            finding = NodeFinding(
+                id="unlike-profile",
+                severity=Severity.ERROR,
+                title=title,
+                about=tuple(gpus or (name,)),
+                source="profile",
             )
+            differences.append(finding)
     return tuple(differences)
 
 
@@ -148,6 +177,8 @@ class NodeCheckAnswer(Frozen):
     taken_at: str | None
     findings: tuple[NodeFinding, ...]
     facts: Mapping[str, str]
+    blind_to: tuple[Source, ...] = ()
+    """Where the check could not look: such findings may be there all the same."""
 
 
 def all_findings(
@@ -168,17 +199,17 @@ def check_node(
     node: str,
     record: NodeRecord,
     expected: Mapping[str, str],
-    since: Mapping[str, str] | None = None,
+    since: Mapping[FindingKey, str] | None = None,
 ) -> NodeCheckAnswer:
     """Judge a node. `expected`: the facts of a sound one, by its profile; `since`: by its history
     the time of each finding that it had before, None if it keeps no history."""
     snapshot = record.snapshot
     now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
-    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
-    findings = [*findings_of(snapshot, rules), *unlike_profile(expected, facts)]
-    if since is not None:
-        findings = [replace(finding, since=since.get(finding.id, now)) for finding in findings]
+    findings = []
+    for finding in (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts)):
+        began = None if since is None else first_seen(finding, since) or now
+        findings.append(replace(finding, since=began, taken_at=now))
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     problems = [f"{finding.id}: {finding.title}{_since(finding, now)}" for finding in errors]
     # A profile that counts GPUs says it by itself, and so does an event of the driver.
@@ -195,7 +226,28 @@ def check_node(
         taken_at=now,
         findings=tuple(findings),
         facts=facts,
+        blind_to=_blind_to(sight_of(record, expected)),
     )
+
+
+def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
+    """What a check with this record and this profile could see."""
+    facts = {**facts_of(record.snapshot), **record.facts}
+    # A fact that the node does not tell was not compared.
+    compared_facts = tuple(name for name in expected if name in facts)
+    sources = sources_read(record.snapshot)
+    if compared_facts:
+        sources = (*sources, "profile")
+    return Sight(sources=sources, gpus=addresses(record.snapshot), facts=compared_facts)
+
+
+OF_A_CHECK: tuple[Source, ...] = ("driver", "kernel log", "profile")
+"""Where a check looks, if it can."""
+
+
+def _blind_to(sight: Sight) -> tuple[Source, ...]:
+    """The sources that a check could not read."""
+    return tuple(source for source in OF_A_CHECK if source not in sight.sources)
 
 
 def what_it_is(facts: Mapping[str, str]) -> str:

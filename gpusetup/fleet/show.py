@@ -16,7 +16,16 @@ from gpusetup.fleet.drift import (
     uncompared,
 )
 from gpusetup.fleet.folder import Records
-from gpusetup.fleet.nodes import SAFE, Drift, Node, NodeFinding, Split, natural, slurm_list
+from gpusetup.fleet.nodes import (
+    SAFE,
+    Drift,
+    Node,
+    NodeFinding,
+    Split,
+    first_seen,
+    natural,
+    slurm_list,
+)
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 
@@ -210,7 +219,7 @@ def _common_among(nodes: Sequence[Node]) -> list[Common]:
 def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> NodeAnswer:
     """One node's part of the answer, with its status."""
     findings = tuple(
-        replace(finding, since=finding.since or node.since.get(finding.id))
+        replace(finding, since=finding.since or first_seen(finding, node.since))
         for finding in node.findings
     )
     status = _status(node, drift, common_ids)
