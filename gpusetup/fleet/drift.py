@@ -24,7 +24,7 @@ from gpusetup.model.frozen import Frozen
 LEAST_NODES = 3
 """Nodes that must tell a fact before most of them can be right."""
 Kind = tuple[str, ...]
-"""What makes machines comparable: the models of their GPUs."""
+"""What makes machines comparable: the model of most of their GPUs."""
 
 
 class FactDifferences(Frozen):
@@ -116,32 +116,24 @@ def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> Split:
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
     """Each kind of machine -> the kind that it is compared with: its own, however few they are.
 
-    A node with one GPU of another model among the usual ones is compared with those that have only
-    the usual; nodes whose GPUs are not seen are no kind if others have some.
+    Nodes whose GPUs are not seen are no kind if others have some: they are compared with the
+    largest kind.
     """
     references = {}
     for kind in sizes:
-        references[kind] = _reference_of(kind, sizes)
+        references[kind] = kind or _largest_kind(sizes)
     return references
 
 
-def _reference_of(kind: Kind, sizes: Mapping[Kind, int]) -> Kind:
-    """The kind that one kind of machine is compared with."""
-    has_one_model = len(kind) == 1
-    is_common_mixture = bool(kind) and sizes[kind] >= LEAST_NODES
-    if has_one_model or is_common_mixture:
-        return kind
-    candidates = [*sizes]
-    if kind:
-        # Those that have no other models than this one.
-        candidates = [other for other in sizes if set(kind).issuperset(other)]
+def _largest_kind(sizes: Mapping[Kind, int]) -> Kind:
+    """The kind with GPUs that most nodes have; the empty one if there is no other."""
 
-    def preference(candidate: Kind) -> tuple[bool, int, Kind]:
-        has_gpus = bool(candidate)
-        # A kind with GPUs before one without; then the largest; the name makes it reproducible.
-        return has_gpus, sizes[candidate], candidate
+    def preference(kind: Kind) -> tuple[bool, int, Kind]:
+        has_gpus = bool(kind)
+        # The name makes it reproducible.
+        return has_gpus, sizes[kind], kind
 
-    return max(candidates, key=preference)
+    return max(sizes, key=preference)
 
 
 KIND = "node.kind"
@@ -194,6 +186,8 @@ def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
 
 TAKEN_AT = "record.taken_at"
 """The field of a record that is older than the others."""
+FUTURE = "record.future"
+"""The field of a record that is dated in the future."""
 LEAST_AGE = timedelta(hours=6)
 """A `fleet run` on a busy cluster, or a round by hand, may take hours; records of one morning are
 of one age."""
@@ -202,13 +196,35 @@ AGE_SPREADS = 5
 median distances: 5 leave room for a day on which the timer was late."""
 
 
-def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
-    """Nodes whose record is much older than most: it may not show what the node is like now."""
+CLOCK_ERROR = timedelta(minutes=10)
+"""The clocks of a cluster differ by seconds; a record from further ahead has a wrong date."""
+
+
+def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
+    """Nodes whose record is much older than most, so that it may not show what the node is like
+    now, and nodes whose record is dated in the future."""
     taken: dict[str, datetime] = {}
     for node in nodes:
         time = moment(node.taken_at)
         if time is not None:
             taken[node.name] = time
+    future = {name: time for name, time in taken.items() if time > now + CLOCK_ERROR}
+    plausible = {name: time for name, time in taken.items() if name not in future}
+    misdated = _old_records(plausible)
+    for name, time in future.items():
+        misdated[name] = Drift(
+            field=FUTURE,
+            value=_in_words(time),
+            majority=_in_words(now),
+            severity=Severity.WARNING,
+            nodes=len(plausible),
+            of=len(taken),
+        )
+    return misdated
+
+
+def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
+    """Nodes whose record is much older than the others."""
     if len(taken) < LEAST_NODES:
         return {}
     middle = median_low(taken.values())
@@ -221,11 +237,10 @@ def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
         # A newer record is only better.
         if age <= oldest_usual_age:
             continue
-        words = f"{time:%Y-%m-%d %H:%M} UTC, {_span(age)} before most others"
         old[name] = Drift(
             field=TAKEN_AT,
-            value=words,
-            majority=f"{middle:%Y-%m-%d %H:%M} UTC",
+            value=f"{_in_words(time)}, {span(age)} before most others",
+            majority=_in_words(middle),
             severity=Severity.WARNING,
             nodes=len(taken),
             of=len(taken),
@@ -233,14 +248,26 @@ def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
     return old
 
 
+def _in_words(time: datetime) -> str:
+    """A time as the answer writes it."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
+    """When the newest record was taken that is not dated in the future."""
+    times = [moment(node.taken_at) for node in nodes]
+    plausible = [time for time in times if time is not None and time <= now + CLOCK_ERROR]
+    return max(plausible, default=None)
+
+
 MOST_HOURS = 72
 """Below three days the hours matter."""
 
 
-def _span(time: timedelta) -> str:
+def span(time: timedelta) -> str:
     """A time in days or hours.
 
-    >>> _span(timedelta(days=1, hours=7)), _span(timedelta(days=30))
+    >>> span(timedelta(days=1, hours=7)), span(timedelta(days=30))
     ('31 hours', '30 days')
     """
     hours = round(time.total_seconds() / 3600)

@@ -6,6 +6,7 @@ UUID, a bus address, free memory) is none.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -76,7 +77,7 @@ place in a snapshot, and what a person calls it."""
 WORDS: dict[str, str] = {}
 for _rows in FACTS.values():
     WORDS |= _rows
-GPU_COUNT, GPU_PREFIX = "gpus.count", "gpus."
+GPU_COUNT, GPU_NAME, GPU_PREFIX = "gpus.count", "gpus.name", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
 TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
@@ -180,6 +181,20 @@ def joined(values: Sequence[str | None]) -> str | None:
     return ", ".join(parts)
 
 
+OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
+
+
+def commonest(value: str) -> str:
+    """The value that most GPUs of a node have, from the fact of all of them.
+
+    >>> commonest("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), commonest("NVIDIA L4")
+    ('NVIDIA L40S', 'NVIDIA L4')
+    """
+    values = OF_SEVERAL_VALUES.fullmatch(value)
+    # The commonest comes first.
+    return values[1] if values else value
+
+
 def words_of(name: str) -> str:
     """What a person calls a fact.
 
@@ -241,7 +256,8 @@ def is_compared(name: str) -> bool:
     if name.startswith(VARIABLES):
         variable = name.removeprefix(VARIABLES)
         return variable.startswith(OF_THE_NODE)
-    return not name.endswith(FREE_DISK)
+    # torch's version is a fact of its own.
+    return name != f"{PACKAGES}torch" and not name.endswith(FREE_DISK)
 
 
 IN_EVERY_SNAPSHOT = "os.name"

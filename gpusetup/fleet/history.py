@@ -12,7 +12,8 @@ from typing import Literal
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.gpu_words import gpus_of
-from gpusetup.fleet.nodes import SAFE, FindingKey, NodeFinding, Source, keys_of
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, keys_of
+from gpusetup.fleet.nodes import SAFE
 from gpusetup.fleet.sight import Sight
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity

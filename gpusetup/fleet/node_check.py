@@ -18,7 +18,7 @@ from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
 from gpusetup.fleet.gpu_words import gpus_of, in_short, numbered_gpus
-from gpusetup.fleet.nodes import FindingKey, NodeFinding, Source, first_seen
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, first_seen
 from gpusetup.fleet.sight import Sight, addresses, sources_read
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Finding, Severity

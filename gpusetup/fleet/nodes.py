@@ -5,50 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from gpusetup.errors import UsageError
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding
+from gpusetup.fleet.sight import Sight
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
-
-Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
-"""Where a finding comes from: `snapshot` has what only doctor looks at, such as torch."""
-
-
-class NodeFinding(Frozen):
-    """A finding about a node."""
-
-    id: str
-    severity: Severity
-    title: str = ""
-    root: bool = False
-    since: str | None = None
-    """When a check had it for the first time, if the node keeps a history."""
-    about: tuple[str, ...] = ()
-    """The PCI addresses of its GPUs, or the fact that is unlike the profile; () for the node."""
-    source: Source = "driver"
-    taken_at: str | None = None
-    """When the record was taken that has it."""
-
-
-FindingKey = tuple[str, str]
-"""What a history knows a finding by: its id, and one of the GPUs or facts that it is about."""
-
-
-def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
-    """A key for each GPU of a finding; one key if it is about the whole node.
-
-    >>> keys_of(NodeFinding(id="hot", severity=Severity.ERROR, about=("0000:1a:00.0",)))
-    (('hot', '0000:1a:00.0'),)
-    """
-    subjects = finding.about or ("",)
-    return tuple((finding.id, subject) for subject in subjects)
-
-
-def first_seen(finding: NodeFinding, since: Mapping[FindingKey, str]) -> str | None:
-    """Since when a node has a finding: of several GPUs the first counts; None if it is new."""
-    times = [since[key] for key in keys_of(finding) if key in since]
-    return min(times, default=None)
 
 
 class Rate(Frozen):
@@ -66,8 +28,8 @@ class Rate(Frozen):
 class Drift(Frozen):
     """A field in which a node is not like most nodes of its kind.
 
-    Two fields are compared with all nodes: `record.taken_at`, if the record is older than the
-    others, and `node.kind`, if no other node has such GPUs.
+    Some fields are no facts of the node: `record.taken_at`, if the record is older than the others,
+    `record.future`, if it is dated in the future, and `node.kind`, if no other node has such GPUs.
     """
 
     field: str
@@ -98,7 +60,7 @@ class Node(Frozen):
     name: str = ""
     taken_at: str | None = None
     kind: tuple[str, ...] = ()
-    """The models of its GPUs, each once, sorted."""
+    """The model of most of its GPUs; () if no GPU is seen."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
@@ -108,6 +70,12 @@ class Node(Frozen):
     """By the node's history: a finding -> when a check had it for the first time."""
     snapshot_file: str | None = None
     """The file of the node's snapshot, which doctor can read again."""
+    snapshot_findings: tuple[str, ...] = ()
+    """The ids of the findings that doctor finds in that file."""
+    broken_file: str | None = None
+    """The file of a record that cannot be read."""
+    sight: Sight = Sight(sources=())
+    """What the record could see."""
     has_record: bool = True
     """False for a history alone, which does not say what the node is like."""
 

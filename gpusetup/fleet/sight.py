@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from gpusetup.fleet.nodes import NodeFinding, Source
+from gpusetup.fleet.node_finding import NodeFinding, Source
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
 from gpusetup.readings.sources import bus_key

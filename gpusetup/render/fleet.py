@@ -7,9 +7,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.drift import KIND, LEAST_NODES, RATES, TAKEN_AT
+from gpusetup.fleet.drift import FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.nodes import Drift, NodeFinding, Split, slurm_list
+from gpusetup.fleet.node_finding import NodeFinding
+from gpusetup.fleet.nodes import Drift, Split, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
     Common,
@@ -92,18 +93,21 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     """How many nodes are sound, and how many are in each other state."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
+    age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""
     if counts["ok"] == len(answer.nodes):
         uncompared = sum(len(kind.nodes) for kind in answer.uncompared)
         # "All alike" would be wrong about nodes that were compared with no other.
         words = f"all sound; {uncompared} of them compared with no other"
-        return marked(OK, "ok", f"{nodes}, {words if uncompared else 'all alike'}")
+        verdict = words if uncompared else "all alike"
+        return marked(OK, "ok", f"{nodes}, {verdict}{age}")
 
     parts = []
     for status, words in STATUS_WORDS.items():
         if counts[status]:
             parts.append(f"{counts[status]} {words}")
     worst = "failed" if counts["failed"] else "differs"
-    return marked(STATUS_MARKS[worst], nodes, ", ".join(parts))
+    counted = ", ".join(parts)
+    return marked(STATUS_MARKS[worst], nodes, f"{counted}{age}")
 
 
 def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Iterator[str]:
@@ -119,7 +123,9 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
 
     for finding in node.findings:
         if _is_shown(finding, common_findings):
-            yield _finding(finding)
+            is_of_older_record = finding.taken_at not in (None, node.taken_at)
+            remark = f" (by the record of {finding.taken_at})" if is_of_older_record else ""
+            yield _finding(finding, remark)
     for drift in node.drift:
         yield _drift(drift)
     if node.next:
@@ -155,6 +161,9 @@ def _drift(drift: Drift) -> ScreenLine:
     elif drift.field == TAKEN_AT:
         words = "old record"
         majority = f"the median of {drift.of} records is {drift.majority}; take a new one"
+    elif drift.field == FUTURE:
+        words = "record from the future"
+        majority = f"now it is {drift.majority}; check the node's clock"
     elif drift.field == KIND:
         words = "the only node with"
     return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,6 @@ def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike
         ("2026-11-18T02:00:00Z", True),
         ("2026-11-19T01:00:00Z", False),
         ("2026-11-19T05:00:00+02:00", False),
-        ("2027-01-01T00:00:00Z", False),
         ("0001-01-01T00:00:00+23:00", False),
         ("last week", False),
         (None, False),
@@ -280,16 +280,32 @@ def test_records_that_a_timer_spreads_over_a_day_are_of_one_age(
 def test_a_failed_node_has_its_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = node(gpus=node()["gpus"][:3])
-    folder = write(tmp_path / "f", {**SOUND, "bad": broken, "cut": json.dumps(node())[:4000],
-                                    "a b": broken, "$(x)": "{"})  # fmt: skip
+    gpus = node()["gpus"]
+    sick = node(gpus=[{**gpus[0], "ecc_uncorrected": 4}, *gpus[1:]])
+    slowed = node(gpus=[{**gpus[0], "throttle_reasons": ["hw_thermal_slowdown"]}, *gpus[1:]])
+    failed_check = fleet_records.report(random.Random(1))
+    failed_check["checks"][0]["status"] = "failed"
+    cut = json.dumps(node())[:4000]
+    nodes = {**SOUND, "sick": sick, "a b": sick, "slowed": slowed, "less": node(gpus=gpus[:7]),
+             "wrong": node(), "wrong.verify": failed_check, "cut": cut, "v": node(),
+             "v.verify": json.dumps(failed_check)[:400], "$(x)": "{"}  # fmt: skip
+    folder = write(tmp_path / "f", nodes)
     _, answer = shown(capsys, str(folder), "--nodes", "gone")
     commands = {one["name"]: one["next"] for one in answer["nodes"]}
-    assert commands["bad"] == f"gpusetup doctor --from {folder}/bad.json"
+    assert commands["sick"] == f"gpusetup doctor --from {folder}/sick.json"
     assert commands["a b"] == f"gpusetup doctor --from '{folder}/a b.json'"
-    assert commands["gone"] == "ssh gone gpusetup doctor"
+    assert commands["slowed"] == f"gpusetup doctor --from {folder}/slowed.json"
+    # Doctor says "ok" about what these lack or failed at.
+    assert commands["less"].startswith("ssh -t less 'lspci ") and "dmesg" in commands["less"]
+    assert commands["wrong"] == "ssh wrong gpusetup verify --level standard"
+    assert commands["cut"] == f"ssh cut gpusetup snapshot > {folder}/cut.json"
+    again = "gpusetup verify --level standard --json"
+    assert commands["v"] == f"ssh v {again} > {folder}/v.verify.json"
+    assert commands["gone"] == f"ssh gone gpusetup snapshot > {folder}/gone.json"
     assert commands["$(x)"] is None and commands["n0"] is None
-    assert main(["doctor", "--from", str(folder / "bad.json")]) in (0, 1)
+    for name in ("sick", "slowed"):
+        main(["doctor", "--from", str(folder / f"{name}.json")])
+        assert row(answer, name)["findings"][0]["id"] in capsys.readouterr().out
     main(["fleet", "show", str(folder)])
     assert "→ gpusetup doctor --from" in capsys.readouterr().out
 

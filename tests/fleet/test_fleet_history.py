@@ -20,7 +20,7 @@ from gpusetup.fleet.history import (
     updated,
 )
 from gpusetup.fleet.node_check import NodeCheckAnswer
-from gpusetup.fleet.nodes import NodeFinding
+from gpusetup.fleet.node_finding import NodeFinding
 from gpusetup.fleet.prometheus import metrics
 from gpusetup.fleet.sight import Sight
 from gpusetup.model.codec import to_json
