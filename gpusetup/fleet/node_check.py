@@ -28,21 +28,20 @@ from gpusetup.probe.node import NodeRecord
 
 HARMLESS_XIDS = ("63", "94")
 NVML_NOT_SUPPORTED = "3"
-NOT_OF_THE_NODE = ("gpu-memory-taken",)
-"""A job that runs meanwhile is no fault of the node."""
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in short, the root first; no consequences, and nothing that a job does.
+    """Doctor's findings in short, the root first; no consequences, and nothing that a running job
+    does.
 
     `rules`: those of a check; None for all.
     """
-    grave = without_harmless(snapshot)
+    grave = without_harmless(without_memory_of_jobs(snapshot))
     diagnosis = diagnose(grave, load_catalog(), rules=rules)
     findings = []
     for finding in diagnosis.findings:
         is_consequence = finding.explained_by is not None
-        if is_consequence or finding.id in NOT_OF_THE_NODE:
+        if is_consequence:
             continue
         short_finding = NodeFinding(
             id=finding.id,
@@ -66,6 +65,21 @@ def _source_of(finding: Finding) -> Source:
 def check_rules() -> tuple[Rule, ...]:
     """The rules that a node's check applies: those about the driver and its GPUs."""
     return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
+
+
+def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
+    """The record without the used memory of GPUs that compute: a job that runs is no fault.
+
+    Memory that is taken on an idle GPU may be left over from a job that is gone. Where no source
+    tells how busy a GPU is, it counts as one that computes.
+    """
+    gpus = []
+    for gpu in snapshot.gpus or ():
+        if gpu.utilization_percent != 0:
+            gpu = replace(gpu, memory_used_bytes=None)
+        gpus.append(gpu)
+    # None: nobody could ask for GPUs.
+    return replace(snapshot, gpus=None if snapshot.gpus is None else tuple(gpus))
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:

@@ -323,3 +323,53 @@ def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
     assert unlike == ["odd"]
     (common,) = (row for row in answer["common"] if row["id"] == "mig-misconfigured")
     assert (common["nodes"], common["of"], common["gpus"]) == (5, 5, ["NVIDIA A100-SXM4-40GB"])
+
+
+def gpu_2_with(**values: Any) -> Record:
+    """A node whose third GPU has these values."""
+    gpus = node()["gpus"]
+    return node(gpus=[*gpus[:2], {**gpus[2], **values}, *gpus[3:]])
+
+
+HOLDER = [{"pid": 48211, "name": "python3", "memory_bytes": 72 << 30}]
+
+
+@pytest.mark.parametrize("processes", [HOLDER, []])
+def test_memory_that_is_taken_on_an_idle_gpu_sets_a_node_apart(
+    processes: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = {"memory_used_bytes": 74 << 30, "processes": processes}
+    nodes = {
+        "gone": gpu_2_with(**taken, utilization_percent=0),
+        "busy": gpu_2_with(**taken, utilization_percent=97),
+        "unknown": gpu_2_with(**taken, utilization_percent=None),
+    }
+    folder = write(tmp_path / "f", {**SOUND, **nodes})
+    _, answer = shown(capsys, str(folder), "--nodes", "busy")
+    states = {one["name"]: one["status"] for one in answer["nodes"]}
+    assert (states["gone"], states["busy"], states["unknown"]) == ("differs", "ok", "ok")
+    titles = {one["id"]: one["title"] for one in row(answer, "gone")["findings"]}
+    assert "GPU 2" in titles["gpu-memory-taken"]
+    main(["doctor", "--from", str(folder / "gone.json")])
+    assert "gpu-memory-taken" in capsys.readouterr().out
+    assert row(answer, "gone")["next"] == f"gpusetup doctor --from {folder}/gone.json"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"retired_pending": True}, "faulty memory is replaced at the next reset (remap pending)"),
+        ({"retired_pending": True, "ecc_uncorrected": 2}, "memory errors that ECC cannot correct"),
+        ({"retired_pending": True, "remap_failed": True}, "memory errors that ECC cannot correct"),
+    ],
+)
+def test_a_pending_remap_alone_is_not_called_an_uncorrected_error(
+    values: Record, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "f", {**SOUND, "x": gpu_2_with(**values)})
+    _, answer = shown(capsys, str(folder))
+    assert [one["title"] for one in row(answer, "x")["findings"] if one["id"] == "ecc-error"] == [
+        f"{words}: GPU 2 (00000000:3B:00.0)"
+    ]
+    main(["doctor", "--from", str(folder / "x.json")])
+    assert words.split()[0] in capsys.readouterr().out
