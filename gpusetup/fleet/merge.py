@@ -15,7 +15,7 @@ UNDATED = datetime.min.replace(tzinfo=timezone.utc)
 
 def merged(records: Sequence[Node]) -> Node:
     """Several records of one node as one. Records without a date count as the oldest."""
-    newest_first = sorted(records, key=_time_of, reverse=True)
+    newest_first = sorted(records, key=_newness, reverse=True)
     node = newest_first[0]
     for older in newest_first[1:]:
         node = replace(
@@ -37,6 +37,13 @@ def merged(records: Sequence[Node]) -> Node:
                 snapshot_findings=older.snapshot_findings,
             )
     return replace(node, findings=tuple(_findings_that_hold(newest_first)))
+
+
+def _newness(record: Node) -> tuple[datetime, bool]:
+    """A key by which the newest record is the largest; of the same time a snapshot, which today's
+    doctor judges again."""
+    has_whole_snapshot = "snapshot" in record.sight.sources
+    return _time_of(record), has_whole_snapshot
 
 
 def _time_of(record: Node) -> datetime:

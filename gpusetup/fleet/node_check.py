@@ -16,6 +16,7 @@ from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
+from gpusetup.findings.gpu_faults import DEVICE_FAULTS
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
 from gpusetup.fleet.gpu_words import gpus_of, in_short, numbered_gpus
 from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, first_seen
@@ -224,8 +225,7 @@ def check_node(
     for finding in (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts)):
         began = None if since is None else first_seen(finding, since) or now
         findings.append(replace(finding, since=began, taken_at=now))
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    problems = [f"{finding.id}: {finding.title}{_since(finding, now)}" for finding in errors]
+    problems = _problems(findings, now)
     # A profile that counts GPUs says it by itself, and so does an event of the driver.
     expects_gpu = GPU_COUNT in expected
     is_explained = expects_gpu or bool(snapshot.gpus) or bool(snapshot.events)
@@ -242,6 +242,27 @@ def check_node(
         facts=facts,
         blind_to=_blind_to(sight_of(record, expected)),
     )
+
+
+HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
+"""The ids of faults that no change of a driver, a profile or a program causes."""
+
+
+def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
+    """The errors as words of a reason, those of the hardware first; each id once.
+
+    Slurm cuts a reason, and its limit for drained nodes asks what the reason begins with.
+    """
+    words_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            words = f"{finding.title}{_since(finding, now)}"
+            words_by_id.setdefault(finding.id, []).append(words)
+    problems = []
+    for id, words_of_id in words_by_id.items():
+        if words_of_id:
+            problems.append(f"{id}: {'; '.join(words_of_id)}")
+    return problems
 
 
 def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
