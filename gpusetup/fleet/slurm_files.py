@@ -67,7 +67,7 @@ exceeds_limit() {
             $1 != "" { total++ }
             $2 ~ /drain|down|fail/ && $4 ~ /^(gpusetup: |Prolog error)/ {
                 kind_of_node = ($4 ~ hardware) ? "hardware faults" : "failed checks"
-                if ($4 ~ /^Prolog error/) kind_of_node = kind  # nobody knows: it counts as both
+                if ($4 ~ /^Prolog error/) kind_of_node = kind  # unknown: it counts as both
                 if (kind_of_node != kind) next
                 if ($1 == node) is_counted = 1
                 else if (!is_counted) earlier++

@@ -91,7 +91,7 @@ def test_a_finding_of_a_newer_check_has_that_checks_date(
     assert node["next"] == "ssh n1 gpusetup doctor"
 
 
-BLIND = {
+BLIND: dict[str, dict[str, Any]] = {
     "the driver hung": {"blind_to": ["driver"], "facts": {"os.name": "Ubuntu 24.04.1 LTS"}},
     "an older version without a driver": {"blind_to": None, "facts": {"gpus.count": "0"}},
 }
