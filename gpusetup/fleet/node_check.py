@@ -19,7 +19,7 @@ from gpusetup.findings import presence
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
 from gpusetup.fleet.gpu_words import gpus_of, in_short, numbered_gpus
-from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, first_seen
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, dated, since_words
 from gpusetup.fleet.sight import Sight, addresses, sources_read
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Finding, Severity
@@ -223,8 +223,9 @@ def check_node(
     facts = {**facts_of(snapshot), **record.facts}
     findings = []
     for finding in (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts)):
-        began = None if since is None else first_seen(finding, since) or now
-        findings.append(replace(finding, since=began, taken_at=now))
+        if since is not None:
+            finding = dated(finding, since, now)
+        findings.append(replace(finding, taken_at=now))
     problems = _problems(findings, now)
     # A profile that counts GPUs says it by itself, and so does an event of the driver.
     expects_gpu = GPU_COUNT in expected
@@ -256,7 +257,7 @@ def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
     words_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
     for finding in findings:
         if finding.severity is Severity.ERROR:
-            words = f"{finding.title}{_since(finding, now)}"
+            words = f"{finding.title}{since_words(finding, now)}"
             words_by_id.setdefault(finding.id, []).append(words)
     problems = []
     for id, words_of_id in words_by_id.items():
@@ -292,11 +293,3 @@ def what_it_is(facts: Mapping[str, str]) -> str:
     # A driver that is not loaded tells no version.
     driver = facts.get("driver.version", "unknown")
     return f"{gpu_count} x {gpu_name}, driver {driver}"
-
-
-def _since(finding: NodeFinding, now: str | None) -> str:
-    """` (since DATE)` for a finding that an earlier check had too."""
-    is_new = finding.since is None or finding.since == now
-    if is_new:
-        return ""
-    return f" (since {finding.since})"

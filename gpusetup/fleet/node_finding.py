@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 
 Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
 """Where a finding comes from: `snapshot` has what only doctor looks at, such as torch."""
@@ -21,6 +21,8 @@ class NodeFinding(Frozen):
     root: bool = False
     since: str | None = None
     """When a check had it for the first time, if the node keeps a history."""
+    last_since: str | None = None
+    """When its last GPU got it, if not all of them got it at once."""
     about: tuple[str, ...] = ()
     """The PCI addresses of its GPUs, or the fact that is unlike the profile; () for the node."""
     source: Source = "driver"
@@ -42,7 +44,27 @@ def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
     return tuple((finding.id, subject) for subject in subjects)
 
 
-def first_seen(finding: NodeFinding, since: Mapping[FindingKey, str]) -> str | None:
-    """Since when a node has a finding: of several GPUs the first counts; None if it is new."""
-    times = [since[key] for key in keys_of(finding) if key in since]
-    return min(times, default=None)
+def dated(
+    finding: NodeFinding, since: Mapping[FindingKey, str], now: str | None = None
+) -> NodeFinding:
+    """A finding with the dates of a node's history; what the history lacks is as new as `now`."""
+    times = [since.get(key, now) for key in keys_of(finding)]
+    known_times = sorted(time for time in times if time is not None)
+    if not known_times:
+        return finding
+    first = known_times[0]
+    last = known_times[-1]
+    return replace(finding, since=first, last_since=None if last == first else last)
+
+
+def since_words(finding: NodeFinding, now: str | None = None) -> str:
+    """` (since DATE)` for a finding that an earlier check had too; "" for one that is new `now`.
+
+    >>> since_words(NodeFinding(id="hot", severity=Severity.ERROR, since="Monday"))
+    ' (since Monday)'
+    """
+    if finding.since is None or finding.since == now:
+        return ""
+    if finding.last_since is None:
+        return f" (since {finding.since})"
+    return f" (since {finding.since}, the last GPU since {finding.last_since})"

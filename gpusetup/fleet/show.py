@@ -19,7 +19,7 @@ from gpusetup.fleet.drift import (
 )
 from gpusetup.fleet.folder import Records
 from gpusetup.fleet.next_step import next_command
-from gpusetup.fleet.node_finding import NodeFinding, first_seen
+from gpusetup.fleet.node_finding import NodeFinding, dated
 from gpusetup.fleet.nodes import SAFE, Drift, Node, Split, natural, slurm_list
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -228,8 +228,7 @@ def _row(
 ) -> NodeAnswer:
     """One node's part of the answer, with its status."""
     findings = tuple(
-        replace(finding, since=finding.since or first_seen(finding, node.since))
-        for finding in node.findings
+        finding if finding.since else dated(finding, node.since) for finding in node.findings
     )
     status = _status(node, drift, common_ids)
     return NodeAnswer(

@@ -9,7 +9,7 @@ from shlex import quote
 from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.drift import FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.node_finding import NodeFinding
+from gpusetup.fleet.node_finding import NodeFinding, since_words
 from gpusetup.fleet.nodes import Drift, Split, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
@@ -143,10 +143,7 @@ def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
 
 def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
     """A finding with its title, and since when it has been there."""
-    text = finding.title
-    if finding.since:
-        text += f" (since {finding.since})"
-    text += remark
+    text = f"{finding.title}{since_words(finding)}{remark}"
     mark = MARKS[finding.severity]
     return marked(mark, finding.id, text, indent=4)
 

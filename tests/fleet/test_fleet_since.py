@@ -40,8 +40,11 @@ def test_a_gpu_that_fails_later_does_not_inherit_the_date_of_a_repaired_one(
 def test_a_second_gpu_keeps_the_date_of_the_first(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for failed_gpus in ((4,), (4, 5), (5,)):
+    for failed_gpus in ((4,), (4, 5)):
         node.check(with_ecc_errors(*failed_gpus))
+    dates = "(since 2026-11-01T03:00:00Z, the last GPU since 2026-11-02T03:00:00Z)"
+    assert last_line(capsys).endswith(f"GPUs 4, 5 {dates}")
+    node.check(with_ecc_errors(5))
     assert "(since 2026-11-02T03:00:00Z)" in last_line(capsys)
 
 
