@@ -117,9 +117,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
     compared_facts = fact_differences(nodes)
-    differences = all_differences(nodes, compared_facts.drifts)
-    for name, drift in misdated_records(nodes, now).items():
-        differences[name].append(drift)
+    differences = all_differences(nodes, compared_facts.drifts, now)
     undecided = _nodes_in(compared_facts.splits)
     rows = []
     for node in nodes:
@@ -163,15 +161,18 @@ def _gravest_split_first(split: Split) -> tuple[int, str]:
 
 
 def all_differences(
-    nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]]
+    nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
-    """Node -> in what it is unlike the others: `fact_drifts`, its slow rates, and its kind."""
+    """Node -> in what it is unlike the others: `fact_drifts`, its slow rates, its kind, and the
+    date of its record."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
             differences[name].extend(rows)
-    for name, drift in lone_kinds(nodes).items():
-        differences[name].append(drift)
+    # Of these a node has one at most.
+    for drift_by_node in (lone_kinds(nodes), misdated_records(nodes, now)):
+        for name, drift in drift_by_node.items():
+            differences[name].append(drift)
     return differences
 
 
