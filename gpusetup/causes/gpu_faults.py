@@ -6,6 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
+from gpusetup.evidence.gpu_facts import memory_waits_for_a_reset
 from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import MessageRow, says
 from gpusetup.model.finding import Severity
@@ -110,6 +111,16 @@ CAUSES = (
         "GPU must be replaced",
         proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages are retired, SRAM errors passed the threshold, CUDA answers code 214, or the kernel logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
         not_when="Errors that ECC corrected are harmless",
+        cases=(
+            Message(
+                where=(memory_waits_for_a_reset,),
+                title="{who}: faulty memory is replaced at the next reset (remap pending)",
+                plain="Faulty memory is replaced at the next reset",
+                means="A row of the GPU's memory is bad, and a spare row is ready to replace it. "
+                "No error is counted that ECC could not correct.",
+                text="Reset the GPU or reboot as soon as no job runs on it",
+            ),
+        ),
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
         by_check=True,

@@ -17,6 +17,7 @@ from gpusetup.render.console import Console
 if TYPE_CHECKING:
     from gpusetup.fleet.history import NodeHistory
     from gpusetup.fleet.node_check import NodeCheckAnswer
+    from gpusetup.fleet.sight import Sight
 
 SUMMARY = """Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds. It uses
 neither torch nor CUDA, so it does not disturb a running job. With a profile (the record of a
@@ -46,7 +47,7 @@ QUESTION = FleetCheckQuestion
 
 
 def run(question: FleetCheckQuestion, out: Console) -> Reply:
-    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile, sight_of
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Screen, ScreenLine
@@ -62,7 +63,8 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
     if question.history:
         history_file, history = _history(question.history, node, now, out)
         answer = check_node(node, record, expected, history.since())
-        _write(history_file, _updated_text(history, answer, now), out)
+        text = _updated_text(history, answer, now, sight_of(record, expected))
+        _write(history_file, text, out)
     else:
         answer = check_node(node, record, expected)
     if question.prometheus:
@@ -87,14 +89,14 @@ def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, Node
         return file, NodeHistory()
 
 
-def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str) -> str:
-    """The text of the history file after this check."""
+def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str, sight: Sight) -> str:
+    """The history with this check, as the text of its file."""
     from gpusetup.fleet.history import updated
     from gpusetup.fleet.node_check import all_findings
     from gpusetup.model.codec import to_json
 
     findings = all_findings(answer.ok, answer.reason, answer.findings)
-    return to_json(updated(history, findings, now)) + "\n"
+    return to_json(updated(history, findings, now, sight)) + "\n"
 
 
 def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:

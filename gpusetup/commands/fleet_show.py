@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +75,8 @@ def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
             f"{folder.folder} holds no record of gpusetup{first}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
-    fleet = replace(answer(records, folder.nodes), not_asked=folder.not_asked)
+    now = datetime.now(timezone.utc)
+    fleet = replace(answer(records, folder.nodes, now), not_asked=folder.not_asked)
     states = {node.status for node in fleet.nodes}
     bad_states = states - {"ok"} if strict else states & {"failed"}
     return reply(fleet, fleet_screen, yes=not bad_states)

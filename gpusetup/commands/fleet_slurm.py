@@ -3,6 +3,7 @@ up."""
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
@@ -12,6 +13,7 @@ from shutil import which
 from gpusetup.commands.common import HISTORY, PROFILE, PROMETHEUS, shared
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option
 from gpusetup.commands.reply import Reply
+from gpusetup.errors import UsageError
 from gpusetup.fleet.slurm_files import DEFAULT_DRAIN_LIMIT
 from gpusetup.render.console import Console
 from gpusetup.system.refusals import blocked_by_files
@@ -70,7 +72,8 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
     from gpusetup.fleet.slurm_files import SlurmSetup, files
     from gpusetup.install.switching.files import write_safely
 
-    folder = Path(question.folder).absolute()
+    _require_usable_files(question)
+    folder = Path(question.folder)
     python = question.node_python or sys.executable
     scontrol = which("scontrol")
     setup = SlurmSetup(
@@ -81,6 +84,7 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
         prometheus=question.prometheus,
         history=question.history,
         scontrol_folder=str(Path(scontrol).parent) if scontrol else None,
+        slurm_conf=os.environ.get("SLURM_CONF"),
     )
     written = files(setup)
     with blocked_by_files("Cannot write"):
@@ -91,6 +95,34 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
             out.talk(f"wrote {folder / name}")
     out.talk(_about_python(question.node_python, folder))
     return Reply(screen=written["slurm.conf.gpusetup"])
+
+
+def _require_usable_files(question: FleetSlurmQuestion) -> None:
+    """Refuse what would fail later on every node: UsageError, or BadInput for the profile."""
+    from gpusetup.fleet.node_check import MOST_BYTES, read_profile
+    from gpusetup.fleet.prometheus import FILE_SUFFIX
+    from gpusetup.named_file import read_text
+
+    paths = {
+        "DIR": question.folder,
+        "--profile": question.profile,
+        "--history": question.history,
+        "--prometheus": question.prometheus,
+    }
+    for name, path in paths.items():
+        if path is not None and not Path(path).is_absolute():
+            raise UsageError(
+                f"{name} {path!r} is a relative path: slurmd runs the programs in another folder",
+                hint="write the whole path, as /etc/slurm/gpusetup",
+            )
+    if question.prometheus and not question.prometheus.endswith(FILE_SUFFIX):
+        raise UsageError(
+            f"--prometheus {question.prometheus!r} does not end in {FILE_SUFFIX}: node_exporter "
+            "would not read it"
+        )
+    if question.profile:
+        # The record of a failed node, or no record at all, would drain nothing and tell nobody.
+        read_profile(read_text(question.profile, MOST_BYTES), question.profile)
 
 
 def _about_python(named: str | None, folder: Path) -> str:

@@ -15,19 +15,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import NormalDist, median, median_low
 
-from gpusetup.fleet.facts import severity_of, value_of
+from gpusetup.fleet.facts import is_compared, severity_of, value_of
 from gpusetup.fleet.history import moment
-from gpusetup.fleet.nodes import Drift, Node, Rate
+from gpusetup.fleet.nodes import Drift, Node, Rate, Split
 from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen
 
 LEAST_NODES = 3
 """Nodes that must tell a fact before most of them can be right."""
 Kind = tuple[str, ...]
-"""What makes machines comparable: the models of their GPUs."""
+"""What makes machines comparable: the model of most of their GPUs."""
 
 
-def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """The differences of each node from most nodes of its kind, by node name."""
+class FactDifferences(Frozen):
+    """In which facts nodes are not like most others of their kind, and where no most exist."""
+
+    drifts: Mapping[str, Sequence[Drift]]
+    """Node -> its differences from the majority."""
+    splits: tuple[Split, ...]
+
+
+def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
+    """Compare the facts of each node with those of the nodes of its kind."""
     by_kind: dict[Kind, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -37,29 +46,40 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     compared_nodes: dict[Kind, list[Node]] = defaultdict(list)
     for kind, reference in references.items():
         compared_nodes[reference] += by_kind[kind]
-    differences: dict[str, list[Drift]] = defaultdict(list)
+    drifts: dict[str, list[Drift]] = defaultdict(list)
+    splits: list[Split] = []
     for kind, nodes_of_kind in compared_nodes.items():
         # Nodes of other kinds that are compared with this one do not vote on what is usual.
         voters = by_kind[kind]
         fields: set[str] = set()
         for voter in voters:
             fields.update(voter.facts)
-        for field in sorted(fields):
-            odd_nodes = _drifts_in(field, voters, nodes_of_kind)
-            for node_name, drift in odd_nodes:
-                differences[node_name].append(drift)
-    return differences
+        for field in sorted(filter(is_compared, fields)):
+            values = _values_of(field, voters)
+            counts = Counter(values.values())
+            majority = majority_of(counts)
+            if majority is not None:
+                for node_name, drift in _drifts_in(field, majority, counts, nodes_of_kind):
+                    drifts[node_name].append(drift)
+            elif counts.total() >= LEAST_NODES:
+                splits.append(_split_of(field, kind, values))
+    return FactDifferences(drifts=drifts, splits=tuple(splits))
+
+
+def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
+    """Node -> its value of one fact; nodes that do not tell it are left out."""
+    values = {}
+    for node in nodes:
+        value = value_of(field, node.facts)
+        if value is not None:
+            values[node.name] = value
+    return values
 
 
 def _drifts_in(
-    field: str, voters: Iterable[Node], nodes: Iterable[Node]
+    field: str, majority: str, counts: Counter[str], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
-    """The nodes whose value of a fact differs from that of most nodes, each with the difference."""
-    values = (value_of(field, node.facts) for node in voters)
-    counts = Counter(value for value in values if value is not None)
-    majority = majority_of(counts)
-    if majority is None:
-        return
+    """The nodes whose value of one fact is not the majority's, each with the difference."""
     for node in nodes:
         value = value_of(field, node.facts)
         if value and value != majority:
@@ -74,36 +94,47 @@ def _drifts_in(
             yield node.name, drift
 
 
+def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> Split:
+    """A fact without a majority, with the nodes of each value; the most frequent value first."""
+    names_by_value: dict[str, list[str]] = defaultdict(list)
+    for name, value in values.items():
+        names_by_value[value].append(name)
+
+    def most_frequent_first(value: str) -> tuple[int, str]:
+        # Negative, because sorting begins with the smallest; the value makes it reproducible.
+        return -len(names_by_value[value]), value
+
+    ordered_values = sorted(names_by_value, key=most_frequent_first)
+    return Split(
+        field=field,
+        severity=severity_of(field),
+        gpus=kind,
+        values={value: tuple(names_by_value[value]) for value in ordered_values},
+    )
+
+
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
     """Maps each kind of machine to the kind that it is compared with: its own, however few there
     are.
 
-    A node with one GPU of another model among the usual ones is compared with those that have only
-    the usual; nodes whose GPUs are not seen are no kind if others have some.
+    Nodes whose GPUs are not seen are no kind if others have some: they are compared with the
+    largest kind.
     """
     references = {}
     for kind in sizes:
-        references[kind] = _reference_of(kind, sizes)
+        references[kind] = kind or _largest_kind(sizes)
     return references
 
 
-def _reference_of(kind: Kind, sizes: Mapping[Kind, int]) -> Kind:
-    """The kind that one kind of machine is compared with."""
-    has_one_model = len(kind) == 1
-    is_common_mixture = bool(kind) and sizes[kind] >= LEAST_NODES
-    if has_one_model or is_common_mixture:
-        return kind
-    candidates = [*sizes]
-    if kind:
-        # Those that have no other models than this one.
-        candidates = [other for other in sizes if set(kind).issuperset(other)]
+def _largest_kind(sizes: Mapping[Kind, int]) -> Kind:
+    """The kind with GPUs that most nodes have; the empty one if there is no other."""
 
-    def preference(candidate: Kind) -> tuple[bool, int, Kind]:
-        has_gpus = bool(candidate)
-        # A kind with GPUs before one without; then the largest; the name makes it reproducible.
-        return has_gpus, sizes[candidate], candidate
+    def preference(kind: Kind) -> tuple[bool, int, Kind]:
+        has_gpus = bool(kind)
+        # The name makes it reproducible.
+        return has_gpus, sizes[kind], kind
 
-    return max(candidates, key=preference)
+    return max(sizes, key=preference)
 
 
 KIND = "node.kind"
@@ -156,6 +187,8 @@ def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
 
 TAKEN_AT = "record.taken_at"
 """The field of a record that is older than the others."""
+FUTURE = "record.future"
+"""The field of a record that is dated in the future."""
 LEAST_AGE = timedelta(hours=6)
 """A `fleet run` on a busy cluster, or a round by hand, may take hours; records of one morning are
 of one age."""
@@ -164,13 +197,35 @@ AGE_SPREADS = 5
 median distances: 5 leave room for a day on which the timer was late."""
 
 
-def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
-    """Nodes whose record is much older than most, so that it may be outdated."""
+CLOCK_ERROR = timedelta(minutes=10)
+"""The clocks of a cluster differ by seconds; a record from further ahead has a wrong date."""
+
+
+def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
+    """Nodes whose record is much older than most, so that it may not show what the node is like
+    now, and nodes whose record is dated in the future."""
     taken: dict[str, datetime] = {}
     for node in nodes:
         time = moment(node.taken_at)
         if time is not None:
             taken[node.name] = time
+    future = {name: time for name, time in taken.items() if time > now + CLOCK_ERROR}
+    plausible = {name: time for name, time in taken.items() if name not in future}
+    misdated = _old_records(plausible)
+    for name, time in future.items():
+        misdated[name] = Drift(
+            field=FUTURE,
+            value=_in_words(time),
+            majority=_in_words(now),
+            severity=Severity.WARNING,
+            nodes=len(plausible),
+            of=len(taken),
+        )
+    return misdated
+
+
+def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
+    """Nodes whose record is much older than the others."""
     if len(taken) < LEAST_NODES:
         return {}
     middle = median_low(taken.values())
@@ -183,11 +238,10 @@ def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
         # A newer record is only better.
         if age <= oldest_usual_age:
             continue
-        words = f"{time:%Y-%m-%d %H:%M} UTC, {_span(age)} before most others"
         old[name] = Drift(
             field=TAKEN_AT,
-            value=words,
-            majority=f"{middle:%Y-%m-%d %H:%M} UTC",
+            value=f"{_in_words(time)}, {span(age)} before most others",
+            majority=_in_words(middle),
             severity=Severity.WARNING,
             nodes=len(taken),
             of=len(taken),
@@ -195,14 +249,26 @@ def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
     return old
 
 
+def _in_words(time: datetime) -> str:
+    """A time as the answer writes it."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
+    """When the newest record was taken that is not dated in the future."""
+    times = [moment(node.taken_at) for node in nodes]
+    plausible = [time for time in times if time is not None and time <= now + CLOCK_ERROR]
+    return max(plausible, default=None)
+
+
 MOST_HOURS = 72
 """Below three days the hours matter."""
 
 
-def _span(time: timedelta) -> str:
+def span(time: timedelta) -> str:
     """A time in days or hours.
 
-    >>> _span(timedelta(days=1, hours=7)), _span(timedelta(days=30))
+    >>> span(timedelta(days=1, hours=7)), span(timedelta(days=30))
     ('31 hours', '30 days')
     """
     hours = round(time.total_seconds() / 3600)
@@ -223,7 +289,7 @@ def majority_of(counts: Counter[str]) -> str | None:
         return None
     value, most = counts.most_common(1)[0]
     is_majority = most * 2 > total
-    # Two halves: nobody can say which is right.
+    # Of two halves neither is a majority.
     return value if is_majority else None
 
 

@@ -6,13 +6,16 @@ UUID, a bus address, free memory) is none.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
+from gpusetup.fleet.gpu_words import ranges
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
+from gpusetup.readings.environment import PREFIXES
 
 ABSENT = "absent"
 """The value of a package or a variable that the machine does not have."""
@@ -74,7 +77,7 @@ place in a snapshot, and what a person calls it."""
 WORDS: dict[str, str] = {}
 for _rows in FACTS.values():
     WORDS |= _rows
-GPU_COUNT, GPU_PREFIX = "gpus.count", "gpus."
+GPU_COUNT, GPU_NAME, GPU_PREFIX = "gpus.count", "gpus.name", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
 TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
@@ -172,11 +175,24 @@ def joined(values: Sequence[str | None]) -> str | None:
     parts = [f"{usual_count} x {usual_value}"]
     for value, count in counts[1:]:
         # The usual ones need no numbers: they are the rest.
-        indexes = [str(index) for index, gpu_value in enumerate(values) if gpu_value == value]
+        indexes = [index for index, gpu_value in enumerate(values) if gpu_value == value]
         noun = "GPUs" if count > 1 else "GPU"
-        gpus = ", ".join(indexes)
-        parts.append(f"{count} x {value} ({noun} {gpus})")
+        parts.append(f"{count} x {value} ({noun} {ranges(indexes)})")
     return ", ".join(parts)
+
+
+OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
+
+
+def commonest(value: str) -> str:
+    """The value that most GPUs of a node have, from the fact of all of them.
+
+    >>> commonest("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), commonest("NVIDIA L4")
+    ('NVIDIA L40S', 'NVIDIA L4')
+    """
+    values = OF_SEVERAL_VALUES.fullmatch(value)
+    # The commonest comes first.
+    return values[1] if values else value
 
 
 def words_of(name: str) -> str:
@@ -221,6 +237,27 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     if may_be_absent and is_whole_snapshot:
         return ABSENT
     return None
+
+
+FREE_DISK = "_free_gib"
+"""How the facts of free disk end: no two nodes have the same."""
+OF_THE_NODE = (*PREFIXES, "LD_LIBRARY_PATH", "LD_PRELOAD")
+"""How the variables begin that change what CUDA, NCCL and torch do on a node."""
+
+
+def is_compared(name: str) -> bool:
+    """Whether nodes of one kind should agree in this fact.
+
+    PATH, the variables of a Slurm job and the like belong to the shell in which a record was taken.
+
+    >>> is_compared("environment.NCCL_IB_HCA"), is_compared("environment.SLURM_JOB_GPUS")
+    (True, False)
+    """
+    if name.startswith(VARIABLES):
+        variable = name.removeprefix(VARIABLES)
+        return variable.startswith(OF_THE_NODE)
+    # torch's version is a fact of its own.
+    return name != f"{PACKAGES}torch" and not name.endswith(FREE_DISK)
 
 
 IN_EVERY_SNAPSHOT = "os.name"

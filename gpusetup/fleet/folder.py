@@ -9,6 +9,7 @@ off is a node with a problem.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -17,10 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.facts import facts_of
+from gpusetup.fleet.facts import GPU_COUNT, GPU_NAME, commonest, facts_of, joined
+from gpusetup.fleet.gpu_words import gpus_of, in_short
 from gpusetup.fleet.history import NodeHistory, moment
-from gpusetup.fleet.node_check import all_findings, findings_of
-from gpusetup.fleet.nodes import Node, NodeFinding, Rate, natural
+from gpusetup.fleet.merge import merged
+from gpusetup.fleet.node_check import OF_A_CHECK, all_findings, check_rules, findings_of
+from gpusetup.fleet.node_finding import NodeFinding, Source
+from gpusetup.fleet.nodes import Node, Rate, natural
+from gpusetup.fleet.sight import Sight, addresses, sources_read
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
@@ -49,6 +54,8 @@ FAILED = ("failed", "crashed")
 class Records(Frozen):
     """The content of a folder."""
 
+    folder: str | None = None
+
     nodes: tuple[Node, ...]
     """By name."""
     left_out: tuple[str, ...] = ()
@@ -74,14 +81,16 @@ class _NodeCheck(Frozen):
     taken_at: str | None = None
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
+    blind_to: tuple[Source, ...] | None = None
+    """None in the records of older versions."""
 
 
 def read_folder(
     folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
-    """Every record in a folder and its subfolders, by node; `reached` is called with the number of
-    files read so far and in total."""
-    nodes: dict[str, Node] = {}
+    """Every record in a folder and in the folders in it, by node; `reached` is told how many files
+    are read, of how many."""
+    records_of: dict[str, list[Node]] = defaultdict(list)
     left_out: list[str] = []
     files = _files(folder)
     with ExitStack() as stack:
@@ -96,16 +105,15 @@ def read_folder(
             if isinstance(result, str):
                 left_out.append(result)
                 continue
-            earlier = nodes.get(result.name)
-            nodes[result.name] = merged(earlier, result) if earlier else result
+            records_of[result.name].append(result)
     recorded: list[Node] = []
-    for name in sorted(nodes, key=natural):
-        node = nodes[name]
+    for name in sorted(records_of, key=natural):
+        node = merged(records_of[name])
         if node.has_record:
             recorded.append(node)
         else:
             left_out.append(f"{name}: a history without a record of the node")
-    return Records(nodes=tuple(recorded), left_out=tuple(left_out))
+    return Records(folder=str(folder), nodes=tuple(recorded), left_out=tuple(left_out))
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
@@ -173,9 +181,10 @@ def read_record(path: Path, name: str) -> Node:
         # A broken history says nothing against the node.
         if path.stem.endswith("history"):
             raise _NoRecord(problem.message) from problem
-        return Node(name=name, problem=problem.message)
+        return Node(name=name, problem=problem.message, broken_file=str(path))
     if family in SNAPSHOT_FAMILIES:
-        node = replace(node, snapshot_file=str(path))
+        ids = tuple(finding.id for finding in node.findings)
+        node = replace(node, snapshot_file=str(path), snapshot_findings=ids)
     # A node-check says its node's name; a file's name is what a person gave it.
     return replace(node, name=node.name or name)
 
@@ -220,14 +229,35 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
     # Some other JSON with a schema of ours.
     if snapshot.taken_at is None and not snapshot.readings and not facts:
         raise BadInput(f"{what} says nothing about its machine")
-    models = {gpu.name for gpu in snapshot.gpus or ()}
     variables = _as_shared(tuple(snapshot.environment.items()))
     return Node(
         taken_at=snapshot.taken_at,
-        kind=tuple(sorted(models)),
+        kind=kind_of(facts),
         facts={**facts, **variables},
-        findings=findings_of(snapshot),
+        findings=_findings_of_snapshot(snapshot),
+        sight=Sight(sources=(*sources_read(snapshot), "snapshot"), gpus=addresses(snapshot)),
     )
+
+
+def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
+    """Doctor's findings; what a node's check does not look for has the snapshot as its source."""
+    findings = findings_of(snapshot)
+    # Most nodes have none, and to judge thousands of nodes twice takes time.
+    if not findings:
+        return ()
+    ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}
+    of_snapshot = []
+    for finding in findings:
+        if finding.id not in ids_of_check:
+            finding = replace(finding, source="snapshot")
+        of_snapshot.append(finding)
+    return tuple(of_snapshot)
+
+
+def kind_of(facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The model of most of a node's GPUs, by its facts; () if no GPU is seen."""
+    names = facts.get(GPU_NAME)
+    return (commonest(names),) if names else ()
 
 
 @lru_cache(maxsize=1024)
@@ -243,9 +273,10 @@ def _from_verify(raw: bytes, what: str) -> Node:
     """The node in a report of verify: whether the checks passed, and the measured rates."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
-    gpu_models = {model for device, model in models.items() if device != "cpu"}
+    gpu_models = [model for device, model in models.items() if device != "cpu"]
     facts = {"torch.version": answer.torch, "python.version": answer.python}
     known_facts = {field: value for field, value in facts.items() if value}
+    gpu_names = joined(gpu_models)
     failed_checks = [check for check in answer.checks if check.status in FAILED]
     problems = []
     for check in failed_checks:
@@ -254,12 +285,13 @@ def _from_verify(raw: bytes, what: str) -> Node:
         problems.append(words.rstrip(": "))
     if answer.verdict == "failed" and not failed_checks:
         problems = ["verdict is failed"]
-    findings = [_error("gpu-check-failed", f"verify's {problem}") for problem in problems]
+    findings = [_failed_check(problem) for problem in problems]
     return Node(
-        kind=tuple(sorted(gpu_models)),
+        kind=kind_of({GPU_NAME: gpu_names} if gpu_names else {}),
         facts=known_facts,
         findings=tuple(findings),
         rates=tuple(_rates_of(answer, models)),
+        sight=Sight(sources=("verify",)),
     )
 
 
@@ -279,31 +311,55 @@ def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]
         )
 
 
-def _error(id: str, title: str) -> NodeFinding:
-    """A finding that makes a node fail."""
-    # Doctor's own findings have words of their own.
-    severity = Severity.ERROR
-    return NodeFinding(id=id, severity=severity, title=title)
+def _failed_check(problem: str) -> NodeFinding:
+    """The finding of a check of verify that failed."""
+    return NodeFinding(
+        id="gpu-check-failed", severity=Severity.ERROR, title=f"verify's {problem}", source="verify"
+    )
 
 
 def _from_node_check(raw: bytes, what: str) -> Node:
     answer = from_json(raw, _NodeCheck, what=what)
-    gpu_name = answer.facts.get("gpus.name")
+    findings = []
+    for finding in all_findings(answer.ok, answer.reason, answer.findings):
+        findings.append(_as_today(finding, answer.taken_at))
     return Node(
         taken_at=answer.taken_at,
-        kind=(gpu_name,) if gpu_name else (),
+        kind=kind_of(answer.facts),
         facts=answer.facts,
-        findings=all_findings(answer.ok, answer.reason, answer.findings),
+        findings=tuple(findings),
+        sight=Sight(sources=_sources_of_check(answer)),
+    )
+
+
+def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
+    """What a node's check could see. An older record does not say whether it read the log."""
+    if answer.blind_to is not None:
+        return tuple(source for source in OF_A_CHECK if source not in answer.blind_to)
+    has_gpus = answer.facts.get(GPU_COUNT, "0") != "0"
+    return ("driver",) if has_gpus else ()
+
+
+def _as_today(finding: NodeFinding, taken_at: str | None) -> NodeFinding:
+    """A check's finding as today's version writes it: older ones name GPUs in the title only."""
+    about = finding.about or gpus_of(finding.title)
+    is_of_profile = finding.id == "unlike-profile"
+    return replace(
+        finding,
+        title=in_short(finding.title),
+        about=about,
+        source="profile" if is_of_profile else finding.source,
+        taken_at=finding.taken_at or taken_at,
     )
 
 
 def _from_history(raw: bytes, what: str) -> Node:
     history = from_json(raw, NodeHistory, what=what)
     since = {}
-    for id, time in history.since().items():
+    for key, time in history.since().items():
         # Somebody may have edited the file.
         if moment(time) is not None:
-            since[id] = time
+            since[key] = time
     return Node(since=since, has_record=False)
 
 
@@ -324,24 +380,3 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.history": _from_history,
 }
 """Schema -> how it is read."""
-
-
-def merged(earlier: Node, later: Node) -> Node:
-    """Two records of the same node; the later one in the folder adds to the earlier."""
-    times = [time for time in (earlier.taken_at, later.taken_at) if time]
-    # Two records often have the same finding.
-    findings = dict.fromkeys((*earlier.findings, *later.findings))
-    rates = (*earlier.rates, *later.rates)
-    return replace(
-        earlier,
-        taken_at=max(times, default=None),
-        kind=earlier.kind or later.kind,
-        # Of a fact in both the earlier file's counts.
-        facts={**later.facts, **earlier.facts},
-        findings=tuple(findings),
-        rates=rates,
-        problem=earlier.problem or later.problem,
-        since={**later.since, **earlier.since},
-        snapshot_file=earlier.snapshot_file or later.snapshot_file,
-        has_record=earlier.has_record or later.has_record,
-    )

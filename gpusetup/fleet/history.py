@@ -11,7 +11,10 @@ from datetime import datetime, timezone
 from typing import Literal
 
 from gpusetup.errors import BadInput
-from gpusetup.fleet.nodes import SAFE, NodeFinding
+from gpusetup.fleet.gpu_words import gpus_of
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, keys_of
+from gpusetup.fleet.nodes import SAFE
+from gpusetup.fleet.sight import Sight
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -23,16 +26,23 @@ MOST_PAST_FINDINGS = 100
 
 
 class FindingHistory(Frozen):
-    """One finding of a node, from the first check with it to the last."""
+    """A finding of one GPU or of the whole node, from the first check that had it to the last."""
 
     id: str
+    about: str | None = None
+    """The PCI address of the GPU, or the fact; "" for the whole node. None in older files."""
+    source: Source = "driver"
     severity: Severity
     title: str
     """The words of the last check that had it."""
     first_seen: str
     last_seen: str
     is_over: bool = False
-    """A later check did not have it."""
+    """A later check looked and did not have it."""
+
+    @property
+    def key(self) -> FindingKey:
+        return self.id, self.about or ""
 
 
 class NodeHistory(Frozen):
@@ -42,12 +52,12 @@ class NodeHistory(Frozen):
     checked_at: str | None = None
     findings: tuple[FindingHistory, ...] = ()
 
-    def since(self) -> Mapping[str, str]:
-        """Maps each current finding to the time of the first check that had it."""
-        began: dict[str, str] = {}
+    def since(self) -> Mapping[FindingKey, str]:
+        """Each finding that the node still has -> when a check had it for the first time."""
+        began: dict[FindingKey, str] = {}
         for finding in self.findings:
             if not finding.is_over:
-                began[finding.id] = finding.first_seen
+                began[finding.key] = finding.first_seen
         return began
 
 
@@ -79,38 +89,52 @@ def read_history(text: str, what: str, now: str) -> NodeHistory:
         is_plausible = first_seen is not None and first_seen <= present
         if not is_plausible:
             finding = replace(finding, first_seen=now)
-        findings.append(finding)
+        # Older files name the GPUs in the title only.
+        subjects = gpus_of(finding.title) if finding.about is None else ()
+        for subject in subjects or (finding.about or "",):
+            findings.append(replace(finding, about=subject))
     return NodeHistory(checked_at=history.checked_at, findings=tuple(findings))
 
 
-def updated(history: NodeHistory, findings: Iterable[NodeFinding], now: str) -> NodeHistory:
+def updated(
+    history: NodeHistory, findings: Iterable[NodeFinding], now: str, sight: Sight
+) -> NodeHistory:
     """The history after a check at `now` with these findings.
 
-    A finding that the last check did not have begins anew: `since` means without interruption.
-    Several findings of one id, such as two facts unlike the profile, are one: the first that began.
+    A finding ends only if the check looked where it would have been (`sight`): while the driver
+    hangs, no memory error is over. A finding that ended and comes back begins anew.
     """
     since = history.since()
-    current: dict[str, FindingHistory] = {}
+    current: dict[FindingKey, FindingHistory] = {}
     for finding in findings:
-        current.setdefault(
-            finding.id,
-            FindingHistory(
-                id=finding.id,
+        for key in keys_of(finding):
+            id, about = key
+            # Two findings with one key, such as two messages, are one: the first tells its words.
+            row = FindingHistory(
+                id=id,
+                about=about,
+                source=finding.source,
                 severity=finding.severity,
                 title=finding.title,
-                first_seen=since.get(finding.id, now),
+                first_seen=since.get(key, now),
                 last_seen=now,
-            ),
-        )
+            )
+            current.setdefault(key, row)
+    unseen = []
     past = []
     for earlier in history.findings:
         if earlier.is_over:
             past.append(earlier)
-        elif earlier.id not in current:
+        elif earlier.key in current:
+            continue
+        elif sight.covers(earlier.source, earlier.about or ""):
             past.append(replace(earlier, is_over=True))
-    # The newest end is the most useful: old ones go first.
-    past.sort(key=lambda finding: finding.last_seen, reverse=True)
-    kept = (*current.values(), *past[:MOST_PAST_FINDINGS])
+        else:
+            unseen.append(earlier)
+    # The newest are the most useful: old ones go first.
+    for rows in (unseen, past):
+        rows.sort(key=lambda finding: finding.last_seen, reverse=True)
+    kept = (*current.values(), *unseen[:MOST_PAST_FINDINGS], *past[:MOST_PAST_FINDINGS])
     return NodeHistory(checked_at=now, findings=kept)
 
 

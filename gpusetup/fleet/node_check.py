@@ -16,35 +16,71 @@ from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
-from gpusetup.fleet.facts import GPU_COUNT, facts_of, words_of
-from gpusetup.fleet.nodes import NodeFinding
+from gpusetup.findings.gpu_faults import DEVICE_FAULTS
+from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
+from gpusetup.fleet.gpu_words import gpus_of, in_short, numbered_gpus
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding, Source, dated, since_words
+from gpusetup.fleet.sight import Sight, addresses, sources_read
 from gpusetup.model.codec import from_json
-from gpusetup.model.finding import Severity
+from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
 
 HARMLESS_XIDS = ("63", "94")
 NVML_NOT_SUPPORTED = "3"
-NOT_OF_THE_NODE = ("gpu-memory-taken",)
-"""A job that runs meanwhile is no fault of the node."""
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in short, the root cause first, without consequences and without effects of
-    a running job."""
-    grave = without_harmless(snapshot)
+    """Doctor's findings in short, the root first; no consequences, and nothing that a running job
+    does.
+
+    `rules`: those of a check; None for all.
+    """
+    grave = without_harmless(without_memory_of_jobs(snapshot))
     diagnosis = diagnose(grave, load_catalog(), rules=rules)
     findings = []
     for finding in diagnosis.findings:
         is_consequence = finding.explained_by is not None
-        if is_consequence or finding.id in NOT_OF_THE_NODE:
+        if is_consequence:
             continue
         short_finding = NodeFinding(
-            id=finding.id, severity=finding.severity, title=finding.title, root=finding.root
+            id=finding.id,
+            severity=finding.severity,
+            title=in_short(finding.title),
+            root=finding.root,
+            about=gpus_of(finding.title),
+            source=_source_of(finding),
+            taken_at=snapshot.taken_at,
         )
         findings.append(short_finding)
     return tuple(findings)
+
+
+def _source_of(finding: Finding) -> Source:
+    """Where a finding of a check comes from: the kernel's log if nothing else shows it."""
+    sources = {quote.source for quote in finding.evidence}
+    return "kernel log" if sources == {"kernel log"} else "driver"
+
+
+def check_rules() -> tuple[Rule, ...]:
+    """The rules that a node's check applies: those about the driver and its GPUs."""
+    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
+
+
+def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
+    """The record without the used memory of GPUs that compute: a job that runs is no fault.
+
+    Memory that is taken on an idle GPU may be left over from a job that is gone. Where no source
+    tells how busy a GPU is, it counts as one that computes.
+    """
+    gpus = []
+    for gpu in snapshot.gpus or ():
+        if gpu.utilization_percent != 0:
+            gpu = replace(gpu, memory_used_bytes=None)
+        gpus.append(gpu)
+    # None: nobody could ask for GPUs.
+    return replace(snapshot, gpus=None if snapshot.gpus is None else tuple(gpus))
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
@@ -76,8 +112,6 @@ def _is_harmless(event: Event) -> bool:
     return needs_nothing or is_known or "nonfatal" in values
 
 
-FREE = "_free_gib"
-"""How the facts of free disk end: half of what the sound node has is enough."""
 MOST_BYTES = 1 << 20
 MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
 """Facts that an idle card, or an update without consequence, changes."""
@@ -123,7 +157,10 @@ def unlike_profile(
     for name, expected_value in expected.items():
         # A fact that the node does not tell is unknown, and fails no node.
         actual = facts.get(name, expected_value)
-        is_free_disk = name.endswith(FREE) and expected_value.isdecimal() and actual.isdecimal()
+        # Half of the disk that the sound node has free is enough.
+        is_free_disk = (
+            name.endswith(FREE_DISK) and expected_value.isdecimal() and actual.isdecimal()
+        )
         if is_free_disk:
             least = int(expected_value) // 2
             expectation = f"at least {least}"
@@ -133,9 +170,16 @@ def unlike_profile(
             differs = actual != expected_value
         if differs:
             title = f"{words_of(name)} {actual}, expected {expectation}"
-            differences.append(
-                NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title)
+            # Of a fact of some GPUs each GPU has its own history.
+            gpus = [f"{name}: {gpu}" for gpu in numbered_gpus(actual)]
+            finding = NodeFinding(
+                id="unlike-profile",
+                severity=Severity.ERROR,
+                title=title,
+                about=tuple(gpus or (name,)),
+                source="profile",
             )
+            differences.append(finding)
     return tuple(differences)
 
 
@@ -148,6 +192,8 @@ class NodeCheckAnswer(Frozen):
     taken_at: str | None
     findings: tuple[NodeFinding, ...]
     facts: Mapping[str, str]
+    blind_to: tuple[Source, ...] = ()
+    """Where the check could not look: such findings may be there all the same."""
 
 
 def all_findings(
@@ -168,19 +214,19 @@ def check_node(
     node: str,
     record: NodeRecord,
     expected: Mapping[str, str],
-    since: Mapping[str, str] | None = None,
+    since: Mapping[FindingKey, str] | None = None,
 ) -> NodeCheckAnswer:
     """Judge a node. `expected` are the facts in its profile; `since` maps its earlier findings to
     times from its history, None if it keeps no history."""
     snapshot = record.snapshot
     now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
-    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
-    findings = [*findings_of(snapshot, rules), *unlike_profile(expected, facts)]
-    if since is not None:
-        findings = [replace(finding, since=since.get(finding.id, now)) for finding in findings]
-    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
-    problems = [f"{finding.id}: {finding.title}{_since(finding, now)}" for finding in errors]
+    findings = []
+    for finding in (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts)):
+        if since is not None:
+            finding = dated(finding, since, now)
+        findings.append(replace(finding, taken_at=now))
+    problems = _problems(findings, now)
     # A profile that counts GPUs says it by itself, and so does an event of the driver.
     expects_gpu = GPU_COUNT in expected
     is_explained = expects_gpu or bool(snapshot.gpus) or bool(snapshot.events)
@@ -195,7 +241,49 @@ def check_node(
         taken_at=now,
         findings=tuple(findings),
         facts=facts,
+        blind_to=_blind_to(sight_of(record, expected)),
     )
+
+
+HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
+"""The ids of faults that no change of a driver, a profile or a program causes."""
+
+
+def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
+    """The errors as words of a reason, those of the hardware first; each id once.
+
+    Slurm cuts a reason, and its limit for drained nodes asks what the reason begins with.
+    """
+    words_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            words = f"{finding.title}{since_words(finding, now)}"
+            words_by_id.setdefault(finding.id, []).append(words)
+    problems = []
+    for id, words_of_id in words_by_id.items():
+        if words_of_id:
+            problems.append(f"{id}: {'; '.join(words_of_id)}")
+    return problems
+
+
+def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
+    """What a check with this record and this profile could see."""
+    facts = {**facts_of(record.snapshot), **record.facts}
+    # A fact that the node does not tell was not compared.
+    compared_facts = tuple(name for name in expected if name in facts)
+    sources = sources_read(record.snapshot)
+    if compared_facts:
+        sources = (*sources, "profile")
+    return Sight(sources=sources, gpus=addresses(record.snapshot), facts=compared_facts)
+
+
+OF_A_CHECK: tuple[Source, ...] = ("driver", "kernel log", "profile")
+"""Where a check looks, if it can."""
+
+
+def _blind_to(sight: Sight) -> tuple[Source, ...]:
+    """The sources that a check could not read."""
+    return tuple(source for source in OF_A_CHECK if source not in sight.sources)
 
 
 def what_it_is(facts: Mapping[str, str]) -> str:
@@ -205,11 +293,3 @@ def what_it_is(facts: Mapping[str, str]) -> str:
     # A driver that is not loaded tells no version.
     driver = facts.get("driver.version", "unknown")
     return f"{gpu_count} x {gpu_name}, driver {driver}"
-
-
-def _since(finding: NodeFinding, now: str | None) -> str:
-    """` (since DATE)` for a finding that an earlier check had too."""
-    is_new = finding.since is None or finding.since == now
-    if is_new:
-        return ""
-    return f" (since {finding.since})"

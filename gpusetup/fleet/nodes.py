@@ -8,19 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from gpusetup.errors import UsageError
+from gpusetup.fleet.node_finding import FindingKey, NodeFinding
+from gpusetup.fleet.sight import Sight
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
-
-
-class NodeFinding(Frozen):
-    """A finding about a node."""
-
-    id: str
-    severity: Severity
-    title: str = ""
-    root: bool = False
-    since: str | None = None
-    """When a check had it for the first time, if the node keeps a history."""
 
 
 class Rate(Frozen):
@@ -38,8 +29,8 @@ class Rate(Frozen):
 class Drift(Frozen):
     """A field in which a node differs from most nodes of its kind.
 
-    Two fields are compared with all nodes: `record.taken_at`, if the record is older than the
-    others, and `node.kind`, if no other node has such GPUs.
+    Some fields are no facts of the node: `record.taken_at`, if the record is older than the others,
+    `record.future`, if it is dated in the future, and `node.kind`, if no other node has such GPUs.
     """
 
     field: str
@@ -52,22 +43,40 @@ class Drift(Frozen):
     """Of how many."""
 
 
+class Split(Frozen):
+    """A fact of which no value has a majority among the nodes of a kind, so that nobody can say
+    which of them are right."""
+
+    field: str
+    severity: Severity
+    gpus: tuple[str, ...]
+    """The model of the GPUs of that kind."""
+    values: Mapping[str, tuple[str, ...]]
+    """Each value -> the nodes that have it."""
+
+
 class Node(Frozen):
     """One node: the content of its records, or why there is none."""
 
     name: str = ""
     taken_at: str | None = None
     kind: tuple[str, ...] = ()
-    """The models of its GPUs, each once, sorted."""
+    """The model of most of its GPUs; () if no GPU is seen."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
     problem: str | None = None
     """Why there is no record, or no whole one."""
-    since: Mapping[str, str] = {}
-    """By the node's history: the id of a finding -> when a check had it for the first time."""
+    since: Mapping[FindingKey, str] = {}
+    """By the node's history: a finding -> when a check had it for the first time."""
     snapshot_file: str | None = None
     """The file of the node's snapshot, which doctor can read again."""
+    snapshot_findings: tuple[str, ...] = ()
+    """The ids of the findings that doctor finds in that file."""
+    broken_file: str | None = None
+    """The file of a record that cannot be read."""
+    sight: Sight = Sight(sources=())
+    """What the record could see."""
     has_record: bool = True
     """False for a history alone, which does not say what the node is like."""
 

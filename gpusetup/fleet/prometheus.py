@@ -30,7 +30,9 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
         counts[key] += 1
         began = moment(finding.since)
         if began is not None:
-            since[key] = began.timestamp()
+            # Of several findings with one id the oldest counts.
+            seconds = began.timestamp()
+            since[key] = min(seconds, since.get(key, seconds))
     return "".join(
         (
             _metric(

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from shlex import quote
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
-from gpusetup.fleet.drift import LEAST_NODES, drifts, lone_kinds, old_records, outliers, uncompared
+from gpusetup.fleet.drift import (
+    LEAST_NODES,
+    fact_differences,
+    lone_kinds,
+    misdated_records,
+    newest_of,
+    outliers,
+    span,
+    uncompared,
+)
 from gpusetup.fleet.folder import Records
-from gpusetup.fleet.nodes import SAFE, Drift, Node, NodeFinding, natural, slurm_list
+from gpusetup.fleet.next_step import next_command
+from gpusetup.fleet.node_finding import NodeFinding, dated
+from gpusetup.fleet.nodes import SAFE, Drift, Node, Split, natural, slurm_list
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 
@@ -22,8 +33,9 @@ COST_SPEED = (
 )
 """Warnings that cost speed now: a node that has one is not sound, however many others have it."""
 
-Status = Literal["failed", "differs", "degraded", "ok"]
-"""`degraded`: slower than it could be, as most of the others are."""
+Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
+"""`degraded`: slower than it could be, as most of the others are; `undecided`: in one of its facts
+no value has a majority, so nobody can say whether the node is right."""
 
 
 class NodeAnswer(Frozen):
@@ -35,7 +47,8 @@ class NodeAnswer(Frozen):
     findings: tuple[NodeFinding, ...] = ()
     drift: tuple[Drift, ...] = ()
     next: str | None = None
-    """Of a failed node: the command that says more, or takes the record that is missing."""
+    """The command that says more of a node that failed or has a warning, or that takes the record
+    which is missing."""
 
 
 class Uncompared(Frozen):
@@ -85,23 +98,39 @@ class FleetAnswer(Frozen):
     """Nodes that `fleet run` left alone -> why."""
     uncompared: tuple[Uncompared, ...] = ()
     """Nodes of which nobody can say whether they are like the others."""
+    splits: tuple[Split, ...] = ()
+    """Facts of which no value has a majority, the gravest first."""
+    newest_record: str | None = None
+    """When the newest record was taken."""
+    age: str | None = None
+    """How long ago that was, if it is more than a day."""
 
 
-def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
-    """Judge a fleet. `expected` are the nodes that should have a record."""
+OLD = timedelta(days=1)
+"""A round of records is judged on the day on which it is taken."""
+
+
+def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
+    """Judge a fleet. `expected`: nodes that should have a record."""
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
-    differences = all_differences(nodes)
+    compared_facts = fact_differences(nodes)
+    differences = all_differences(nodes, compared_facts.drifts, now)
+    undecided = _nodes_in(compared_facts.splits)
     rows = []
     for node in nodes:
         # A finding of most nodes of its kind tells no node from the others.
         common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
-        row = _row(node, differences[node.name], common_ids)
+        row = _row(node, differences[node.name], common_ids, records.folder)
+        if row.status == "ok" and node.name in undecided:
+            row = replace(row, status="undecided")
         rows.append(row)
     rows.sort(key=_worst_first)
     failed = [row.name for row in rows if row.status == "failed"]
+    newest = newest_of(nodes, now)
+    is_old = newest is not None and now - newest > OLD
     small_kinds = []
     for kind, names in uncompared(nodes).items():
         small_kinds.append(Uncompared(gpus=kind, nodes=tuple(names)))
@@ -111,17 +140,37 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
         exclude=excluded(failed),
         left_out=records.left_out,
         uncompared=tuple(small_kinds),
+        splits=tuple(sorted(compared_facts.splits, key=_gravest_split_first)),
+        newest_record=f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest else None,
+        age=span(now - newest) if newest and is_old else None,
     )
 
 
-def all_differences(nodes: Sequence[Node]) -> dict[str, list[Drift]]:
-    """Maps each node to everything in which it differs from the others."""
+def _nodes_in(splits: Iterable[Split]) -> set[str]:
+    """The nodes with a fact of which no value has a majority."""
+    names: set[str] = set()
+    for split in splits:
+        for nodes_of_value in split.values.values():
+            names.update(nodes_of_value)
+    return names
+
+
+def _gravest_split_first(split: Split) -> tuple[int, str]:
+    """A key that puts the gravest facts first, and alike ones by their names."""
+    return -GRAVITY[split.severity], split.field
+
+
+def all_differences(
+    nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
+) -> dict[str, list[Drift]]:
+    """Node -> in what it is unlike the others: `fact_drifts`, its slow rates, its kind, and the
+    date of its record."""
     differences: dict[str, list[Drift]] = defaultdict(list)
-    for drifts_by_node in (drifts(nodes), outliers(nodes)):
+    for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
             differences[name].extend(rows)
     # Of these a node has one at most.
-    for drift_by_node in (lone_kinds(nodes), old_records(nodes)):
+    for drift_by_node in (lone_kinds(nodes), misdated_records(nodes, now)):
         for name, drift in drift_by_node.items():
             differences[name].append(drift)
     return differences
@@ -175,11 +224,12 @@ def _common_among(nodes: Sequence[Node]) -> list[Common]:
     return rows
 
 
-def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> NodeAnswer:
+def _row(
+    node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
+) -> NodeAnswer:
     """One node's part of the answer, with its status."""
     findings = tuple(
-        replace(finding, since=finding.since or node.since.get(finding.id))
-        for finding in node.findings
+        finding if finding.since else dated(finding, node.since) for finding in node.findings
     )
     status = _status(node, drift, common_ids)
     return NodeAnswer(
@@ -189,8 +239,24 @@ def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Node
         taken_at=node.taken_at,
         findings=findings,
         drift=tuple(sorted(drift, key=lambda row: (-GRAVITY[row.severity], row.field))),
-        next=next_command(node) if status == "failed" else None,
+        next=_next_of(node, drift, common_ids, folder) if status in ("failed", "differs") else None,
     )
+
+
+def _next_of(
+    node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
+) -> str | None:
+    """The command that says more of a node than the answer: None if all that it has are differences
+    in facts."""
+    findings = []
+    for finding in node.findings:
+        is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
+        if finding.severity is Severity.ERROR or is_uncommon_warning:
+            findings.append(finding)
+    has_grave_difference = any(row.severity is Severity.ERROR for row in drift)
+    if not (findings or has_grave_difference or node.problem):
+        return None
+    return next_command(replace(node, findings=tuple(findings)), drift, folder)
 
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
@@ -207,25 +273,6 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
     # Slow is slow, also if all others are.
     costs_speed = not warnings.isdisjoint(COST_SPEED)
     return "degraded" if costs_speed else "ok"
-
-
-def next_command(node: Node) -> str | None:
-    """The command to run next for a failed node: doctor with its snapshot, or else a command that
-    makes a new record on the node. None if its name is not safe in a command.
-
-    >>> next_command(Node(name="n1", problem="no record"))
-    'ssh n1 gpusetup doctor'
-    >>> next_command(Node(name="n1", snapshot_file="records/n 1.json"))
-    "gpusetup doctor --from 'records/n 1.json'"
-    """
-    file = node.snapshot_file
-    # A snapshot that is cut off cannot be read by doctor either.
-    is_whole = not node.problem
-    if file and file.isprintable() and is_whole:
-        return f"gpusetup doctor --from {quote(file)}"
-    if not SAFE.fullmatch(node.name):
-        return None
-    return f"ssh {node.name} gpusetup doctor"
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:

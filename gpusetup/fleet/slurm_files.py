@@ -4,7 +4,8 @@ A node is drained after two failed checks in a row, and resumed after two good o
 reason is still one that gpusetup gave. A node that somebody else took out of service is left alone.
 
 The brake: at most a share of a partition is drained, because a profile that is out of date fails
-every node at once. The count lives in slurmctld, in the reasons of its own nodes: it outlives
+every node at once. Faults of the hardware have a share of their own, which such a profile cannot
+fill. The count lives in slurmctld, in the reasons of its own nodes: it outlives
 reboots, needs no shared folder, and is what `sinfo -R` shows. slurmctld also dates each reason with
 one clock, so nodes that fail in the same moment agree which of them are within the limit.
 
@@ -19,6 +20,7 @@ import re
 import shlex
 
 from gpusetup.errors import UsageError
+from gpusetup.fleet.node_check import HARDWARE_FAULTS
 from gpusetup.model.frozen import Frozen
 
 IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
@@ -36,6 +38,7 @@ PATH="${PATH:+$PATH:}"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 NODE = """\
 export PATH LC_ALL=C SLURM_TIME_FORMAT=standard
 node=${SLURMD_NODENAME:-$(hostname -s)}
+export SLURMD_NODENAME="$node"  # the check names the node's history after it
 
 # A field of this node's record, e.g. State or Reason.
 field() { timeout 10 scontrol show node "$node" | sed -n "s/^ *$1=//p"; }
@@ -46,10 +49,12 @@ report() {
     logger -t gpusetup -p daemon.err -- "$1" 2>/dev/null || :
 }
 
-# Whether this node would exceed the limit in one of its partitions; prints which limit.
-# Nodes that failed checks took out of service count, those of an earlier date before this node.
+# Whether this node, drained for the reason $1, would exceed the limit in one of its partitions;
+# prints which limit. Nodes that failed checks took out of service count, those of an earlier date
+# before this node. Faults of the hardware and other failed checks are counted apart.
 exceeds_limit() {
     set -f  # a name may have letters that a shell would expand
+    kind=$(kind_of "$1")
     if ! record=$(timeout 10 scontrol show node "$node"); then
         echo "Slurm does not say in which partitions it is"
         return 0
@@ -57,9 +62,13 @@ exceeds_limit() {
     for partition in $(echo "$record" | sed -n "s/^ *Partitions=//p" | tr , ' '); do
         timeout 10 sinfo -h -N -p "$partition" -o '%N|%T|%H|%E' |
         sort -t '|' -k 3,3 -k 1,1 |
-        awk -F '|' -v node="$node" -v limit="$drain_at_most" -v partition="$partition" '
+        awk -F '|' -v node="$node" -v limit="$drain_at_most" -v partition="$partition" \\
+            -v kind="$kind" -v hardware="^gpusetup: ($hardware_faults): " '
             $1 != "" { total++ }
             $2 ~ /drain|down|fail/ && $4 ~ /^(gpusetup: |Prolog error)/ {
+                kind_of_node = ($4 ~ hardware) ? "hardware faults" : "failed checks"
+                if ($4 ~ /^Prolog error/) kind_of_node = kind  # unknown: it counts as both
+                if (kind_of_node != kind) next
                 if ($1 == node) is_counted = 1
                 else if (!is_counted) earlier++
             }
@@ -74,13 +83,19 @@ exceeds_limit() {
                     if (limit + 0 > 0 && allowed < 1) allowed = 1  # one sick node of a few
                 }
                 if (earlier + 1 > allowed) {
-                    print "failed checks already drained " earlier + 0 " of " total \\
+                    print kind " already drained " earlier + 0 " of " total \\
                         " nodes in partition " partition " (--drain-at-most " limit ")"
                     exit 1
                 }
             }' || return 0
     done
     return 1
+}
+
+# What the reason $1 counts as in the limit.
+kind_of() {
+    if echo "$1" | grep -qE "^($hardware_faults): "; then echo "hardware faults"
+    else echo "failed checks"; fi
 }
 
 # Gives the node the reason $1, in letters that no terminal obeys.
@@ -91,10 +106,10 @@ drain_with_reason() {
 
 # Drains this node with the reason $1. Above the limit it stays in service, and this is reported.
 drain_within_limit() {
-    if ! limit=$(exceeds_limit); then
+    if ! limit=$(exceeds_limit "$1"); then
         drain_with_reason "$1" || { report "$node could not be drained ($1)"; return 1; }
         sleep 3  # slurmctld dates by the second: all drains of the same second have arrived
-        limit=$(exceeds_limit) || return 0
+        limit=$(exceeds_limit "$1") || return 0
         # Others were faster. Undone only if the reason is still ours: an operator may have drained
         # the node since.
         case $(field Reason) in
@@ -194,6 +209,8 @@ class SlurmSetup(Frozen):
     """A folder for the history of the health program's findings."""
     scontrol_folder: str | None = None
     """Where Slurm's commands lie, if this machine has them."""
+    slurm_conf: str | None = None
+    """The file of SLURM_CONF, if Slurm's configuration does not lie in its usual place."""
 
 
 def files(setup: SlurmSetup) -> dict[str, str]:
@@ -223,6 +240,17 @@ def files(setup: SlurmSetup) -> dict[str, str]:
     }
 
 
+def _slurm_conf_lines(slurm_conf: str | None) -> tuple[str, ...]:
+    """The lines that tell Slurm's commands where its configuration is, if it must be told."""
+    if slurm_conf is None:
+        return ()
+    return (
+        "# Where Slurm's configuration was when this file was written; slurmd may say another.",
+        f'[ -n "$SLURM_CONF" ] || SLURM_CONF={shlex.quote(slurm_conf)}',
+        "export SLURM_CONF",
+    )
+
+
 def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> str:
     """The beginning of a program: its settings, and the part that both programs share."""
     check = shlex.join((setup.python, "-I", "-m", "gpusetup", "fleet", "check", *check_options))
@@ -233,6 +261,9 @@ def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> s
         f"{SETTINGS}{more_path}",
         "# A share of the partition, or a number of nodes: more are never drained (0: none).",
         f"drain_at_most={shlex.quote(setup.drain_at_most)}",
+        "# What a reason begins with that counts among faults of the hardware.",
+        f"hardware_faults='{'|'.join(HARDWARE_FAULTS)}'",
+        *_slurm_conf_lines(setup.slurm_conf),
         "# The Python with gpusetup. Is it elsewhere on this node? Change the path here, or run",
         "# `gpusetup fleet slurm DIR --node-python PATH` again.",
         f"check() {{ {check}; }}",

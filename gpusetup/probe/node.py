@@ -75,8 +75,9 @@ def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
 
 
 def name_of_node() -> str:
-    """The node's own name, without its domain."""
-    return platform.node().partition(".")[0]
+    """The node's name in Slurm, or else its own name without the domain."""
+    name_in_slurm = System().environ().get("SLURMD_NODENAME")
+    return name_in_slurm or platform.node().partition(".")[0]
 
 
 def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:

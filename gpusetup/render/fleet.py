@@ -7,9 +7,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.drift import KIND, LEAST_NODES, RATES, TAKEN_AT
+from gpusetup.fleet.drift import FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
-from gpusetup.fleet.nodes import Drift, NodeFinding, slurm_list
+from gpusetup.fleet.node_finding import NodeFinding, since_words
+from gpusetup.fleet.nodes import Drift, Split, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
     Common,
@@ -39,12 +40,14 @@ STATUS_MARKS = {
     "failed": MARKS[Severity.ERROR],
     "differs": MARKS[Severity.WARNING],
     "degraded": MARKS[Severity.WARNING],
+    "undecided": MARKS[Severity.WARNING],
     "ok": OK,
 }
 STATUS_WORDS: dict[Status, str] = {
     "failed": "failed",
     "differs": "unlike the others",
     "degraded": "slowed",
+    "undecided": "without a majority to compare with",
     "ok": "sound",
 }
 
@@ -58,6 +61,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     for nodes in _alike_unsound_nodes(answer):
         lines += _node(nodes, common_findings)
 
+    lines += section("No majority", _splits(answer.splits))
     lines += section("On most nodes", _common(answer.common))
     lines += section("Compared with no other node", _uncompared(answer))
     lines += section("Not asked", _not_asked(answer))
@@ -73,7 +77,8 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
     """The nodes that are not sound; those with the same faults are in one group."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
-        if node.status == "ok":
+        # What undecided nodes differ in is listed once, below all nodes.
+        if node.status in ("ok", "undecided"):
             continue
         faults: list[object] = [node.status, node.problem]
         for drift in node.drift:
@@ -88,18 +93,21 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     """How many nodes are sound, and how many are in each other state."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
+    age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""
     if counts["ok"] == len(answer.nodes):
         uncompared = sum(len(kind.nodes) for kind in answer.uncompared)
         # "All alike" would be wrong about nodes that were compared with no other.
         words = f"all sound; {uncompared} of them compared with no other"
-        return marked(OK, "ok", f"{nodes}, {words if uncompared else 'all alike'}")
+        verdict = words if uncompared else "all alike"
+        return marked(OK, "ok", f"{nodes}, {verdict}{age}")
 
     parts = []
     for status, words in STATUS_WORDS.items():
         if counts[status]:
             parts.append(f"{counts[status]} {words}")
     worst = "failed" if counts["failed"] else "differs"
-    return marked(STATUS_MARKS[worst], nodes, ", ".join(parts))
+    counted = ", ".join(parts)
+    return marked(STATUS_MARKS[worst], nodes, f"{counted}{age}")
 
 
 def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Iterator[str]:
@@ -115,7 +123,9 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
 
     for finding in node.findings:
         if _is_shown(finding, common_findings):
-            yield _finding(finding)
+            is_of_older_record = finding.taken_at not in (None, node.taken_at)
+            remark = f" (by the record of {finding.taken_at})" if is_of_older_record else ""
+            yield _finding(finding, remark)
     for drift in node.drift:
         yield _drift(drift)
     if node.next:
@@ -133,10 +143,7 @@ def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
 
 def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
     """A finding with its title, and since when it has been there."""
-    text = finding.title
-    if finding.since:
-        text += f" (since {finding.since})"
-    text += remark
+    text = f"{finding.title}{since_words(finding)}{remark}"
     mark = MARKS[finding.severity]
     return marked(mark, finding.id, text, indent=4)
 
@@ -151,9 +158,21 @@ def _drift(drift: Drift) -> ScreenLine:
     elif drift.field == TAKEN_AT:
         words = "old record"
         majority = f"the median of {drift.of} records is {drift.majority}; take a new one"
+    elif drift.field == FUTURE:
+        words = "record from the future"
+        majority = f"now it is {drift.majority}; check the node's clock"
     elif drift.field == KIND:
         words = "the only node with"
     return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
+
+
+def _splits(splits: Iterable[Split]) -> Iterator[ScreenLine]:
+    """Each fact without a majority: its values, and the nodes that have them."""
+    for split in splits:
+        groups = []
+        for value, names in split.values.items():
+            groups.append(f"{value} on {slurm_list(names)}")
+        yield marked(MARKS[split.severity], words_of(split.field), "; ".join(groups), indent=2)
 
 
 def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:

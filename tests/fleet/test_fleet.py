@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,6 @@ def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike
         ("2026-11-18T02:00:00Z", True),
         ("2026-11-19T01:00:00Z", False),
         ("2026-11-19T05:00:00+02:00", False),
-        ("2027-01-01T00:00:00Z", False),
         ("0001-01-01T00:00:00+23:00", False),
         ("last week", False),
         (None, False),
@@ -280,16 +280,32 @@ def test_records_that_a_timer_spreads_over_a_day_are_of_one_age(
 def test_a_failed_node_has_its_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = node(gpus=node()["gpus"][:3])
-    folder = write(tmp_path / "f", {**SOUND, "bad": broken, "cut": json.dumps(node())[:4000],
-                                    "a b": broken, "$(x)": "{"})  # fmt: skip
+    gpus = node()["gpus"]
+    sick = node(gpus=[{**gpus[0], "ecc_uncorrected": 4}, *gpus[1:]])
+    slowed = node(gpus=[{**gpus[0], "throttle_reasons": ["hw_thermal_slowdown"]}, *gpus[1:]])
+    failed_check = fleet_records.report(random.Random(1))
+    failed_check["checks"][0]["status"] = "failed"
+    cut = json.dumps(node())[:4000]
+    nodes = {**SOUND, "sick": sick, "a b": sick, "slowed": slowed, "less": node(gpus=gpus[:7]),
+             "wrong": node(), "wrong.verify": failed_check, "cut": cut, "v": node(),
+             "v.verify": json.dumps(failed_check)[:400], "$(x)": "{"}  # fmt: skip
+    folder = write(tmp_path / "f", nodes)
     _, answer = shown(capsys, str(folder), "--nodes", "gone")
     commands = {one["name"]: one["next"] for one in answer["nodes"]}
-    assert commands["bad"] == f"gpusetup doctor --from {folder}/bad.json"
+    assert commands["sick"] == f"gpusetup doctor --from {folder}/sick.json"
     assert commands["a b"] == f"gpusetup doctor --from '{folder}/a b.json'"
-    assert commands["gone"] == "ssh gone gpusetup doctor"
+    assert commands["slowed"] == f"gpusetup doctor --from {folder}/slowed.json"
+    # Doctor says "ok" about what these lack or failed at.
+    assert commands["less"].startswith("ssh -t less 'lspci ") and "dmesg" in commands["less"]
+    assert commands["wrong"] == "ssh wrong gpusetup verify --level standard"
+    assert commands["cut"] == f"ssh cut gpusetup snapshot > {folder}/cut.json"
+    again = "gpusetup verify --level standard --json"
+    assert commands["v"] == f"ssh v {again} > {folder}/v.verify.json"
+    assert commands["gone"] == f"ssh gone gpusetup snapshot > {folder}/gone.json"
     assert commands["$(x)"] is None and commands["n0"] is None
-    assert main(["doctor", "--from", str(folder / "bad.json")]) in (0, 1)
+    for name in ("sick", "slowed"):
+        main(["doctor", "--from", str(folder / f"{name}.json")])
+        assert row(answer, name)["findings"][0]["id"] in capsys.readouterr().out
     main(["fleet", "show", str(folder)])
     assert "→ gpusetup doctor --from" in capsys.readouterr().out
 
@@ -307,3 +323,53 @@ def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
     assert unlike == ["odd"]
     (common,) = (row for row in answer["common"] if row["id"] == "mig-misconfigured")
     assert (common["nodes"], common["of"], common["gpus"]) == (5, 5, ["NVIDIA A100-SXM4-40GB"])
+
+
+def gpu_2_with(**values: Any) -> Record:
+    """A node whose third GPU has these values."""
+    gpus = node()["gpus"]
+    return node(gpus=[*gpus[:2], {**gpus[2], **values}, *gpus[3:]])
+
+
+HOLDER = [{"pid": 48211, "name": "python3", "memory_bytes": 72 << 30}]
+
+
+@pytest.mark.parametrize("processes", [HOLDER, []])
+def test_memory_that_is_taken_on_an_idle_gpu_sets_a_node_apart(
+    processes: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = {"memory_used_bytes": 74 << 30, "processes": processes}
+    nodes = {
+        "gone": gpu_2_with(**taken, utilization_percent=0),
+        "busy": gpu_2_with(**taken, utilization_percent=97),
+        "unknown": gpu_2_with(**taken, utilization_percent=None),
+    }
+    folder = write(tmp_path / "f", {**SOUND, **nodes})
+    _, answer = shown(capsys, str(folder), "--nodes", "busy")
+    states = {one["name"]: one["status"] for one in answer["nodes"]}
+    assert (states["gone"], states["busy"], states["unknown"]) == ("differs", "ok", "ok")
+    titles = {one["id"]: one["title"] for one in row(answer, "gone")["findings"]}
+    assert "GPU 2" in titles["gpu-memory-taken"]
+    main(["doctor", "--from", str(folder / "gone.json")])
+    assert "gpu-memory-taken" in capsys.readouterr().out
+    assert row(answer, "gone")["next"] == f"gpusetup doctor --from {folder}/gone.json"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"retired_pending": True}, "faulty memory is replaced at the next reset (remap pending)"),
+        ({"retired_pending": True, "ecc_uncorrected": 2}, "memory errors that ECC cannot correct"),
+        ({"retired_pending": True, "remap_failed": True}, "memory errors that ECC cannot correct"),
+    ],
+)
+def test_a_pending_remap_alone_is_not_called_an_uncorrected_error(
+    values: Record, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "f", {**SOUND, "x": gpu_2_with(**values)})
+    _, answer = shown(capsys, str(folder))
+    assert [one["title"] for one in row(answer, "x")["findings"] if one["id"] == "ecc-error"] == [
+        f"{words}: GPU 2 (00000000:3B:00.0)"
+    ]
+    main(["doctor", "--from", str(folder / "x.json")])
+    assert words.split()[0] in capsys.readouterr().out

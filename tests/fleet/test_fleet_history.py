@@ -20,8 +20,9 @@ from gpusetup.fleet.history import (
     updated,
 )
 from gpusetup.fleet.node_check import NodeCheckAnswer
-from gpusetup.fleet.nodes import NodeFinding
+from gpusetup.fleet.node_finding import NodeFinding
 from gpusetup.fleet.prometheus import metrics
+from gpusetup.fleet.sight import Sight
 from gpusetup.model.codec import to_json
 from gpusetup.model.finding import Severity
 from gpusetup.probe import node as probe_node
@@ -35,7 +36,7 @@ def after(*checks: tuple[NodeFinding, ...]) -> NodeHistory:
     """The history after a check a day."""
     history = NodeHistory()
     for day, findings in zip(DAYS, checks, strict=False):
-        history = updated(history, findings, day)
+        history = updated(history, findings, day, Sight())
     return history
 
 
@@ -44,10 +45,10 @@ def after(*checks: tuple[NodeFinding, ...]) -> NodeHistory:
 
 def test_since_is_the_first_check_of_an_unbroken_row() -> None:
     assert after((ECC,), (ECC, SLOW), (ECC, SLOW)).since() == {
-        "ecc-error": DAYS[0],
-        "pcie-degraded": DAYS[1],
+        ("ecc-error", ""): DAYS[0],
+        ("pcie-degraded", ""): DAYS[1],
     }
-    assert after((ECC,), (), (ECC,)).since() == {"ecc-error": DAYS[2]}
+    assert after((ECC,), (), (ECC,)).since() == {("ecc-error", ""): DAYS[2]}
 
 
 def test_what_is_over_is_kept_and_a_long_life_stays_small() -> None:
@@ -57,7 +58,7 @@ def test_what_is_over_is_kept_and_a_long_life_stays_small() -> None:
     ]
     for _ in range(MOST_PAST_FINDINGS):
         for findings in ((ECC, SLOW), ()):
-            history = updated(history, findings, DAYS[5])
+            history = updated(history, findings, DAYS[5], Sight())
     assert len(history.findings) == MOST_PAST_FINDINGS
 
 
@@ -67,7 +68,7 @@ def test_a_time_that_cannot_be_is_now(time: str) -> None:
         id="ecc-error", severity=Severity.ERROR, title="", first_seen=time, last_seen=time
     )
     text = to_json(NodeHistory(findings=(row,)))
-    assert read_history(text, "h", DAYS[9]).since() == {"ecc-error": DAYS[9]}
+    assert read_history(text, "h", DAYS[9]).since() == {("ecc-error", ""): DAYS[9]}
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -218,17 +219,48 @@ def test_node_problem_detector_accepts_the_plugin_file() -> None:
         assert rule["type"] != "permanent" or rule["condition"] in conditions
 
 
-def test_the_rule_of_the_plugin_file_runs_the_check_and_its_exit_code_is_one_of_the_plugins(
-    capfd: pytest.CaptureFixture[str],
+class Plugin:
+    """The script of the page, with a Python of the test in place of the node's."""
+
+    def __init__(self, folder: Path) -> None:
+        page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
+        text = page.partition("```sh\n#!/bin/sh\n")[2].partition("```")[0]
+        text = text.replace("/run/", f"{folder}/")
+        self.python = folder / "python"
+        self.script = folder / Path(plugin_file()["rules"][0]["path"]).name
+        self.script.write_text(text.replace("/opt/gpusetup/bin/python", str(self.python)))
+
+    def runs(self, program: str) -> tuple[int, str]:
+        """The exit code and the message if the node's Python is this program of a shell."""
+        self.python.write_text(f"#!/bin/sh\n{program}\n")
+        self.python.chmod(0o755)
+        ended = subprocess.run(
+            ("sh", str(self.script)), text=True, capture_output=True, timeout=60, check=False
+        )
+        return ended.returncode, ended.stdout.strip()
+
+
+@needs_a_shell
+def test_the_script_of_the_plugin_file_runs_the_check_and_its_exit_code_is_one_of_the_plugins(
+    tmp_path: Path,
 ) -> None:
     """node-problem-detector: 0 is sound, 1 a problem, 2 and more unknown."""
-    import subprocess
+    code, message = Plugin(tmp_path).runs(f'exec {sys.executable} "$@"')
+    assert code in (0, 1)
+    assert message.startswith(("ok: ", "failed: ")) and "\n" not in message
+    assert len(message) <= plugin_file()["pluginConfig"]["max_output_length"]
 
-    plugin = plugin_file()
-    rule = plugin["rules"][0]
-    ended = subprocess.run(
-        (sys.executable, *rule["args"]), text=True, capture_output=True, timeout=60, check=False
-    )
-    assert ended.returncode in (0, 1)
-    assert ended.stdout.startswith(("ok: ", "failed: ")) and ended.stdout.count("\n") == 1
-    assert len(ended.stdout) <= plugin["pluginConfig"]["max_output_length"]
+
+BROKEN_CHECK = "echo broken profile >&2; exit 2"
+
+
+@needs_a_shell
+def test_a_problem_stays_one_while_the_check_cannot_run(tmp_path: Path) -> None:
+    """node-problem-detector sets a condition to Unknown for any other exit code than 0 and 1."""
+    plugin = Plugin(tmp_path)
+    assert plugin.runs(BROKEN_CHECK) == (2, ""), "nothing was known yet"
+    assert plugin.runs("echo failed: ecc-error; exit 1") == (1, "failed: ecc-error")
+    for _ in range(2):
+        assert plugin.runs(BROKEN_CHECK) == (1, "not checked again: failed: ecc-error")
+    assert plugin.runs("echo ok: 8 GPUs; exit 0") == (0, "ok: 8 GPUs")
+    assert plugin.runs(BROKEN_CHECK) == (2, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -84,7 +85,9 @@ def test_a_check_leads_to_one_action(state: str, code: int, update: str, tmp_pat
 
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     prefix = tmp_path / "with+sign"
-    code = main(["fleet", "slurm", str(prefix), "--profile", "/etc/a b.json"])
+    profile = tmp_path / "a b.json"
+    profile.write_text(json.dumps(PROFILE))
+    code = main(["fleet", "slurm", str(prefix), "--profile", str(profile)])
     assert code == 0
     names = sorted(path.name for path in prefix.iterdir())
     assert names == sorted(written("python"))
@@ -93,7 +96,42 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
     lines = (prefix / "prolog.sh").read_text().splitlines()
     call = next(line for line in lines if line.startswith("check()"))
-    assert shlex.split(call)[-2] == "/etc/a b.json;"
+    assert shlex.split(call)[-2] == f"{profile};"
+
+
+PROFILE = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "8 x H100", "facts": {}}
+BAD_SETUPS = {
+    "a profile that is missing": (("--profile", "{folder}/none.json"), "none.json"),
+    "a profile that is none": (("--profile", "{folder}/empty.json"), "empty.json"),
+    "the record of a failed node": (("--profile", "{folder}/failed.json"), "ecc-error"),
+    "a relative profile": (("--profile", "profile.json"), "is a relative path"),
+    "a relative history": (("--history", "history"), "is a relative path"),
+    "relative metrics": (("--prometheus", "gpusetup.prom"), "is a relative path"),
+    "metrics that nobody reads": (("--prometheus", "/m/gpusetup.txt"), "does not end in .prom"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SETUPS)
+def test_what_would_fail_on_every_node_is_refused_when_it_is_written(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = {**PROFILE, "ok": False, "reason": "ecc-error: GPU 1"}
+    (tmp_path / "failed.json").write_text(json.dumps(failed))
+    (tmp_path / "empty.json").write_text("{}")
+    words, message = BAD_SETUPS[case]
+    options = [word.format(folder=tmp_path) for word in words]
+    assert main(["fleet", "slurm", str(tmp_path / "files"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "files").exists()
+
+
+def test_a_relative_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["fleet", "slurm", "files"]) == 2
+    assert "DIR 'files' is a relative path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])
@@ -239,6 +277,62 @@ def test_checks_one_after_the_other_stop_at_the_share_and_cured_nodes_come_back(
     for node in ("n1", "n2"):
         paper.run("health.sh", node)
     assert not paper.drained()
+
+
+def test_a_profile_out_of_date_leaves_the_limit_of_the_hardware_to_sick_nodes(
+    tmp_path: Path,
+) -> None:
+    paper = Paper(tmp_path, nodes=10, check=1)
+    for number in (1, 2, 3):
+        paper.run("health.sh", f"n{number}")
+    assert paper.drained() == {"n1", "n2"}
+    said = "failed: ecc-error: memory errors: GPU 1; unlike-profile: driver 590, expected 580"
+    program(tmp_path / "python", f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    paper.run("health.sh", "n3")
+    assert paper.prolog("n4", SLURM_JOB_GPUS="0")
+    _, output = paper.run("health.sh", "n5")
+    assert paper.drained() == {"n1", "n2", "n3", "n4"}
+    assert "hardware faults already drained 2 of 10 nodes" in output
+
+
+@pytest.mark.parametrize("from_slurmd", ["", "/run/slurm/conf"])
+def test_slurms_commands_get_the_configuration_of_the_machine_that_wrote_the_files(
+    from_slurmd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/opt/my slurm/slurm.conf")
+    assert main(["fleet", "slurm", str(tmp_path / "files")]) == 0
+    scontrol = f'#!/bin/sh\necho "$SLURM_CONF" >> {tmp_path}/configurations\n'
+    program(tmp_path / "bin" / "scontrol", scontrol)
+    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "SLURM_CONF": from_slurmd}
+    health = str(tmp_path / "files" / "health.sh")
+    subprocess.run(("sh", health), env=environment, check=False, timeout=20)
+    configurations = (tmp_path / "configurations").read_text().splitlines()
+    assert set(configurations) == {from_slurmd or "/opt/my slurm/slurm.conf"}
+
+
+def test_files_that_are_written_without_a_configuration_name_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    assert main(["fleet", "slurm", str(tmp_path / "files")]) == 0
+    assert "SLURM_CONF" not in (tmp_path / "files" / "health.sh").read_text()
+
+
+def test_the_history_has_the_nodes_name_in_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "rack3-n7")
+    main(["fleet", "check", "--history", str(tmp_path / "history")])
+    assert [file.name for file in (tmp_path / "history").iterdir()] == ["rack3-n7.history.json"]
+
+
+def test_the_check_of_the_health_program_knows_the_nodes_name(tmp_path: Path) -> None:
+    paper = Paper(tmp_path, nodes=5, check=0)
+    program(tmp_path / "bin" / "hostname", "#!/bin/sh\necho n2\n")
+    program(tmp_path / "python", f'#!/bin/sh\necho "$SLURMD_NODENAME" > {tmp_path}/name\nexit 0\n')
+    for name, expected in (("n4", "n4"), ("", "n2")):
+        paper.run("health.sh", name)
+        assert (tmp_path / "name").read_text().strip() == expected
 
 
 def test_prologs_of_jobs_on_all_nodes_stop_at_the_share_too(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""The GPUs that a finding's title names: which they are, and how they fit into one short line.
+
+Doctor names each GPU in full, `GPU 4 (00000000:5E:00.0, NVIDIA H100)`. Slurm and
+node-problem-detector cut a reason after some hundred letters, so a list of eight such names would
+leave no room for what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+from gpusetup.readings.sources import bus_key
+
+BUS_ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]"
+ONE_GPU = rf"GPU(?: \d{{1,3}}\b)?(?: \({BUS_ADDRESS}(?:, [^()]*)?\))?"
+"""A GPU as doctor writes it: with number and address, or one of the two."""
+GPU_LIST = re.compile(rf"(?<![\w-]){ONE_GPU}(?:, {ONE_GPU})*")
+NUMBER = re.compile(r"GPU (\d{1,3})\b")
+ADDRESS = re.compile(BUS_ADDRESS)
+
+
+def gpus_of(title: str) -> tuple[str, ...]:
+    """The GPUs that a title names: by PCI address, which stays the same if another GPU is lost, or
+    by number if there is no address.
+
+    >>> gpus_of("GPU 4 (00000000:5E:00.0, NVIDIA L4), GPU 5 (00000000:6F:00.0, NVIDIA L4): hot")
+    ('0000:5e:00.0', '0000:6f:00.0')
+    >>> gpus_of("GPU 3: hot"), gpus_of("driver 570.1, expected 580.1")
+    (('GPU 3',), ())
+    """
+    names: dict[str, None] = {}
+    for gpu in re.findall(ONE_GPU, title):
+        address = ADDRESS.search(gpu)
+        number = NUMBER.search(gpu)
+        if address:
+            names[bus_key(address[0]) or address[0]] = None
+        elif number:
+            names[number[0]] = None
+    return tuple(names)
+
+
+def in_short(title: str) -> str:
+    """A title with its GPUs in few letters, and what is wrong before them.
+
+    >>> in_short("GPU 4 (00000000:5E:00.0, NVIDIA L4): memory errors")
+    'memory errors: GPU 4 (00000000:5E:00.0)'
+    >>> in_short("GPU 0 (00000000:1A:00.0, L4), GPU 1 (00000000:2B:00.0, L4): throttled by heat")
+    'throttled by heat: GPUs 0, 1'
+    >>> in_short("Other programs already use most of the memory of the Laptop GPU")
+    'Other programs already use most of the memory of the Laptop GPU'
+    """
+    for gpu_list in GPU_LIST.finditer(title):
+        short_list = _short_list(gpu_list[0])
+        # A GPU without number and address: the end of its name, or just the word.
+        if short_list is None:
+            continue
+        before = title[: gpu_list.start()]
+        after = title[gpu_list.end() :]
+        if not before and after.startswith(": "):
+            words = after.removeprefix(": ")
+            return f"{words}: {short_list}"
+        return f"{before}{short_list}{after}"
+    return title
+
+
+def _short_list(gpu_list: str) -> str | None:
+    """GPUs in few letters: one with its address, several by number; None if they have neither."""
+    numbers = [int(number) for number in NUMBER.findall(gpu_list)]
+    addresses = ADDRESS.findall(gpu_list)
+    if len(numbers) > 1:
+        return f"GPUs {ranges(numbers)}"
+    if numbers and addresses:
+        return f"GPU {numbers[0]} ({addresses[0]})"
+    if numbers:
+        return f"GPU {numbers[0]}"
+    if addresses:
+        return f"GPU {', '.join(addresses)}"
+    return None
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers with three and more in a row as a range.
+
+    >>> ranges([0, 1, 2, 3, 5, 7]), ranges([2, 3]), ranges([4])
+    ('0-3, 5, 7', '2, 3', '4')
+    """
+    ordered = sorted(set(numbers))
+    rows: list[list[int]] = [ordered[:1]]
+    for previous, number in pairwise(ordered):
+        if number == previous + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    parts = []
+    for row in rows:
+        if len(row) > 2:
+            parts.append(f"{row[0]}-{row[-1]}")
+        else:
+            parts += map(str, row)
+    return ", ".join(parts)
+
+
+GPU_NUMBERS = re.compile(r"\(GPUs? ([\d, -]{1,200})\)")
+
+
+def numbered_gpus(value: str) -> tuple[str, ...]:
+    """The GPUs whose value of a fact is not the usual one.
+
+    >>> numbered_gpus("6 x 400 W, 2 x 250 W (GPUs 3, 7)"), numbered_gpus("400 W")
+    (('GPU 3', 'GPU 7'), ())
+    >>> numbered_gpus("5 x 16, 3 x 8 (GPUs 0-2)")
+    ('GPU 0', 'GPU 1', 'GPU 2')
+    """
+    names = []
+    for numbers in GPU_NUMBERS.findall(value):
+        for part in numbers.split(","):
+            first, _, last = part.strip().partition("-")
+            # A stranger's record may hold anything in brackets.
+            if first.isdecimal() and (last or first).isdecimal():
+                last_number = min(int(last or first), MOST_GPUS)
+                names += [f"GPU {number}" for number in range(int(first), last_number + 1)]
+    return tuple(names)
+
+
+MOST_GPUS = 1000
+"""No node has as many GPUs; a range up to here is read."""

@@ -1,0 +1,70 @@
+"""A finding about a node, and what tells it from others over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen, replace
+
+Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
+"""Where a finding comes from: `snapshot` has what only doctor looks at, such as torch."""
+
+
+class NodeFinding(Frozen):
+    """A finding about a node."""
+
+    id: str
+    severity: Severity
+    title: str = ""
+    root: bool = False
+    since: str | None = None
+    """When a check had it for the first time, if the node keeps a history."""
+    last_since: str | None = None
+    """When its last GPU got it, if not all of them got it at once."""
+    about: tuple[str, ...] = ()
+    """The PCI addresses of its GPUs, or the fact that is unlike the profile; () for the node."""
+    source: Source = "driver"
+    taken_at: str | None = None
+    """When the record was taken that has it."""
+
+
+FindingKey = tuple[str, str]
+"""What a history knows a finding by: its id, and one of the GPUs or facts that it is about."""
+
+
+def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
+    """A key for each GPU of a finding; one key if it is about the whole node.
+
+    >>> keys_of(NodeFinding(id="hot", severity=Severity.ERROR, about=("0000:1a:00.0",)))
+    (('hot', '0000:1a:00.0'),)
+    """
+    subjects = finding.about or ("",)
+    return tuple((finding.id, subject) for subject in subjects)
+
+
+def dated(
+    finding: NodeFinding, since: Mapping[FindingKey, str], now: str | None = None
+) -> NodeFinding:
+    """A finding with the dates of a node's history; what the history lacks is as new as `now`."""
+    times = [since.get(key, now) for key in keys_of(finding)]
+    known_times = sorted(time for time in times if time is not None)
+    if not known_times:
+        return finding
+    first = known_times[0]
+    last = known_times[-1]
+    return replace(finding, since=first, last_since=None if last == first else last)
+
+
+def since_words(finding: NodeFinding, now: str | None = None) -> str:
+    """` (since DATE)` for a finding that an earlier check had too; "" for one that is new `now`.
+
+    >>> since_words(NodeFinding(id="hot", severity=Severity.ERROR, since="Monday"))
+    ' (since Monday)'
+    """
+    if finding.since is None or finding.since == now:
+        return ""
+    if finding.last_since is None:
+        return f" (since {finding.since})"
+    return f" (since {finding.since}, the last GPU since {finding.last_since})"

@@ -1,0 +1,201 @@
+"""Several records of one node, taken at different times, and the GPU that most of a node's are."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import fleet_records
+import pytest
+
+from gpusetup.cli import main
+
+Record = dict[str, Any]
+NOW = datetime.now(timezone.utc)
+KIND = "NVIDIA H100 80GB HBM3"
+
+
+def text_of(time: datetime) -> str:
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def hours_ago(hours: float) -> str:
+    return text_of(NOW - timedelta(hours=hours))
+
+
+def snapshot(taken_at: str, **of_gpu_4: Any) -> Record:
+    compiler = {"nvcc": None, "compiler": "/usr/bin/cc"}
+    record = {**fleet_records.machine(0), "taken_at": taken_at, "toolkit": compiler}
+    record["gpus"][4].update(of_gpu_4)
+    return record
+
+
+def check(taken_at: str, *findings: Record, **more: Any) -> Record:
+    """What `fleet check --json` writes."""
+    facts = {"gpus.count": "8", "gpus.name": KIND, "driver.version": "580.95.05"}
+    reasons = [f"{finding['id']}: {finding['title']}" for finding in findings]
+    return {"schema": "gpusetup.node-check/1", "node": "n1", "ok": not findings,
+            "reason": "; ".join(reasons), "taken_at": taken_at, "findings": [*findings],
+            "facts": facts, "blind_to": [], **more}  # fmt: skip
+
+
+ECC = {
+    "id": "ecc-error", "severity": "error", "about": ["0000:5b:00.0"], "source": "driver",
+    "title": "memory errors that ECC cannot correct: GPU 4 (00000000:5B:00.0)",
+}  # fmt: skip
+
+
+def shown(
+    folder: Path, capsys: pytest.CaptureFixture[str], **records: Record
+) -> tuple[Record, str]:
+    """The answer about n1 as JSON, and the screen of the folder."""
+    for name, record in records.items():
+        file = folder / f"{name.replace('_', '.')}.json"
+        file.write_text(json.dumps(record), encoding="utf-8")
+    main(["fleet", "show", str(folder), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    main(["fleet", "show", str(folder)])
+    (node,) = (node for node in answer["nodes"] if node["name"] == "n1")
+    return {**node, "answer": answer}, capsys.readouterr().out
+
+
+# --- the newest record that could see a fault counts ----------------------------------------------
+
+
+def test_a_newer_check_ends_what_an_older_snapshot_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sick = snapshot(hours_ago(9), ecc_uncorrected=3)
+    node, screen = shown(tmp_path, capsys, n1=sick, n1_check=check(hours_ago(1)))
+    assert (node["status"], node["findings"]) == ("ok", [])
+    assert node["taken_at"] == hours_ago(1)
+    assert "ecc-error" not in screen
+
+
+def test_a_newer_snapshot_ends_what_an_older_check_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = {"n1": snapshot(hours_ago(1)), "n1_check": check(hours_ago(9), ECC)}
+    assert shown(tmp_path, capsys, **records)[0]["status"] == "ok"
+
+
+def test_a_finding_of_a_newer_check_has_that_checks_date(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = {"n1": snapshot(hours_ago(9)), "n1_check": check(hours_ago(1), ECC)}
+    node, _ = shown(tmp_path, capsys, **records)
+    assert [finding["taken_at"] for finding in node["findings"]] == [hours_ago(1)]
+    # The snapshot is older than the fault: doctor would find nothing in it.
+    assert node["next"] == "ssh n1 gpusetup doctor"
+
+
+BLIND: dict[str, dict[str, Any]] = {
+    "the driver hung": {"blind_to": ["driver"], "facts": {"os.name": "Ubuntu 24.04.1 LTS"}},
+    "an older version without a driver": {"blind_to": None, "facts": {"gpus.count": "0"}},
+}
+
+
+@pytest.mark.parametrize("case", BLIND)
+def test_a_newer_check_that_could_not_look_ends_nothing(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sick = snapshot(hours_ago(9), ecc_uncorrected=3)
+    later = check(hours_ago(1), **BLIND[case])
+    node, screen = shown(tmp_path, capsys, n1=sick, n1_check=later)
+    assert node["status"] == "failed"
+    assert f"(by the record of {hours_ago(9)})" in screen
+
+
+def test_what_only_a_snapshot_sees_is_not_ended_by_a_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cpu_torch = snapshot(hours_ago(9))
+    cpu_torch["torch"] = {"installed": True, "version": "2.11.0+cpu", "backend": "cpu"}
+    node, _ = shown(tmp_path, capsys, n1=cpu_torch, n1_check=check(hours_ago(1)))
+    assert node["status"] == "failed"
+
+
+def test_the_newer_value_of_a_fact_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old_driver = snapshot(hours_ago(9))
+    old_driver["driver"]["version"] = "570.1"
+    others = {f"m{number}": snapshot(hours_ago(1)) for number in range(4)}
+    node, _ = shown(tmp_path, capsys, n1=old_driver, n1_check=check(hours_ago(1)), **others)
+    assert node["status"] == "ok"
+
+
+# --- dates ----------------------------------------------------------------------------------------
+
+
+def test_the_headline_says_that_all_records_are_old(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {name: snapshot(hours_ago(24 * 30)) for name in ("n1", "n2", "n3")}
+    node, screen = shown(tmp_path, capsys, **nodes)
+    assert f"all alike; the newest record is 30 days old ({hours_ago(24 * 30)})" in screen
+    assert node["answer"]["newest_record"] == hours_ago(24 * 30)
+    nodes["n2"] = snapshot(hours_ago(2))
+    assert "newest record" not in shown(tmp_path, capsys, **nodes)[1]
+
+
+def test_a_record_that_is_dated_in_the_future_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {name: snapshot(hours_ago(1)) for name in ("n2", "n3", "n4")}
+    node, screen = shown(tmp_path, capsys, n1=snapshot("2999-01-01T00:00:00Z"), **nodes)
+    assert node["status"] == "differs"
+    assert [drift["field"] for drift in node["drift"]] == ["record.future"]
+    assert "record from the future: 2999-01-01 00:00 UTC" in screen
+    # A clock that is some seconds ahead is usual.
+    assert shown(tmp_path, capsys, n1=snapshot(hours_ago(-0.01)))[0]["status"] == "ok"
+
+
+# --- a GPU of another model -----------------------------------------------------------------------
+
+
+SMALL = {"name": "NVIDIA A100-SXM4-40GB", "memory_total_bytes": 40 << 30}
+
+
+def a100_node(driver: str = "580.95.05", **of_gpu_3: Any) -> Record:
+    record = snapshot(hours_ago(1))
+    model = {"name": "NVIDIA A100-SXM4-80GB", "memory_total_bytes": 80 << 30, "fabric_state": None,
+             "nvlinks_active": 12, "compute_capability": "8.0"}  # fmt: skip
+    record["gpus"] = [{**gpu, **model} for gpu in record["gpus"]]
+    record["gpus"][3].update(of_gpu_3)
+    record["driver"]["version"] = driver
+    return record
+
+
+def test_a_node_with_one_gpu_of_another_model_is_compared_with_its_own_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = {f"a{number}": a100_node() for number in range(4)}
+    others |= {f"h{number}": snapshot(hours_ago(1)) for number in range(6)}
+    node, screen = shown(tmp_path, capsys, n1=a100_node("570.1", **SMALL), **others)
+    drift = {row["field"]: (row["value"], row["majority"]) for row in node["drift"]}
+    assert drift == {
+        "driver.version": ("570.1", "580.95.05"),
+        "gpus.name": (
+            "7 x NVIDIA A100-SXM4-80GB, 1 x NVIDIA A100-SXM4-40GB (GPU 3)",
+            "NVIDIA A100-SXM4-80GB",
+        ),
+        "gpus.memory_total_bytes": ("7 x 80 GiB, 1 x 40 GiB (GPU 3)", "80 GiB"),
+    }
+    assert "GPU memory: 7 x 80 GiB, 1 x 40 GiB (GPU 3), 4 of 5 nodes have 80 GiB" in screen
+    assert not node["answer"]["uncompared"]
+
+
+def test_the_kind_of_such_a_node_does_not_depend_on_which_record_tells_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = "7 x NVIDIA A100-SXM4-80GB, 1 x NVIDIA A100-SXM4-40GB (GPU 3)"
+    told = check(hours_ago(0.5))
+    told["facts"] = {"gpus.count": "8", "gpus.name": names, "gpus.memory_total_bytes":
+                     "7 x 80 GiB, 1 x 40 GiB (GPU 3)"}  # fmt: skip
+    others = {f"a{number}": a100_node() for number in range(4)}
+    node, _ = shown(tmp_path, capsys, n1_check=told, **others)
+    fields = {row["field"] for row in node["drift"]}
+    assert fields == {"gpus.name", "gpus.memory_total_bytes"}

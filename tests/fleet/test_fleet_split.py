@@ -1,0 +1,116 @@
+"""Facts of which no value has a majority, and variables that belong to a shell, not to a node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import fleet_records
+import pytest
+
+from gpusetup.cli import main
+
+Record = dict[str, Any]
+
+
+def with_driver(version: str) -> Record:
+    node = fleet_records.machine(0)
+    return {**node, "driver": {**node["driver"], "version": version}}
+
+
+def with_power_limit(watts: float) -> Record:
+    node = fleet_records.machine(0)
+    return {**node, "gpus": [{**gpu, "power_limit_watts": watts} for gpu in node["gpus"]]}
+
+
+def with_variables(**variables: str) -> Record:
+    node = fleet_records.machine(0)
+    return {**node, "environment": {**node["environment"], **variables}}
+
+
+def write(folder: Path, records: Sequence[Record]) -> str:
+    """A folder with the records of n1, n2, n3…"""
+    for number, record in enumerate(records, 1):
+        (folder / f"n{number}.json").write_text(json.dumps(record), encoding="utf-8")
+    return str(folder)
+
+
+def shown(folder: str, capsys: pytest.CaptureFixture[str]) -> tuple[Record, str]:
+    """The answer of `fleet show` as JSON, and its screen."""
+    main(["fleet", "show", folder, "--json"])
+    answer: Record = json.loads(capsys.readouterr().out)
+    main(["fleet", "show", folder])
+    return answer, capsys.readouterr().out
+
+
+SPLITS = {
+    "drivers 3 and 3": [*[with_driver("570.1")] * 3, *[with_driver("580.1")] * 3],
+    "drivers 10 and 10": [*[with_driver("570.1")] * 10, *[with_driver("580.1")] * 10],
+    "three drivers": [with_driver(f"{number}.1") for number in (560, 570, 580)],
+    "power limits 3 and 3": [*[with_power_limit(700.0)] * 3, *[with_power_limit(500.0)] * 3],
+}
+
+
+@pytest.mark.parametrize("case", SPLITS)
+def test_a_tie_is_not_called_alike(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, SPLITS[case])
+    answer, screen = shown(folder, capsys)
+    count = len(SPLITS[case])
+    assert {node["status"] for node in answer["nodes"]} == {"undecided"}
+    assert screen.startswith(f"! {count} nodes: {count} without a majority")
+    assert "alike" not in screen
+    (split,) = answer["splits"]
+    named_nodes = [name for names in split["values"].values() for name in names]
+    assert sorted(named_nodes) == sorted(node["name"] for node in answer["nodes"])
+    for value in split["values"]:
+        assert value in screen
+    assert main(["fleet", "show", folder]) == 0
+    assert main(["fleet", "show", folder, "--strict"]) == 1
+
+
+def test_the_values_of_a_tie_are_listed_with_their_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer, screen = shown(write(tmp_path, SPLITS["drivers 3 and 3"]), capsys)
+    assert "! driver: 570.1 on n[1-3]; 580.1 on n[4-6]" in screen
+    assert answer["splits"][0]["values"] == {
+        "570.1": ["n1", "n2", "n3"],
+        "580.1": ["n4", "n5", "n6"],
+    }
+    assert answer["splits"][0]["gpus"] == ["NVIDIA H100 80GB HBM3"]
+
+
+def test_the_variables_of_a_shell_or_a_job_set_no_node_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = with_variables(
+        PATH="/opt/slurm/bin:/usr/bin",
+        SLURM_JOB_ID="88123",
+        SLURM_JOB_GPUS="0,1",
+        TMPDIR="/scratch",
+    )
+    folder = write(tmp_path, [*[fleet_records.machine(0)] * 5, odd])
+    answer, screen = shown(folder, capsys)
+    assert {node["status"] for node in answer["nodes"]} == {"ok"}
+    assert "all alike" in screen
+    assert main(["fleet", "show", folder, "--strict"]) == 0
+
+
+def test_a_path_that_each_node_has_otherwise_is_no_tie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [with_variables(PATH=f"/opt/{name}/bin") for name in "abcd"]
+    answer, screen = shown(write(tmp_path, records), capsys)
+    assert answer["splits"] == [] and "all alike" in screen
+
+
+def test_a_variable_that_steers_nccl_still_sets_a_node_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = with_variables(NCCL_P2P_DISABLE="1")
+    answer, _ = shown(write(tmp_path, [*[fleet_records.machine(0)] * 5, odd]), capsys)
+    assert [node["name"] for node in answer["nodes"] if node["status"] == "differs"] == ["n6"]
