@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
-memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), its evidence and the next
-step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory
+memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
+the next step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory
 and DataLoader workers are watched too, and if it prints its epochs you get the seconds of one.
 Without a GPU, the command and the machine are watched. With `--json` the command's output goes to
 stderr."""

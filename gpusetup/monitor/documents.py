@@ -23,6 +23,7 @@ Verdict = Literal[
     "uneven",
     "bursty",
     "cpu-bound",
+    "faulty",
 ]
 
 
@@ -66,12 +67,24 @@ class GpuSample(Frozen):
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
     """Of the link as it is now, one way."""
+    pcie_generation: Count = None
+    """Of the link as it is now: at rest it falls to 1, to save power."""
+    pcie_generation_max: Count = None
+    pcie_width: Count = None
+    """Lanes of the link as it is now."""
+    pcie_width_max: Count = None
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
     """Over all links of the GPU."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
+    ecc_uncorrected: Count = None
+    """Errors of its memory that could not be corrected, since the driver was loaded."""
+    retired_pending: bool | None = None
+    """Faulty memory is replaced by spare memory at the next reset."""
+    remap_failed: bool | None = None
+    """No spare memory was left for a faulty place."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None

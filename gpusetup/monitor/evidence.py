@@ -41,6 +41,16 @@ def megabytes(rate: float | None) -> str:
     return f"{rate / 1e6:.0f} MB/s"
 
 
+def transfer(rate: float) -> str:
+    """
+    >>> transfer(1.16e10), transfer(2.4e8)
+    ('11.6 GB/s', '240 MB/s')
+    """
+    if rate < 1e9:
+        return megabytes(rate)
+    return f"{rate / 1e9:.1f} GB/s"
+
+
 def loaders(count: float) -> str:
     """
     >>> loaders(1.2), loaders(4)
@@ -72,11 +82,18 @@ def kernels_ran(subject: Subject) -> str:
     return f"kernels ran {utilization} % of the time"
 
 
+def at_power(subject: Subject) -> str:
+    """The power as an end of a sentence; nothing if the power or its limit is unknown."""
+    power_share = subject.work.power_share
+    if power_share is None:
+        return ""
+    return f" at {whole(power_share)} % of the power limit"
+
+
 def over_the_links(subject: Subject) -> str:
     """What the links carried while kernels ran."""
     work = subject.work
-    power = whole(work.power_share)
-    sentence = f"{kernels_ran(subject)} at {power} % of the power limit"
+    sentence = f"{kernels_ran(subject)}{at_power(subject)}"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
     for link, rate in rates.items():
         # A link that carries nothing, or of which nothing is told, is not named.
@@ -84,6 +101,34 @@ def over_the_links(subject: Subject) -> str:
             gigabytes = f"{rate / 1e9:.1f} GB/s"
             sentence += f", {gigabytes} over {link}"
     return sentence
+
+
+def over_the_host_link(subject: Subject) -> str:
+    """What went over PCIe, and how much of it the link can carry."""
+    work = subject.work
+    to_card = or_zero(work.pcie_in)
+    from_card = or_zero(work.pcie_out)
+    rates = f"{transfer(to_card)} went to the GPU over PCIe and {transfer(from_card)} back"
+    sentence = f"{kernels_ran(subject)}{at_power(subject)} while {rates}"
+    limit = work.pcie_limit
+    if limit is None:
+        return f"{sentence}, about as much as a link can carry"
+    return f"{sentence} (the link carries {transfer(limit)} each way)"
+
+
+def lanes(subject: Subject) -> str:
+    """How many of its lanes the link uses, and what these carry."""
+    gpu = subject.gpu
+    words = f"its PCIe link uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
+    limit = gpu.link_limit
+    if not limit:
+        return words
+    return f"{words} and carries {megabytes(limit)} in one direction"
+
+
+def over_few_lanes(subject: Subject) -> str:
+    """A link that has lost most of its lanes."""
+    return f"{worked(subject)}, and {lanes(subject)}: data reach the GPU slowly"
 
 
 def computed_on_the_host(subject: Subject) -> str:
@@ -114,12 +159,24 @@ def hangs(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    """The three figures for which the guide has marks."""
-    utilization = whole(subject.work.utilization)
-    memory = whole(subject.gpu.memory.p95)
-    heat = whole(subject.gpu.heat)
-    figures = f"utilisation {utilization} %, memory {memory} %, {heat} °C"
-    return f"{figures}: nothing slows it down"
+    """The three figures for which the guide has marks, as far as they are known."""
+    figures = [f"utilisation {whole(subject.work.utilization)} %"]
+    memory_share = subject.gpu.memory.p95
+    if memory_share is not None:
+        figures.append(f"memory {whole(memory_share)} %")
+    heat = subject.gpu.heat
+    if heat is not None:
+        figures.append(f"{whole(heat)} °C")
+    return f"{', '.join(figures)}: nothing slows it down"
+
+
+def sm_clock(subject: Subject) -> str:
+    """How high its clock was: of its maximum, or of what cards of its kind reached in the run."""
+    work = subject.work
+    clock = whole(work.clock_share)
+    if work.clock_most:
+        return f"SM clock at {clock} % of its maximum"
+    return f"SM clock at {clock} % of the highest in this run"
 
 
 def throttled(subject: Subject, figures: str = "") -> str:
@@ -128,10 +185,9 @@ def throttled(subject: Subject, figures: str = "") -> str:
     if throttle is None:
         return UNKNOWN
     share = whole(subject.throttle_share)
-    clock = whole(subject.work.clock_share)
     return (
         f"{throttle.words} ({throttle.reason}) slowed the clocks down in {share} % of the work"
-        f"{figures}; SM clock at {clock} % of its maximum"
+        f"{figures}; {sm_clock(subject)}"
     )
 
 
@@ -159,12 +215,8 @@ def throttled_with_power_left(subject: Subject) -> str:
 
 def low_clocks(subject: Subject) -> str:
     """Low clocks that nothing explains."""
-    work = subject.work
-    clock = whole(work.clock_share)
-    power = whole(work.power_share)
     return (
-        f"SM clock at {clock} % of its maximum while {kernels_ran(subject)} at {power} % of the "
-        "power limit; no reason was told"
+        f"{sm_clock(subject)} while {kernels_ran(subject)}{at_power(subject)}; no reason was told"
     )
 
 

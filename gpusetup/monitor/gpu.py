@@ -16,6 +16,7 @@ from gpusetup.monitor.work import (
     Moment,
     Work,
     below,
+    highest,
     is_quiet,
     mean,
     or_zero,
@@ -128,6 +129,14 @@ class GpuRun:
         # The 75th percentile: the first samples after a rest still show the slow link.
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
         """What its PCIe link can carry one way at work, bytes a second."""
+        self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
+        """MHz, while it worked; the run makes it the highest of all cards of this name."""
+        self.lanes: int | None = highest(gpu.pcie_width for gpu in working)
+        """Lanes of its PCIe link, at most, while it worked."""
+        error_counts = [gpu.ecc_uncorrected for gpu in gpus if gpu.ecc_uncorrected is not None]
+        errors_before = error_counts[0] if error_counts else 0
+        self.new_memory_errors = max(error_counts, default=0) - errors_before
+        """Errors that could not be corrected, from the first sample on."""
         bytes_at_first = or_zero(self.first.memory_used_bytes)
         bytes_at_last = or_zero(self.latest.memory_used_bytes)
         self.memory_rose = bytes_at_last - bytes_at_first
@@ -152,8 +161,8 @@ class GpuRun:
         # A pause before that belongs to the start.
         pauses = [length for since, length in self.tally.pauses if since >= judged_from]
         return Parts(
-            work=work_of(work),
-            body=work_of(body),
+            work=work_of(work, self.highest_clock),
+            body=work_of(body, self.highest_clock),
             paused=work_of(paused),
             whole=work_of(measured),
             rest=work_of(after_work),

@@ -14,6 +14,7 @@ from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.hangs import hang_in_collective, standstill
+from gpusetup.monitor.health import faulty_memory
 from gpusetup.monitor.idle import idle
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.run import WatchedRun, considered, worked
@@ -209,6 +210,7 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     lost_gpu,
+    faulty_memory,
     no_gpu,
     one_reading,
     nothing_to_judge,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.evidence import megabytes, memory_grew, whole
+from gpusetup.monitor.evidence import lanes, megabytes, memory_grew, whole
 from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.health import earlier_errors
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
@@ -116,6 +117,11 @@ def link(subject: Subject) -> str:
     return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
 
 
+def few_lanes(subject: Subject) -> str:
+    """How many lanes its link uses, and where to look."""
+    return f"{lanes(subject)}: check the slot and the riser (two cards may share the lanes)"
+
+
 def locked_clocks(subject: Subject) -> str:
     return (
         f"SM clock at {whole(subject.work.clock_share)} % of its maximum, and the driver gives no "
@@ -132,7 +138,8 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (warmed_up, warm_up),
     (paused, times_and_lengths),
     (only_draws, lambda subject: "only programs that draw on the screen use this GPU"),
-    (s.slow_link, link),
+    (s.slow_link & ~s.lacks_lanes, link),
+    (s.lacks_lanes & (s.slow_link | ~s.busy), few_lanes),
     (s.busy & has_low_clocks & s.unexplained, locked_clocks),
 )
 """What is said of a GPU that works, if it is so."""
@@ -160,6 +167,9 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
         since = f" since {gpu.lost_at}" if gpu.lost_at else ""
         yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
         return
+    errors = earlier_errors(gpu)
+    if errors:
+        yield f"GPU {gpu.label}: {errors}"
     work = considered(gpu) if worked(gpu) else None
     # A GPU that did nothing has no figures to remark on.
     if work is None:

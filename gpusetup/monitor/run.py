@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
-from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
+from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percentile, work_of
 
 
 class WatchedRun:
@@ -27,6 +28,7 @@ class WatchedRun:
         self.is_reading = is_reading
         """It is one reading of nvidia-smi, not a run."""
         self.gpus = tuple(map(GpuRun, tally.gpus.values()))
+        compare_clocks(self.gpus)
         self._rows = rows = tally.moments.all()
         self.machine = work_of(rows)
         """What the command and the machine did, apart from any GPU."""
@@ -143,6 +145,21 @@ class WatchedRun:
                 unused.append(gpu)
         return tuple(unused)
 
+    def siblings_clock(self, gpu: GpuRun) -> float | None:
+        """MHz: the median SM clock of the other cards of this name that are just as busy.
+
+        None if there is none, or if no source tells their clocks.
+        """
+        clocks = []
+        for other_gpu in self.at_work:
+            is_sibling = other_gpu is not gpu and other_gpu.name == gpu.name
+            work = considered(other_gpu)
+            if not is_sibling or work is None or work.clock_mhz is None:
+                continue
+            if work.utilization >= marks.BUSY:
+                clocks.append(work.clock_mhz)
+        return percentile(clocks, 50) if clocks else None
+
     def belongs(self, gpu: GpuRun) -> bool:
         """Whether a GPU is part of what runs."""
         has_worked = worked(gpu)
@@ -158,6 +175,19 @@ class WatchedRun:
         # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         return memory_share >= mark
+
+
+def compare_clocks(gpus: Sequence[GpuRun]) -> None:
+    """Measure each GPU's clock against the highest that a card of its name reached in the run.
+
+    `nvidia-smi dmon` tells no highest clock: a card that is slow all along would look normal.
+    """
+    highest_by_name: dict[str | None, float] = {}
+    for gpu in gpus:
+        highest_so_far = highest_by_name.get(gpu.name, 0.0)
+        highest_by_name[gpu.name] = max(highest_so_far, or_zero(gpu.highest_clock))
+    for gpu in gpus:
+        gpu.highest_clock = highest_by_name[gpu.name] or None
 
 
 def worked(gpu: GpuRun) -> bool:

@@ -35,6 +35,13 @@ def megabytes(rate: float | None) -> float | None:
     return round(rate / BYTES_OF_A_MEGABYTE, 3)
 
 
+def yes_or_no(value: bool | None) -> str | None:
+    """As nvidia-smi writes it."""
+    if value is None:
+        return None
+    return "Yes" if value else "No"
+
+
 GPU_COLUMNS: Mapping[str, Callable[[GpuSample], Cell]] = {
     "index": lambda gpu: gpu.index,
     "name": lambda gpu: gpu.name,
@@ -51,6 +58,13 @@ GPU_COLUMNS: Mapping[str, Callable[[GpuSample], Cell]] = {
     "clocks.sm [MHz]": lambda gpu: gpu.clock_sm_mhz,
     "clocks.max.sm [MHz]": lambda gpu: gpu.clock_sm_max_mhz,
     "throttle reasons": lambda gpu: " ".join(gpu.throttle_reasons or ()),
+    "ecc.errors.uncorrected.volatile.total": lambda gpu: gpu.ecc_uncorrected,
+    "remapped_rows.pending": lambda gpu: yes_or_no(gpu.retired_pending),
+    "remapped_rows.failure": lambda gpu: yes_or_no(gpu.remap_failed),
+    "pcie.link.gen.current": lambda gpu: gpu.pcie_generation,
+    "pcie.link.gen.max": lambda gpu: gpu.pcie_generation_max,
+    "pcie.link.width.current": lambda gpu: gpu.pcie_width,
+    "pcie.link.width.max": lambda gpu: gpu.pcie_width_max,
     "pcie.rx [MB/s]": lambda gpu: megabytes(gpu.pcie_rx_bytes_per_second),
     "pcie.tx [MB/s]": lambda gpu: megabytes(gpu.pcie_tx_bytes_per_second),
 }

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
+from gpusetup.monitor.links import looks_full
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import worked
 from gpusetup.monitor.subject import Sign, Subject
-from gpusetup.monitor.throttling import is_laptop
+from gpusetup.monitor.throttling import is_laptop, is_slower
 from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent
 
 # --- the GPU --------------------------------------------------------------------------------------
@@ -250,8 +251,16 @@ def clocks_below_rated(subject: Subject) -> bool:
     return below(clock_share, marks.RATED_CLOCKS)
 
 
-clocks_far_down = clocks_below_rated & power_known & unexplained
-"""Its clock is far below its maximum, with power left, and nothing tells why."""
+@Sign
+def slower_than_siblings(subject: Subject) -> bool:
+    """Its clock is far below that of the other cards of its kind, which are as busy."""
+    siblings_clock = subject.run.siblings_clock(subject.gpu)
+    return is_slower(subject.work, siblings_clock)
+
+
+clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
+"""Its clock is far below its maximum, with power left, or below its siblings', and nothing tells
+why."""
 
 
 @Sign
@@ -364,8 +373,35 @@ LINK_FULL = 70.0
 @Sign
 def link_full(subject: Subject) -> bool:
     """Its PCIe link carries nearly all that it can, one way."""
-    fuller_direction = subject.work.pcie_one_way_share
-    return at_least(fuller_direction, LINK_FULL)
+    work = subject.work
+    # dmon tells what goes over the link, and not what the link could carry.
+    if work.pcie_limit is None:
+        return looks_full(work.pcie_fuller_rate)
+    return at_least(work.pcie_one_way_share, LINK_FULL)
+
+
+NARROW_LINK = 4
+"""Part of the lanes: a slot that is wired with half of them is normal, with a quarter or fewer the
+card sits in the wrong slot, in a bad riser, or has a bad contact."""
+
+
+@Sign
+def narrow_link(subject: Subject) -> bool:
+    """Its PCIe link has a quarter of its lanes or fewer, while the GPU works."""
+    # At rest the generation always falls, and a few cards give lanes up too, to save power.
+    lanes = subject.gpu.lanes
+    most_lanes = subject.gpu.latest.pcie_width_max
+    if not lanes or not most_lanes:
+        return False
+    return lanes * NARROW_LINK <= most_lanes
+
+
+@Sign
+def lacks_lanes(subject: Subject) -> bool:
+    """Its PCIe link has fewer lanes than the card could use."""
+    lanes = subject.gpu.lanes
+    most_lanes = subject.gpu.latest.pcie_width_max
+    return bool(lanes) and below(lanes, most_lanes or 0)
 
 
 SLOW_LINK = 8e9

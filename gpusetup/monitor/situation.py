@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.model.shell import own_word
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
+from gpusetup.monitor.health import faults_of
 from gpusetup.monitor.run import WatchedRun, useful_workers
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.work import Work, or_zero
@@ -215,11 +216,16 @@ def other_programs(situation: Situation) -> str:
 def the_link(situation: Situation) -> str:
     """What its PCIe link carries, and what it could."""
     subject = situation.subject
-    rate = megabytes(subject.gpu.link_limit if subject else None)
+    limit = subject.gpu.link_limit if subject else 0.0
+    carries = ""
+    if limit:
+        carries = (
+            f": it carries {megabytes(limit)} in one direction; with 16 lanes it would carry at "
+            "least 15000 MB/s"
+        )
     return (
-        f"Check the PCIe link: it carries {rate} in one direction; with 16 lanes it "
-        "would carry at least 15000 MB/s. Check the slot, the riser and the lanes in the "
-        "firmware's settings, and copy less data in each step"
+        f"Check the PCIe link{carries}. Seat the card again, try another slot and leave out the "
+        "riser, and check the lanes in the firmware's settings"
     )
 
 
@@ -289,6 +295,13 @@ def unlock(situation: Situation) -> str:
     """Give locked clocks back (`nvidia-smi -lgc` locked them)."""
     label = situation.gpu_label
     return f"sudo nvidia-smi -i {label} -rgc"
+
+
+def reset_the_gpu(situation: Situation) -> str:
+    """Reset the GPU with faults; nvidia-smi refuses while a process uses it."""
+    faulty = [gpu.label for gpu in situation.run.gpus if faults_of(gpu)]
+    labels = ",".join(faulty)
+    return f"sudo nvidia-smi --gpu-reset -i {labels}"
 
 
 def reset_clocks(situation: Situation) -> str:

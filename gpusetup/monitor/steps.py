@@ -50,6 +50,14 @@ STEPS: dict[str, StepRule] = {
     "speed-up-the-producers": StepRule(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
     "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
+    "reset-the-gpu": StepRule(always(
+        "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
+        "results on faulty memory may be wrong. If errors come back after the reset, have the card "
+        "replaced"), w.reset_the_gpu),
+    "replace-the-gpu": StepRule(always(
+        "Save a checkpoint, stop the run and have this GPU replaced (or hand it back, if it is "
+        "rented): it has no spare memory left for its faulty places"),
+        always("nvidia-smi -q -d ECC,ROW_REMAPPER")),
     "see-why-it-was-lost": StepRule(always(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
         "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
@@ -111,7 +119,8 @@ STEPS: dict[str, StepRule] = {
         always("nvidia-smi -q -d UTILIZATION")),
     "look-at-the-link": StepRule(w.the_link, always(
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv"), when=s.slow_link),
+        "pcie.link.width.current,pcie.link.width.max --format=csv"),
+        when=s.slow_link | s.narrow_link),
     "see-whether-torch-can": StepRule(always(
         "Nothing ran on the GPU: check whether this torch can use the GPU"),
         always("gpusetup doctor")),

@@ -31,8 +31,8 @@ class Subject:
     @cached_property
     def throttle(self) -> Throttle | None:
         """What holds the clocks down."""
-        work = self.work
-        return active_throttle(work, self.gpu)
+        siblings_clock = self.run.siblings_clock(self.gpu)
+        return active_throttle(self.work, self.gpu, siblings_clock)
 
     @property
     def throttle_share(self) -> float:

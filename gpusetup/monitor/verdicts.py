@@ -95,7 +95,10 @@ CASES: tuple[VerdictCase, ...] = (
          e.over_the_links, fewer_bytes),
     VerdictCase("communication-bound", "host",
          ((s.links_carry & s.light) | (s.link_full & partly)) & ~s.several,
-         e.over_the_links, the_link),
+         e.over_the_host_link, the_link),
+    VerdictCase("communication-bound", "narrow link",
+         s.narrow_link & partly & ~(c.workers_full | c.core_full | c.blocked | c.no_loader),
+         e.over_few_lanes, the_link),
     # Pauses. What writes or computes in them is known; what only sleeps is looked for.
     VerdictCase("bursty", "requests",
          c.server & partly & ~c.core_full,
