@@ -5,6 +5,7 @@ A figure that no source told is a question mark.
 
 from __future__ import annotations
 
+from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.work import Work, or_zero
 
@@ -145,6 +146,11 @@ def computed_on_the_host(subject: Subject) -> str:
 def in_collectives(subject: Subject) -> str:
     """Ranks that wait for each other."""
     gpus = subject.together
+    if not subject.run.launched:
+        return (
+            f"{over_the_links(subject)}, alike on all {gpus} GPUs: most likely they are ranks of "
+            "one job that wait for each other in collectives"
+        )
     machines = subject.run.nodes
     counts = f"GPUs of the job here: {gpus}, machines: {machines}"
     return f"{over_the_links(subject)}: it waits in collectives ({counts})"
@@ -373,7 +379,22 @@ def memory_in_use(subject: Subject) -> str:
     memory = subject.gpu.memory
     usual = whole(memory.p95)
     peak = whole(memory.peak)
-    return f"memory in use: {usual} % (p95), {peak} % at its peak"
+    sentence = f"memory in use: {usual} % (p95), {peak} % at its peak"
+    holders = subject.gpu.big_holders
+    # One process alone has all of it.
+    if len(holders) < 2:
+        return sentence
+    return f"{sentence}: {', '.join(map(named_with_size, holders))}"
+
+
+def memory_will_be_full(subject: Subject) -> str:
+    """Memory that grows in each quarter of the run, and when it is full at this rate."""
+    memory = subject.gpu.memory
+    seconds = or_zero(memory.full_in)
+    is_soon = seconds < 120
+    time = f"{seconds:.0f} s" if is_soon else f"{seconds / 60:.0f} min"
+    growth = f"from {whole(memory.first)} % to {whole(memory.peak)} %"
+    return f"memory grew all the time, {growth}: at this rate it is full in {time}"
 
 
 def memory_grew(subject: Subject) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
+from gpusetup.monitor.holders import big_holders
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
 from gpusetup.monitor.work import (
@@ -88,6 +89,9 @@ class MemoryShare(NamedTuple):
     """Whether memory was full and then nearly empty, as if its process ran out of it."""
     grew: bool
     """Whether memory grew a lot, and in each quarter of the run."""
+    first: float
+    full_in: float | None
+    """Seconds from the end of the run until it is full, if it goes on to grow as it did."""
 
 
 class Tail(NamedTuple):
@@ -186,7 +190,23 @@ class GpuRun:
             last=max(last_shares, default=None),
             fell=len(falls) > 0,
             grew=grows_all_the_time(known_shares),
+            first=known_shares[0] if known_shares else 0.0,
+            full_in=self._full_in,
         )
+
+    @property
+    def _full_in(self) -> float | None:
+        """Seconds until the memory is full, at the rate of the whole run; None if it never grew."""
+        known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
+        if len(known_rows) < SAMPLES_OF_A_LEAK:
+            return None
+        first, last = known_rows[0], known_rows[-1]
+        last_share = or_zero(last.gpu.memory_percent)
+        growth = last_share - or_zero(first.gpu.memory_percent)
+        seconds = last.seconds - first.seconds
+        if growth <= 0:
+            return None
+        return (100 - last_share) / growth * seconds
 
     @cached_property
     def tail(self) -> Tail | None:
@@ -236,6 +256,14 @@ class GpuRun:
         # Hidden names tell no program from another.
         names.discard("")
         return tuple(sorted(names))
+
+    @cached_property
+    def big_holders(self) -> list[ProcessUse]:
+        """The processes with a good part of its memory, when it was fullest."""
+        if not self.rows:
+            return []
+        fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
+        return big_holders(fullest.gpu)
 
     @property
     def only_draws(self) -> bool:

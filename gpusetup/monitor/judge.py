@@ -50,6 +50,10 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     unevenness = None if explains_unevenness else uneven_work(run)
     if unevenness:
         return unevenness, None
+    if case.verdict == "good":
+        gap = left_out(run)
+        if gap:
+            return gap, None
     evidence = case.sentence(subject)
     has_several_gpus = len(run.gpus) > 1
     names_its_gpu = evidence.startswith("GPU ")
@@ -80,8 +84,8 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 
 
 def severity(case: VerdictCase) -> int:
-    """The order of the verdicts; memory that ended the run comes before all."""
-    if case.cause == "before-the-end":
+    """The order of the verdicts; memory that ended the run, or will, comes before all."""
+    if case.cause in ("before-the-end", "leak"):
         return -1
     return ORDER.index(case.verdict)
 
@@ -206,6 +210,23 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     # Without a launcher it is one process with several GPUs (DataParallel, device_map).
     step = "balance-the-work" if run.launched else "one-process-each"
     return Judgement("uneven", cause, evidence, (step,))
+
+
+def left_out(run: WatchedRun) -> Judgement | None:
+    """A few GPUs do nothing beside most of the same kind, which look like one job."""
+    unused = run.unused_gpus
+    working = run.at_work
+    names = {gpu.name for gpu in (*unused, *working)}
+    is_minority = 0 < len(unused) < len(working)
+    # Where most GPUs do nothing, one job was never meant for all of them.
+    if not is_minority or len(names) > 1 or not run.alike(working):
+        return None
+    unused_labels = ", ".join(gpu.label for gpu in unused)
+    working_labels = ", ".join(gpu.label for gpu in working)
+    evidence = (
+        f"GPU {unused_labels} did nothing, while GPU {working_labels} worked alike, as on one job"
+    )
+    return Judgement("uneven", "unused", evidence, ("use-the-other-gpus",))
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (

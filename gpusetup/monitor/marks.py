@@ -53,6 +53,7 @@ POWER_DROP = 1.5  # times: the power before it, where work stopped
 FEW_SAMPLES = 10.0  # samples: fewer say little about a run
 SPINNING_USE = 95.0  # %: utilisation of a card that waits in a collective
 POWER_DIFFERENCE = 30.0  # points: power shares of busy GPUs differ by this much
+ALIKE = 10.0  # points: GPUs of one job differ by less in use, power and memory
 RATED_POWER = 95.0  # %: of the rated power: a limit below it was lowered
 RATED_CLOCKS = 60.0  # %: clocks at the rated limit that heavy work brings
 PCIE_LAUNCHES = 3e8  # bytes/s to a card: launches alone bring so much (H100: 260 MB/s measured)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.evidence import lanes, megabytes, memory_grew, whole
+from gpusetup.monitor.evidence import lanes, megabytes, memory_will_be_full, whole
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.health import earlier_errors
+from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
@@ -89,6 +90,12 @@ def high_memory(subject: Subject) -> str:
     return f"{sentence}, more than {mark} %"
 
 
+def foreign_memory(subject: Subject) -> str:
+    """Which programs beside the job hold much of its memory."""
+    holders = subject.run.foreign_holders(subject.gpu)
+    return f"memory that is not the job's: {', '.join(map(named_with_size, holders))}"
+
+
 def heat(subject: Subject) -> str:
     """How hot it is, and the mark that it is above."""
     degrees = whole(subject.gpu.heat)
@@ -130,8 +137,9 @@ def locked_clocks(subject: Subject) -> str:
 
 
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
-    (s.memory_grew, lambda subject: f"{memory_grew(subject)}: perhaps a leak"),
+    (s.memory_grew & ~s.peak_high, lambda subject: f"{memory_will_be_full(subject)}; a leak?"),
     (s.memory_high & ~(s.memory_grew | c.server), high_memory),
+    (s.held_by_others, foreign_memory),
     (has_room & c.training, lambda subject: f"{memory_p95(subject)}: 70 to 90 % is usual"),
     (hot, heat),
     (started_late, start_up),

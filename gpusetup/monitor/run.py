@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.holders import foreign_holders, kind_of_process
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percentile, work_of
@@ -118,8 +120,16 @@ class WatchedRun:
     def kind_on(self, gpu: GpuRun) -> str:
         """The kind of program, by its command or by the names of the processes on a GPU."""
         # Names matter only if there is no command.
-        names = gpu.programs
-        return kind_of(self.command, names)
+        if self.command or not gpu.big_holders:
+            return kind_of(self.command, gpu.programs)
+        # What holds little is no part of the question, and two kinds together are none.
+        kinds = {kind_of_process(process) for process in gpu.big_holders}
+        return kinds.pop() if len(kinds) == 1 else ""
+
+    def foreign_holders(self, gpu: GpuRun) -> list[ProcessUse]:
+        """The processes with much of its memory that are not the job's."""
+        command_kind = self.kind if self.command else None
+        return foreign_holders(gpu.big_holders, command_kind)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
@@ -159,6 +169,24 @@ class WatchedRun:
             if work.utilization >= marks.BUSY:
                 clocks.append(work.clock_mhz)
         return percentile(clocks, 50) if clocks else None
+
+    def alike(self, gpus: Sequence[GpuRun]) -> bool:
+        """Whether GPUs of one name do the same: as busy, with as much memory and power.
+
+        So look the ranks of one job, if no command tells that they are.
+        """
+        works = [considered(gpu) for gpu in gpus]
+        known_works = [work for work in works if work is not None]
+        names = {gpu.name for gpu in gpus}
+        if len(gpus) < 2 or len(known_works) < len(gpus) or len(names) > 1:
+            return False
+        uses = [work.utilization for work in known_works]
+        power = [or_zero(work.power_share) for work in known_works]
+        memory_shares = [or_zero(gpu.memory.p95) for gpu in gpus]
+        for figures in (uses, power, memory_shares):
+            if max(figures) - min(figures) > marks.ALIKE:
+                return False
+        return True
 
     def belongs(self, gpu: GpuRun) -> bool:
         """Whether a GPU is part of what runs."""

@@ -150,6 +150,24 @@ def memory_grew(subject: Subject) -> bool:
 
 
 @Sign
+def peak_high(subject: Subject) -> bool:
+    """Its memory had little room left at its fullest moment."""
+    return subject.gpu.memory.peak >= marks.MEMORY_HIGH
+
+
+@Sign
+def held_by_others(subject: Subject) -> bool:
+    """A program that is not the job's holds much of its memory."""
+    return len(subject.run.foreign_holders(subject.gpu)) > 0
+
+
+@Sign
+def several_holders(subject: Subject) -> bool:
+    """Several processes hold much of its memory, and no command tells whose they are."""
+    return subject.run.command is None and len(subject.gpu.big_holders) > 1
+
+
+@Sign
 def full_at_the_end(subject: Subject) -> bool:
     """Its memory was full when the command ended with an error."""
     ended_with_error = bool(subject.run.exit)
@@ -298,6 +316,13 @@ def beside_a_resting_one(subject: Subject) -> bool:
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
     # A rank that stopped computing still holds its memory.
     return not all(map(worked, held_gpus))
+
+
+@Sign
+def alike(subject: Subject) -> bool:
+    """The GPUs that may be on its job all do the same."""
+    team = subject.run.team(subject.gpu)
+    return subject.run.alike(team)
 
 
 @Sign

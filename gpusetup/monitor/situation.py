@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.model.shell import own_word
+from gpusetup.monitor import signs as s
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
 from gpusetup.monitor.health import faults_of
+from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.run import WatchedRun, useful_workers
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.work import Work, or_zero
@@ -213,6 +215,19 @@ def other_programs(situation: Situation) -> str:
     )
 
 
+def other_users(situation: Situation) -> str:
+    """Which other processes use the GPU, as far as they are known."""
+    subject = situation.subject
+    foreign = subject.run.foreign_holders(subject.gpu) if subject else []
+    if foreign:
+        names = ", ".join(map(named_with_size, foreign))
+        return f"Stop or unload {names}, or run the job on another GPU"
+    if subject and s.several_holders(subject):
+        names = " and ".join(map(named_with_size, subject.gpu.big_holders))
+        return f"{names} share this GPU: end what is not part of the job, or use another GPU"
+    return "Other processes use this GPU: end them, or use another GPU"
+
+
 def the_link(situation: Situation) -> str:
     """What its PCIe link carries, and what it could."""
     subject = situation.subject
@@ -319,5 +334,6 @@ def other_gpus(situation: Situation) -> str:
     labels = ", ".join(unused)
     return (
         f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {labels}). If they are "
-        "yours, train on all of them: start one process for each GPU with torchrun"
+        "yours, train on all of them: start one process for each GPU with torchrun "
+        "(--nproc_per_node), and look at CUDA_VISIBLE_DEVICES"
     )

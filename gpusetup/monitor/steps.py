@@ -78,10 +78,9 @@ STEPS: dict[str, StepRule] = {
     "stay-on-the-gpu": StepRule(always(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes"), w.plan),
-    "free-the-card": StepRule(always(
-        "Other processes use this GPU: end them, or use another GPU"),
+    "free-the-card": StepRule(w.other_users,
         always("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
-        when=s.shared_with_others | s.used_by_others),
+        when=s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
     "leave-a-margin": StepRule(always(
         "Find the largest batch that leaves a margin, and accumulate gradients"),
         always("gpusetup tune --batch-size --code MODULE:FUNCTION")),

@@ -63,6 +63,10 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
+    # Memory that will end the run.
+    VerdictCase("memory-tight", "leak",
+         s.memory_grew & s.peak_high & ~c.server,
+         e.memory_will_be_full, ("find-the-leak",)),
     # Clocks that are held down.
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
@@ -88,7 +92,7 @@ CASES: tuple[VerdictCase, ...] = (
          s.several & (links_hold_it_back | kernels_wait_for_links),
          e.over_the_links, fewer_bytes),
     VerdictCase("communication-bound", "collectives",
-         s.several & s.spins & s.light & s.launched,
+         s.several & s.spins & s.light & (s.launched | s.alike),
          e.in_collectives, fewer_bytes),
     VerdictCase("communication-bound", "network",
          s.busy & s.at_half_power & s.network_full & ~s.memory_bus_full,
