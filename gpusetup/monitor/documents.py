@@ -120,6 +120,9 @@ class TreeSample(Frozen):
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
     """Those that sleep without interruption, which is how one waits for a disk (state D)."""
+    cpu_wait_percent: Figure = None
+    """How long its threads were ready to run and no core was free, together: 100 is one of them all
+    the time (Linux alone tells it)."""
     gpu_processes: Count = None
     """Those of them that hold a watched GPU: the ranks, where it is a job of several."""
 

@@ -66,7 +66,8 @@ def loaders(count: float) -> str:
 def loaders_and_their_cpu(work: Work) -> str:
     """The loader workers with the CPU that each of them uses."""
     workers = loaders(work.workers)
-    cpu = whole(work.worker_cpu)
+    # None: there are workers, and they used no CPU at all.
+    cpu = whole(or_zero(work.worker_cpu))
     return f"{workers} at {cpu} % of a core each"
 
 
@@ -278,10 +279,14 @@ def neighbours(subject: Subject) -> str:
     others_cpu = whole(subject.others_cpu)
     own_cpu = whole(subject.work.cpu)
     cores = subject.run.host_cores
-    return (
+    sentence = (
         f"{worked(subject)} while others used {others_cpu} % CPU of "
         f"{cores} cores, and the command {own_cpu} %"
     )
+    waited = subject.work.cpu_wait_share
+    if waited is None:
+        return sentence
+    return f"{sentence}: its threads waited for a core {whole(waited)} % of their time"
 
 
 def quota(subject: Subject) -> str:

@@ -79,6 +79,7 @@ TREE_COLUMNS: Mapping[str, Callable[[TreeSample], Cell]] = {
     "command.input [MB/s]": lambda tree: megabytes(tree.input_bytes_per_second),
     "command.write [MB/s]": lambda tree: megabytes(tree.write_bytes_per_second),
     "command.blocked": lambda tree: tree.blocked_processes,
+    "command.cpu_wait [%]": lambda tree: tree.cpu_wait_percent,
     "command.gpu_processes": lambda tree: tree.gpu_processes,
     "command.cores": lambda tree: tree.cores,
 }
@@ -180,6 +181,7 @@ def tree_of(row: Row) -> TreeSample | None:
         input_bytes_per_second=rate(row, "command.input"),
         write_bytes_per_second=rate(row, "command.write"),
         blocked_processes=count(row, "command.blocked"),
+        cpu_wait_percent=number(row.get("command.cpu_wait")),
         gpu_processes=count(row, "command.gpu_processes"),
         cores=number(row.get("command.cores")),
     )

@@ -150,7 +150,11 @@ def show_where_it_waits(situation: Situation) -> str:
 
 def where_it_waits(situation: Situation) -> str:
     run = situation.run
-    if len(run.gpus) == 1 and run.nodes == 1 and not run.launched:
+    has_one_gpu = len(run.gpus) <= 1
+    # A command that is watched shows whether a launcher or several processes are in it.
+    is_one_process = run.command is not None and run.cpu is not None
+    has_ranks = run.launched or run.nodes > 1
+    if not has_ranks and (has_one_gpu or is_one_process):
         return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
@@ -267,6 +271,16 @@ def run_ahead(situation: Situation) -> str:
     return (
         "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
         f"{most} workers"
+    )
+
+
+def fetch_in_advance(situation: Situation) -> str:
+    """Workers that wait for storage or the network: more of them wait at the same time."""
+    most = useful_workers(situation.run)
+    return (
+        "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
+        "more at once: a larger prefetch_factor and more workers (such workers may be more than "
+        f"{most}). `py-spy dump --pid PID` shows what a worker waits for"
     )
 
 

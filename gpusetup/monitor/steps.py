@@ -45,6 +45,7 @@ STEPS: dict[str, StepRule] = {
         "prefetch_factor, arrays instead of lists of objects (each worker copies a list)"),
         w.processes_by("rss")),
     "run-ahead": StepRule(w.run_ahead, w.tune),
+    "fetch-in-advance": StepRule(w.fetch_in_advance, when=c.workers_rest),
     "off-the-loop": StepRule(always(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": StepRule(always(

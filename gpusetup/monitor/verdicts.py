@@ -153,7 +153,7 @@ CASES: tuple[VerdictCase, ...] = (
          e.loaded_by_itself, faster_input),
     VerdictCase("input-starved", "slow-items",
          waits & c.workers,
-         e.waited_for_workers, ("run-ahead", "see-where-it-waits")),
+         e.waited_for_workers, ("fetch-in-advance", "run-ahead", "see-where-it-waits")),
     VerdictCase("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
          e.machine_busy, ("see-who-uses-the-cpu",)),

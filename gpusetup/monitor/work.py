@@ -105,6 +105,7 @@ class Work:
     busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
     """Of the busiest process that is no loader's worker; None if no command was watched."""
     cpu = of_tree(lambda tree: tree.cpu_percent)
+    cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)
     loader_workers = of_tree(lambda tree: tree.loader_workers)
     loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
     read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
@@ -241,6 +242,16 @@ class Work:
         if not worker_count or not loader_cpu:
             return None
         return loader_cpu / worker_count
+
+    @property
+    def cpu_wait_share(self) -> float | None:
+        """Percent of the time in which the command's threads wanted a core and got none."""
+        waited = self.cpu_wait
+        # Older recordings, and other systems than Linux, do not tell it.
+        if waited is None:
+            return None
+        wanted = waited + or_zero(self.cpu)
+        return percent(waited, wanted)
 
     @property
     def helpers_cpu(self) -> float | None:
