@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -87,7 +90,7 @@ def test_a_hang_of_one_process_is_told_without_ranks() -> None:
 
 def samples_of(program: str, seconds: float, *, every: float = 0.2) -> list[TreeSample]:
     """What the monitor samples of a Python program."""
-    child = subprocess.Popen([sys.executable, "-c", program])
+    child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
     try:
         tree = ProcessTree(child.pid)
         samples = []
@@ -99,7 +102,9 @@ def samples_of(program: str, seconds: float, *, every: float = 0.2) -> list[Tree
             time.sleep(every)
         return samples
     finally:
-        child.kill()
+        # With its children.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
 
