@@ -75,7 +75,11 @@ def worked(subject: Subject) -> str:
     """How much of the time the GPU worked: the beginning of most sentences."""
     label = subject.gpu.label
     utilization = whole(subject.work.utilization)
-    return f"GPU {label} worked {utilization} % of the time"
+    sentence = f"GPU {label} worked {utilization} % of the time"
+    parts = subject.gpu.parts
+    # The table of figures counts the pauses, this figure may not.
+    leaves_pauses_out = subject.work is parts.work and parts.pause_share >= 1
+    return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
 def kernels_ran(subject: Subject) -> str:
@@ -214,9 +218,13 @@ def throttled_by_a_lowered_limit(subject: Subject) -> str:
 
 def throttled_with_power_left(subject: Subject) -> str:
     """What it drew, and what its limit would allow."""
-    drawn = whole(subject.work.power_watts)
-    limit = whole(subject.power_limit_watts)
-    figures = f", at {drawn} W (its limit: {limit} W)"
+    watts = subject.work.power_watts
+    limit = subject.power_limit_watts
+    figures = ""
+    if watts is not None:
+        figures = f", at {watts:.0f} W"
+    if limit is not None:
+        figures += f" (its limit: {limit:.0f} W)"
     return throttled(subject, figures)
 
 
@@ -250,11 +258,30 @@ def in_short_pieces(subject: Subject) -> str:
     )
 
 
+def times(count: int) -> str:
+    """
+    >>> times(1), times(3)
+    ('once', '3 times')
+    """
+    if count == 1:
+        return "once"
+    return f"{count} times"
+
+
 def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
     return (
         f"GPU {subject.gpu.label} paused for {whole(parts.pause_share)} % of the time, "
         f"{whole(parts.longest_pause)} s at most"
+    )
+
+
+def in_phases(subject: Subject) -> str:
+    """Long pauses between full work, whose cause nobody watched."""
+    parts = subject.gpu.parts
+    return (
+        f"{paused(subject)} ({times(parts.times)}), and worked fully in between: most likely an "
+        "evaluation, a checkpoint or the start of an epoch"
     )
 
 

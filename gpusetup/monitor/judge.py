@@ -166,6 +166,9 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
             readings = max(readings, measured.samples)
     if readings >= marks.LEAST_SAMPLES:
         return None
+    if not run.has_utilization:
+        evidence = "the recording has no column with the GPU's utilisation"
+        return Judgement(None, "", evidence, ("log-the-utilisation",))
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
     # With MIG, and on old cards, the driver tells none: then watching longer is of no use.
     tells_none = readings < run.samples

@@ -11,6 +11,7 @@ BUSY = 85.0  # %: utilisation from here on is near 100 %
 LOW = 50.0  # %: below this comes the ordered advice
 IDLE = 5.0  # %: mean utilisation below this over a run is idle
 STRAY_USE = 10.0  # %: utilisation below this does not end a pause
+STRAY_PART = 20.0  # %: of the usual utilisation, nor does less than this part of it
 PAUSE_SECONDS = 5.0  # s: a quiet stretch of this length is a pause, not a stutter
 PAUSE_SHARE = 20.0  # %: if pauses take more of the run, they are the problem
 MEMORY_LOW = 70.0  # %: memory below leaves room

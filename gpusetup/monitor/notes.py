@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.evidence import lanes, megabytes, memory_will_be_full, whole
+from gpusetup.monitor.evidence import lanes, megabytes, memory_will_be_full, times, whole
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.health import earlier_errors
 from gpusetup.monitor.holders import named_with_size
@@ -71,7 +71,7 @@ def times_and_lengths(subject: Subject) -> str:
     """How often it paused, and for how long."""
     parts = subject.gpu.parts
     return (
-        f"paused {parts.times} times, {whole(parts.pause_share)} % of its time, "
+        f"paused {times(parts.times)}, {whole(parts.pause_share)} % of its time, "
         f"{whole(parts.longest_pause)} s at most"
     )
 

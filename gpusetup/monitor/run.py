@@ -25,10 +25,13 @@ class WatchedRun:
         exit_code: int | None = None,
         *,
         is_reading: bool = False,
+        has_utilization: bool = True,
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.is_reading = is_reading
         """It is one reading of nvidia-smi, not a run."""
+        self.has_utilization = has_utilization
+        """Its source has a place for the utilisation, whether or not a GPU tells it."""
         self.gpus = tuple(map(GpuRun, tally.gpus.values()))
         compare_clocks(self.gpus)
         self._rows = rows = tally.moments.all()

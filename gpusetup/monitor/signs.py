@@ -16,7 +16,7 @@ from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import is_laptop, is_slower
-from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent
+from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent, percentile
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -82,6 +82,20 @@ def pauses_rule(subject: Subject) -> bool:
     # Shorter pauses are those of evaluation and checkpoints that every training has.
     pause_share = subject.gpu.parts.pause_share
     return pause_share >= marks.PAUSE_SHARE
+
+
+LONG_PAUSE = 20.0
+"""Seconds: no batch takes so long; an evaluation, a checkpoint or a loader that starts may."""
+
+
+@Sign
+def busy_between_long_pauses(subject: Subject) -> bool:
+    """It works fully, then rests for long, in turns."""
+    parts = subject.gpu.parts
+    if not parts.pauses or parts.work is None:
+        return False
+    usual_pause = percentile(parts.pauses, 50)
+    return usual_pause >= LONG_PAUSE and parts.work.utilization >= marks.BUSY
 
 
 @Sign

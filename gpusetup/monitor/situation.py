@@ -163,6 +163,45 @@ def where_it_waits(situation: Situation) -> str:
     )
 
 
+def watching_words(situation: Situation) -> str:
+    """How the monitor can see what the GPU waits for."""
+    run = situation.run
+    if run.command:
+        return (
+            "The recording does not show the command's processes: run the command under the "
+            "monitor to see what the GPU waits for"
+        )
+    if run.at_work or run.is_reading:
+        return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
+    return (
+        "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
+        "python train.py`). If it runs already, `gpusetup doctor` says whether its torch can use "
+        "the GPU"
+    )
+
+
+def limit_words(situation: Situation) -> str:
+    """What is known of the power that the GPU does not get."""
+    subject = situation.subject
+    if subject is None or subject.power_limit_watts is None:
+        return "something outside the GPU holds its clocks far down"
+    return "the GPU gets less power than its limit allows"
+
+
+def plug_it_in(situation: Situation) -> str:
+    """What to do with a laptop that gets too little power."""
+    words = limit_words(situation)
+    return f"Connect the charger and choose the performance mode: {words}"
+
+
+def look_outside(situation: Situation) -> str:
+    """Where else than in the GPU power may be limited."""
+    return (
+        "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
+        f"limits in the firmware: {limit_words(situation)}"
+    )
+
+
 def watch_the_command(situation: Situation) -> str | None:
     """Watch the processes too: of the command, or of what runs on the GPU already."""
     command = situation.run.command
@@ -170,9 +209,10 @@ def watch_the_command(situation: Situation) -> str | None:
         words = " ".join(map(own_word, command))
         return f"gpusetup monitor -- {words}"
     pid = situation.pid
-    if pid is None:
-        return None
-    return f"gpusetup monitor --pid {pid}"
+    if pid is not None:
+        return f"gpusetup monitor --pid {pid}"
+    ran_on_the_gpu = situation.run.at_work or situation.run.is_reading
+    return None if ran_on_the_gpu else "gpusetup doctor"
 
 
 def processes_by(column: str) -> Command:

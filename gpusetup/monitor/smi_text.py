@@ -443,6 +443,14 @@ def dmon_tells_time(lines: Sequence[str]) -> bool:
     return any("date" in heading.lower() for heading in headings)
 
 
+def has_utilization(form: SmiForm, lines: Sequence[str]) -> bool:
+    """Whether a recording has a place for the GPU's utilisation: dmon has it in a column `sm`."""
+    headings = [line.lower().split() for line in lines if begins_dmon(line)]
+    if form.begins is not begins_dmon or not headings:
+        return True
+    return "sm" in headings[0]
+
+
 FORMS = (
     SmiForm("nvidia-smi dmon", begins_dmon, dmon_samples, dmon_tells_time),
     SmiForm("nvidia-smi -q", begins_query, query_samples, has_date),

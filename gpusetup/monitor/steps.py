@@ -97,12 +97,9 @@ STEPS: dict[str, StepRule] = {
     "draw-less": StepRule(always(
         "The power limit cannot be raised. On a laptop, connect the charger and choose the "
         "performance mode. Otherwise use a lower precision or less data per step")),
-    "plug-it-in": StepRule(always(
-        "Connect the charger and choose the performance mode: the GPU gets less power than its "
-        "limit allows"), always("nvidia-smi -q -d POWER,PERFORMANCE"), when=s.laptop),
-    "look-outside": StepRule(always(
-        "The GPU gets less power than its limit allows. Check the power budget of the chassis "
-        "(BMC) or of the module, the power supply, and limits in the firmware"),
+    "plug-it-in": StepRule(
+        w.plug_it_in, always("nvidia-smi -q -d POWER,PERFORMANCE"), when=s.laptop),
+    "look-outside": StepRule(w.look_outside,
         always("nvidia-smi -q -d POWER,PERFORMANCE")),
     "unlock-the-clocks": StepRule(always(
         "Find out what slows the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
@@ -127,8 +124,11 @@ STEPS: dict[str, StepRule] = {
     "move-to-the-gpu": StepRule(always(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it')),
-    "watch-the-command": StepRule(always(
-        "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"),
+    "log-the-utilisation": StepRule(always(
+        "Log the utilisation too: the recording has no column for it"), always(
+        "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
+        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1")),
+    "watch-the-command": StepRule(w.watching_words,
         w.watch_the_command, when=~c.watched),
     "watch-the-training": StepRule(always(
         "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "

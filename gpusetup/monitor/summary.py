@@ -28,6 +28,8 @@ class Story(Frozen):
     command: tuple[str, ...] | None = None
     exit_code: int | None = None
     epochs: EpochTimes | None = None
+    has_utilization: bool = True
+    """False for a log without a column for it."""
 
 
 READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
@@ -38,7 +40,13 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
     """The summary of a run: its verdict with evidence and next step, and its figures."""
     story = story or Story()
     is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
-    run = WatchedRun(tally, story.command, story.exit_code, is_reading=is_reading)
+    run = WatchedRun(
+        tally,
+        story.command,
+        story.exit_code,
+        is_reading=is_reading,
+        has_utilization=story.has_utilization,
+    )
     judgement, subject = judge(run)
     return Summary(
         verdict=judgement.verdict,

@@ -165,6 +165,9 @@ CASES: tuple[VerdictCase, ...] = (
          s.light & (s.busy | ~(s.gaps | main_waits)),
          e.small_kernels, small),
     # The pattern, where no source shows a cause.
+    VerdictCase("bursty", "phases",
+         s.pauses_rule & s.busy_between_long_pauses & ~(c.watched | c.no_loader),
+         e.in_phases, shorter),
     VerdictCase("bursty", "unknown",
          partly & s.gaps,
          e.in_bursts, unseen),
