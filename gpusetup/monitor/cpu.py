@@ -91,7 +91,7 @@ def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
     reads = at_least(work.read_rate, marks.READ_RATE)
     # State D is also how a process waits for a network file system.
     is_blocked = at_least(work.blocked, SOME)
-    uses_a_disk = is_blocked or reads
+    uses_a_disk = (is_blocked or reads) and not reads_over_the_network(work)
     return main_waits(work) and uses_a_disk and not lacks_cpu_most(work)
 
 
@@ -100,6 +100,15 @@ def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
     network_rate = work.network_rate
     receives = at_least(network_rate, marks.NETWORK_RATE)
     return main_waits(work) and receives
+
+
+def reads_over_the_network(work: Work) -> bool:
+    """More comes over the network than from a disk: a network file system, or an object store.
+
+    Processes that wait for such a file system are blocked as by a disk.
+    """
+    receives = at_least(work.network_rate, marks.NETWORK_RATE)
+    return receives and or_zero(work.read_rate) < or_zero(work.network_rate) / 2
 
 
 def rests(run: WatchedRun, work: Work) -> bool:

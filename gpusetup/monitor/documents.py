@@ -78,6 +78,7 @@ class GpuSample(Frozen):
     """Over all links of the GPU."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
+    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
     ecc_uncorrected: Count = None
     """Errors of its memory that could not be corrected, since the driver was loaded."""

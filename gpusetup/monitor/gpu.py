@@ -134,7 +134,11 @@ class GpuRun:
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
         """What its PCIe link can carry one way at work, bytes a second."""
         self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
-        """MHz, while it worked; the run makes it the highest of all cards of this name."""
+        """MHz, while it worked; the run makes it the highest of all cards of its model."""
+        # `nvidia-smi dmon` tells no names; while they work, cards of one model share this clock.
+        memory_clock = highest(gpu.clock_memory_mhz for gpu in working)
+        self.model = self.name or f"memory at {memory_clock} MHz"
+        """What its clocks can be compared within."""
         self.lanes: int | None = highest(gpu.pcie_width for gpu in working)
         """Lanes of its PCIe link, at most, while it worked."""
         error_counts = [gpu.ecc_uncorrected for gpu in gpus if gpu.ecc_uncorrected is not None]
@@ -157,8 +161,10 @@ class GpuRun:
         watching_begins = measured[0].seconds if measured else 0.0
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
+        if self._ends_in_a_pause:
+            body = [*body, *(row for row in measured if not row.phase)]
         work = [row for row in body if row.phase == WORK]
-        paused = [row for row in body if row.phase == PAUSE]
+        paused = [row for row in body if row.phase != WORK]
         after_work: list[Moment] = []
         if self.tally.has_worked:
             after_work = [row for row in measured if not row.phase]
@@ -174,6 +180,17 @@ class GpuRun:
             warm=judged_from - work_begins,
             start_up=work_begins - watching_begins if body else 0.0,
         )
+
+    @property
+    def _ends_in_a_pause(self) -> bool:
+        """Whether the recording ends in a pause like those before: nobody saw the work after it."""
+        lengths = [length for _, length in self.tally.pauses]
+        since = self.tally.quiet_since
+        if since is None or len(lengths) < 2:
+            return False
+        usual_length = percentile(lengths, 50)
+        last_length = self.rows[-1].seconds - since
+        return usual_length / 2 <= last_length <= usual_length * 1.5
 
     @cached_property
     def memory(self) -> MemoryShare:

@@ -147,7 +147,7 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (paused, times_and_lengths),
     (only_draws, lambda subject: "only programs that draw on the screen use this GPU"),
     (s.slow_link & ~s.lacks_lanes, link),
-    (s.lacks_lanes & (s.slow_link | ~s.busy), few_lanes),
+    (s.lacks_lanes & (s.busy & s.slow_link | ~(s.busy | s.narrow_link)), few_lanes),
     (s.busy & has_low_clocks & s.unexplained, locked_clocks),
 )
 """What is said of a GPU that works, if it is so."""

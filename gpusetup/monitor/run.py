@@ -159,13 +159,13 @@ class WatchedRun:
         return tuple(unused)
 
     def siblings_clock(self, gpu: GpuRun) -> float | None:
-        """MHz: the median SM clock of the other cards of this name that are just as busy.
+        """MHz: the median SM clock of the other cards of its model that are just as busy.
 
         None if there is none, or if no source tells their clocks.
         """
         clocks = []
         for other_gpu in self.at_work:
-            is_sibling = other_gpu is not gpu and other_gpu.name == gpu.name
+            is_sibling = other_gpu is not gpu and other_gpu.model == gpu.model
             work = considered(other_gpu)
             if not is_sibling or work is None or work.clock_mhz is None:
                 continue
@@ -209,16 +209,16 @@ class WatchedRun:
 
 
 def compare_clocks(gpus: Sequence[GpuRun]) -> None:
-    """Measure each GPU's clock against the highest that a card of its name reached in the run.
+    """Measure each GPU's clock against the highest that a card of its model reached in the run.
 
     `nvidia-smi dmon` tells no highest clock: a card that is slow all along would look normal.
     """
-    highest_by_name: dict[str | None, float] = {}
+    highest_by_model: dict[str, float] = {}
     for gpu in gpus:
-        highest_so_far = highest_by_name.get(gpu.name, 0.0)
-        highest_by_name[gpu.name] = max(highest_so_far, or_zero(gpu.highest_clock))
+        highest_so_far = highest_by_model.get(gpu.model, 0.0)
+        highest_by_model[gpu.model] = max(highest_so_far, or_zero(gpu.highest_clock))
     for gpu in gpus:
-        gpu.highest_clock = highest_by_name[gpu.name] or None
+        gpu.highest_clock = highest_by_model[gpu.model] or None
 
 
 def worked(gpu: GpuRun) -> bool:

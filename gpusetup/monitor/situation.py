@@ -175,8 +175,7 @@ def watching_words(situation: Situation) -> str:
         return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
     return (
         "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
-        "python train.py`). If it runs already, `gpusetup doctor` says whether its torch can use "
-        "the GPU"
+        "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
     )
 
 

@@ -326,6 +326,7 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm": ("utilization_percent", 1),
     "mem": ("memory_busy_percent", 1),
     "pclk": ("clock_sm_mhz", 1),
+    "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
     "dbecc": ("ecc_uncorrected", 1),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
@@ -402,7 +403,7 @@ def violations(row: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(reasons) if is_told else None
 
 
-WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz", "ecc_uncorrected")
+WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
 """Fields that are whole numbers in a sample."""
 
 

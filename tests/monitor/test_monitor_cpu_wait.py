@@ -82,6 +82,13 @@ def test_resting_workers_beside_a_gpu_on_a_full_machine(waited: float | None, ca
     assert (summary.verdict, summary.cause) == ("input-starved", cause), summary.evidence
 
 
+def test_blocked_workers_that_read_over_the_network_wait_for_the_network() -> None:
+    tree = Tree(main=22, workers=2, each=9, blocked=1.5)
+    summary = judged(compose(random.Random(3), [], tree, Host(network=6e7), command=TRAIN))
+    assert (summary.verdict, summary.cause) == ("input-starved", "network"), summary.evidence
+    assert "MB/s came over the network" in summary.evidence
+
+
 def test_a_hang_of_one_process_is_told_without_ranks() -> None:
     summary = judged(compose(random.Random(3), [], Tree(main=30), Host(), command=TRAIN))
     assert summary.next and summary.next.id == "see-where-it-waits"

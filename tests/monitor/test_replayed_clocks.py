@@ -46,6 +46,23 @@ def test_one_of_four_cards_in_a_log_of_dmon(
 
 
 @each(
+    "memory_clock, said",
+    [
+        (1593, "throttled/heat cool"),
+        # Another model: an L4, whose clock is higher.
+        (6251, "good/ none"),
+    ],
+)
+def test_dmon_tells_models_apart_by_their_memory_clock(
+    memory_clock: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = f"72 70 97 40 {memory_clock} 2040"
+    warm = "390 86 97 45 1593 1410"
+    summary = judge_in(tmp_path, capsys)(dmon("pwr gtemp sm mem mclk pclk", [[fast, warm]] * 40))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+
+
+@each(
     "name, said",
     [(CARD, "throttled/heat cool"), ("NVIDIA L4", "good/ none")],
 )

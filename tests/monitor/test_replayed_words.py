@@ -39,6 +39,12 @@ def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge
     assert "70 s at most" in summary["text"] and "paused 3 times" in summary["text"]
 
 
+def test_a_log_that_ends_in_a_pause_counts_it_too(judged: Judge) -> None:
+    """44 minutes of work and 16 minutes of rest an hour are a quarter of the time."""
+    summary = judged(phases(4, work=44, rest=16, rounds=3))
+    assert verdict_and_step(summary) == "bursty/phases shorter-pauses", summary["evidence"]
+
+
 def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
     """The table above it counts the pauses."""
     uses = ([60, 75, 68, 70] * 10 + [0] * 6) * 4
