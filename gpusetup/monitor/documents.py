@@ -192,6 +192,7 @@ class TreeSummary(Frozen):
     memory_bytes: Spread | None = None
     loader_workers: Spread | None = None
     loader_cpu_percent: Spread | None = None
+    cpu_wait_percent: Spread | None = None
     read_bytes_per_second: Spread | None = None
     input_bytes_per_second: Spread | None = None
     write_bytes_per_second: Spread | None = None

@@ -38,10 +38,15 @@ def faults_of(gpu: GpuRun) -> list[str]:
     return faults
 
 
-def earlier_errors(gpu: GpuRun) -> str | None:
-    """A note on errors from before the run: they are counted since the driver was loaded."""
+def earlier_errors(gpu: GpuRun, *, is_reading: bool) -> str | None:
+    """A note on errors from before the run: they are counted since the driver was loaded.
+
+    `is_reading`: there is one reading only, so nothing was before it.
+    """
     count = gpu.first.ecc_uncorrected
     if not count or gpu.new_memory_errors:
         return None
     noun = "error" if count == 1 else "errors"
+    if is_reading:
+        return f"{count} uncorrectable memory {noun} since the driver was loaded"
     return f"{count} uncorrectable memory {noun} before the run, none during it"

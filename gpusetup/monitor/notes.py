@@ -175,7 +175,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
         since = f" since {gpu.lost_at}" if gpu.lost_at else ""
         yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
         return
-    errors = earlier_errors(gpu)
+    errors = earlier_errors(gpu, is_reading=run.is_reading)
     if errors:
         yield f"GPU {gpu.label}: {errors}"
     work = considered(gpu) if worked(gpu) else None

@@ -315,11 +315,12 @@ def run_ahead(situation: Situation) -> str:
 
 def fetch_in_advance(situation: Situation) -> str:
     """Workers that wait for storage or the network: more of them wait at the same time."""
-    most = useful_workers(situation.run)
+    workers = whole(situation.work.workers if situation.work else None)
     return (
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
-        "more at once: a larger prefetch_factor and more workers (such workers may be more than "
-        f"{most}). `py-spy dump --pid PID` shows what a worker waits for"
+        f"more at once: a larger prefetch_factor and more workers (now {workers}; waiting takes no "
+        "core, so there may be more of them than cores). `py-spy dump --pid PID` shows what a "
+        "worker waits for"
     )
 
 

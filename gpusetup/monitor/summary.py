@@ -91,6 +91,7 @@ def tree_summary(tally: RunTally) -> TreeSummary | None:
         memory_bytes=spread(tree.memory_bytes for tree in trees),
         loader_workers=spread(tree.loader_workers for tree in trees),
         loader_cpu_percent=spread(tree.loader_cpu_percent for tree in trees),
+        cpu_wait_percent=spread(tree.cpu_wait_percent for tree in trees),
         read_bytes_per_second=spread(tree.read_bytes_per_second for tree in trees),
         input_bytes_per_second=spread(tree.input_bytes_per_second for tree in trees),
         write_bytes_per_second=spread(tree.write_bytes_per_second for tree in trees),

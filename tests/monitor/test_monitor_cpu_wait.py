@@ -20,6 +20,7 @@ from gpusetup.monitor.documents import Summary, TreeSample
 from gpusetup.monitor.host import ProcessTree
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
+from gpusetup.render.monitor import summary_text
 
 FULL = Host(cores=2, others=185)
 
@@ -69,6 +70,8 @@ def test_a_cpu_training_on_a_full_machine(tree: Tree, waited: float | None, said
     assert summary.next is not None
     assert f"{summary.verdict}/{summary.cause} {summary.next.id}" == said, summary.evidence
     words = f"{summary.next.text} {summary.evidence}"
+    if waited is not None:
+        assert "threads waiting for a core" in summary_text(summary)
     assert "rank" not in words and "NCCL" not in words and "?" not in words
 
 

@@ -48,6 +48,11 @@ def test_memory_errors_that_rise_come_before_a_good_utilisation(
         assert "4 uncorrectable memory errors before the run, none during it" in summary["text"]
 
 
+def test_one_reading_tells_errors_since_the_driver_was_loaded(tmp_path: Path, capsys: Said) -> None:
+    summary = judge_in(tmp_path, capsys)(csv(f"{USUAL}, {TOTAL}", [[f"{GOOD}, 3"]]))
+    assert "3 uncorrectable memory errors since the driver was loaded" in summary["text"]
+
+
 REPORT = """\
 ==============NVSMI LOG==============
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from each_row import each
+from monitor_composer import RTX4090, TRAIN, Gpu, Tree, compose
 from replayed import csv, judge_in, verdict_and_step
+
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import ProcessUse
+from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.tally import RunTally
 
 Said = pytest.CaptureFixture[str]
 
@@ -56,6 +63,31 @@ def test_who_holds_the_memory_of_a_full_gpu(
     summary = judge_in(tmp_path, capsys)(tables(*holders))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert words in summary["text"]
+
+
+@each(
+    "command, said",
+    [
+        (TRAIN, "memory-tight/margin free-the-card"),
+        ("ollama serve", "good/ none"),
+    ],
+)
+def test_a_server_beside_a_command_that_is_watched(command: str, said: str) -> None:
+    """In a record of our own, with the processes that NVML tells."""
+    holders = (
+        ProcessUse(pid=4000, name="python", kind="compute", memory_bytes=9 << 30),
+        ProcessUse(pid=9921, name="ollama", kind="compute", memory_bytes=14 << 30),
+    )
+    run = compose(Random(1), [Gpu(use=97, memory=98)], Tree(), card=RTX4090, command=command)
+    samples = []
+    for sample in run.samples:
+        gpu = replace(sample.gpus[0], processes=holders)
+        samples.append(replace(sample, gpus=(gpu,)))
+    summary = summarise(RunTally(samples), Story(command=run.command))
+    step = summary.next.id if summary.next else "none"
+    assert f"{summary.verdict}/{summary.cause} {step}" == said, summary.evidence
+    if summary.next:
+        assert summary.next.text.startswith("Stop or unload ollama (PID 9921, 14.0 GiB)")
 
 
 MEMORY = (
