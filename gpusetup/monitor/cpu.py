@@ -127,6 +127,13 @@ def all_cores_compute(run: WatchedRun, work: Work) -> bool:
     return at_least(share, marks.CPU_USED_UP)
 
 
+def has_more_cores(run: WatchedRun) -> bool:
+    """The machine has more cores than a quota or an affinity gives the command."""
+    usable_cores = or_zero(run.usable_cores)
+    machine_cores = or_zero(run.host_cores)
+    return usable_cores < machine_cores
+
+
 def one_core_computes(run: WatchedRun, work: Work) -> bool:
     """One process computes without waiting."""
     # It may use several threads, but not all cores: that is asked before.
@@ -212,6 +219,15 @@ CASES: tuple[CpuCase, ...] = (
         rests,
         lambda run, work: f"{cpu_words(run, work)}: it waited",
         ("see-where-it-waits",),
+    ),
+    CpuCase(
+        "cpu-bound",
+        "quota",
+        lambda run, work: all_cores_compute(run, work) and has_more_cores(run),
+        lambda run, work: (
+            f"{cpu_words(run, work)}, all that it may use (the machine has {run.host_cores})"
+        ),
+        ("more-cores",),
     ),
     CpuCase(
         "cpu-bound",

@@ -65,12 +65,18 @@ INTERPRETERS = re.compile(r"(^|[/\\\\])(python[\d.]*(\.exe)?|pt_main_thread)( |$
 """Processes whose name does not tell the program."""
 
 
+LONGEST_OPTIONS = 24
+"""Letters of a process's options: `-m ipykernel_launcher`."""
+
+
 def named_with_size(process: ProcessUse) -> str:
     """
     >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
     'ollama (PID 71, 3.0 GiB)'
     """
-    path = (process.name or "a process").replace("\\", "/")
+    path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
     name = path.rpartition("/")[2]
+    # A module that Python runs says more than `python`.
+    name += (dash + options)[:LONGEST_OPTIONS]
     gib = (process.memory_bytes or 0) / GIB
     return f"{name} (PID {process.pid}, {gib:.1f} GiB)"

@@ -45,6 +45,7 @@ def on_a_full_machine(tree: Tree, waited: float | None, gpus: list[Gpu] | None =
 
 SLEEPING = Tree(main=16, workers=2, each=1, cores=2)
 READING = Tree(main=27, workers=0, reads=6e7, blocked=0.6, cores=2)
+IN_A_CONTAINER = Tree(main=198, workers=0, cores=2)
 COMPUTING = Tree(main=45, workers=0, cores=2)
 DECODING = Tree(main=5, workers=1, each=45, cores=2)
 
@@ -83,6 +84,15 @@ def test_resting_workers_beside_a_gpu_on_a_full_machine(waited: float | None, ca
     tree = Tree(main=30, workers=2, each=4, cores=2)
     summary = on_a_full_machine(tree, waited, [Gpu(use=loop(0.2, 0.4))])
     assert (summary.verdict, summary.cause) == ("input-starved", cause), summary.evidence
+
+
+@each("cores, said", [(64, "cpu-bound/quota more-cores"), (2, "cpu-bound/all-cores use-a-gpu")])
+def test_all_cores_of_a_quota_are_not_all_of_the_machine(cores: int, said: str) -> None:
+    host = Host(cores=cores, others=0)
+    run = compose(random.Random(3), [], IN_A_CONTAINER, host, command=TRAIN)
+    summary = judged(with_wait(run, 300))
+    assert summary.next is not None
+    assert f"{summary.verdict}/{summary.cause} {summary.next.id}" == said, summary.evidence
 
 
 def test_blocked_workers_that_read_over_the_network_wait_for_the_network() -> None:
