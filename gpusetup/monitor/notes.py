@@ -136,6 +136,11 @@ def locked_clocks(subject: Subject) -> str:
     )
 
 
+slow_but_busy = s.busy & s.slow_link
+"""Its link is slow, and that costs nothing yet."""
+waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
+"""It waits, and half of its lanes seldom are the cause; a quarter of them is a verdict."""
+
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (s.memory_grew & ~s.peak_high, lambda subject: f"{memory_will_be_full(subject)}; a leak?"),
     (s.memory_high & ~(s.memory_grew | c.server), high_memory),
@@ -147,7 +152,7 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (paused, times_and_lengths),
     (only_draws, lambda subject: "only programs that draw on the screen use this GPU"),
     (s.slow_link & ~s.lacks_lanes, link),
-    (s.lacks_lanes & (s.busy & s.slow_link | ~(s.busy | s.narrow_link)), few_lanes),
+    (s.lacks_lanes & (slow_but_busy | waits_on_half_its_lanes), few_lanes),
     (s.busy & has_low_clocks & s.unexplained, locked_clocks),
 )
 """What is said of a GPU that works, if it is so."""
