@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
-memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), the evidence for it and
-the next step. If you add a command after `--`, monitor runs it in this terminal, exits with its
-exit code, and also watches its CPU, memory and DataLoader workers. If the command prints its
-epochs, you also get the seconds per epoch. Without a GPU, monitor watches the command and the
-machine. With `--json`, the command's output goes to stderr."""
+memory-bound, memory-tight, throttled, bursty, idle, uneven, cpu-bound or faulty), its evidence and
+the next step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU,
+memory and DataLoader workers are watched too, and if it prints its epochs you get the seconds of
+one. Without a GPU, the command and the machine are watched. With `--json` the command's output goes
+to stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
@@ -329,7 +329,8 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
         story = story_of(recorded)
         source = story.source or run.source
         command = tuple(question.after or ()) or story.command
-        recording.finish(replace(story, source=source, command=command), aside=False)
+        story = replace(story, source=source, command=command, has_utilization=run.has_utilization)
+        recording.finish(story, aside=False)
     return Reply()
 
 

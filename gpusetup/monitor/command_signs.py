@@ -108,13 +108,65 @@ NO_CPU_LEFT = 90.0
 """Percent of the machine's cores in use: a process that wants more has to wait."""
 
 
+LONG_WAIT = 25.0
+"""Percent of a core: the command's threads wait for it a quarter of the time, or one more."""
+WANTED_CPU = 70.0
+"""Percent of a core that its threads used or waited for."""
+WAIT_SHARE = 20.0
+"""Percent of what the command wanted of the CPU: with less, the neighbours cost it little."""
+
+
+def waits_for_a_core(work: Work) -> bool | None:
+    """Whether the command wanted more CPU than it got; None if the system does not count it."""
+    if work.cpu_wait is None:
+        return None
+    waits_long = work.cpu_wait >= LONG_WAIT
+    waits_much = at_least(work.cpu_wait_share, WAIT_SHARE)
+    # If for much of the time no thread wants a core, the command waits for something else.
+    wanted = or_zero(work.cpu) + work.cpu_wait
+    return waits_long and waits_much and wanted >= WANTED_CPU
+
+
+MOSTLY_WAITS = 50.0
+"""Percent of what the command wanted of the CPU: it waited longer for a core than it computed."""
+
+
+def lacks_cpu_most(work: Work) -> bool:
+    """Whether the lack of a core costs the command more than anything that it reads."""
+    return waits_for_a_core(work) is True and at_least(work.cpu_wait_share, MOSTLY_WAITS)
+
+
+RESTING_WORKER = 20.0
+"""Percent of a core: a loader worker below it does not compute, it waits."""
+
+
+def workers_wait(work: Work) -> bool:
+    """Whether there are loader workers that hardly compute."""
+    has_workers = work.workers >= SOME
+    # None: they used no CPU at all.
+    return has_workers and or_zero(work.worker_cpu) < RESTING_WORKER
+
+
+@Sign
+def workers_rest(subject: Subject) -> bool:
+    """Its loader workers hardly compute."""
+    return workers_wait(subject.work)
+
+
 @Sign
 def others_full(subject: Subject) -> bool:
-    """Other programs use the machine's CPU, and none is left."""
-    none_is_left = at_least(subject.work.host_share, NO_CPU_LEFT)
+    """Others use the machine's CPU, none is left, and the command misses it."""
+    work = subject.work
+    none_is_left = at_least(work.host_share, NO_CPU_LEFT)
     # If the command itself uses nearly all, the others are no cause.
     others_use_much = at_least(subject.others_share, OTHERS_USE_MUCH)
-    return none_is_left and others_use_much
+    if not (none_is_left and others_use_much):
+        return False
+    misses_it = waits_for_a_core(work)
+    if misses_it is None:
+        # Nobody knows what it wanted: a disk, or workers that rest, explain the waiting too.
+        return not (blocked(subject) or reads(subject) or workers_wait(work))
+    return misses_it
 
 
 @Sign

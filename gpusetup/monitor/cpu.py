@@ -10,7 +10,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.command_signs import NO_CPU_LEFT, OTHERS_USE_MUCH, SOME, WORKER_FULL
+from gpusetup.monitor.command_signs import (
+    NO_CPU_LEFT,
+    OTHERS_USE_MUCH,
+    SOME,
+    WORKER_FULL,
+    lacks_cpu_most,
+    waits_for_a_core,
+    workers_wait,
+)
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.evidence import loaders_and_their_cpu, megabytes, whole
 from gpusetup.monitor.judgement import Judgement
@@ -45,9 +53,10 @@ COMPUTES = 10.0
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
-    """The CPU is fully used, and programs other than the command use a large part of it.
+    """No CPU is left, others than the command use a good part of it, and the command misses it.
 
-    A command that hardly computes does not miss what they use.
+    A machine may be full all the time, and the command wait for something else: a command that
+    hardly computes does not miss what the others use.
     """
     machine_cpu = or_zero(work.host_cpu)
     own_cpu = or_zero(work.cpu)
@@ -57,7 +66,17 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
     # The same marks as beside a GPU.
     no_cpu_is_left = at_least(work.host_share, NO_CPU_LEFT)
     others_use_much = at_least(others_share, OTHERS_USE_MUCH)
-    return computes and no_cpu_is_left and others_use_much
+    misses_it = waits_for_a_core(work)
+    # Older recordings do not tell what the command wanted: a disk or resting workers come first.
+    if misses_it is None:
+        misses_it = not (waits_for_a_disk(run, work) or workers_wait(work))
+    return computes and no_cpu_is_left and others_use_much and misses_it
+
+
+def waits_for_resting_workers(run: WatchedRun, work: Work) -> bool:
+    """The process waits for loader workers that hardly compute: they wait themselves."""
+    # Without a core to run on, they would rest too.
+    return main_waits(work) and workers_wait(work) and not lacks_cpu_most(work)
 
 
 def workers_are_behind(run: WatchedRun, work: Work) -> bool:
@@ -72,7 +91,8 @@ def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
     reads = at_least(work.read_rate, marks.READ_RATE)
     # State D is also how a process waits for a network file system.
     is_blocked = at_least(work.blocked, SOME)
-    return main_waits(work) and (is_blocked or reads)
+    uses_a_disk = (is_blocked or reads) and not reads_over_the_network(work)
+    return main_waits(work) and uses_a_disk and not lacks_cpu_most(work)
 
 
 def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
@@ -80,6 +100,15 @@ def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
     network_rate = work.network_rate
     receives = at_least(network_rate, marks.NETWORK_RATE)
     return main_waits(work) and receives
+
+
+def reads_over_the_network(work: Work) -> bool:
+    """More comes over the network than from a disk: a network file system, or an object store.
+
+    Processes that wait for such a file system are blocked as by a disk.
+    """
+    receives = at_least(work.network_rate, marks.NETWORK_RATE)
+    return receives and or_zero(work.read_rate) < or_zero(work.network_rate) / 2
 
 
 def rests(run: WatchedRun, work: Work) -> bool:
@@ -98,11 +127,25 @@ def all_cores_compute(run: WatchedRun, work: Work) -> bool:
     return at_least(share, marks.CPU_USED_UP)
 
 
+def has_more_cores(run: WatchedRun) -> bool:
+    """The machine has more cores than a quota or an affinity gives the command."""
+    usable_cores = or_zero(run.usable_cores)
+    machine_cores = or_zero(run.host_cores)
+    return usable_cores < machine_cores
+
+
 def one_core_computes(run: WatchedRun, work: Work) -> bool:
     """One process computes without waiting."""
     # It may use several threads, but not all cores: that is asked before.
     busiest_cpu = work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
+
+
+def wait_words(work: Work) -> str:
+    """How much of the CPU that the command wanted it did not get; nothing if that is unknown."""
+    if work.cpu_wait_share is None:
+        return ""
+    return f"; its threads waited for a core {whole(work.cpu_wait_share)} % of their time"
 
 
 def cpu_words(run: WatchedRun, work: Work) -> str:
@@ -122,11 +165,21 @@ CASES: tuple[CpuCase, ...] = (
     ),
     CpuCase(
         "input-starved",
+        "storage",
+        waits_for_a_disk,
+        lambda run, work: (
+            f"the process waited ({whole(work.busiest_cpu)} % of a core) while "
+            f"{megabytes(work.read_rate)} were read from a disk"
+        ),
+        ("faster-storage",),
+    ),
+    CpuCase(
+        "input-starved",
         "neighbours",
         others_use_the_cpu,
         lambda run, work: (
             f"{cpu_words(run, work)}, and others used up the rest of the machine's "
-            f"CPU ({whole(work.host_share)} % busy)"
+            f"CPU ({whole(work.host_share)} % busy){wait_words(work)}"
         ),
         ("see-who-uses-the-cpu",),
     ),
@@ -142,16 +195,6 @@ CASES: tuple[CpuCase, ...] = (
     ),
     CpuCase(
         "input-starved",
-        "storage",
-        waits_for_a_disk,
-        lambda run, work: (
-            f"the process waited ({whole(work.busiest_cpu)} % of a core) while "
-            f"{megabytes(work.read_rate)} were read from a disk"
-        ),
-        ("faster-storage",),
-    ),
-    CpuCase(
-        "input-starved",
         "network",
         waits_for_the_network,
         lambda run, work: (
@@ -161,11 +204,30 @@ CASES: tuple[CpuCase, ...] = (
         ("faster-storage",),
     ),
     CpuCase(
+        "input-starved",
+        "slow-items",
+        waits_for_resting_workers,
+        lambda run, work: (
+            f"the process waited ({whole(work.busiest_cpu)} % of a core) for "
+            f"{loaders_and_their_cpu(work)}: they wait for storage or the network themselves"
+        ),
+        ("fetch-in-advance",),
+    ),
+    CpuCase(
         "idle",
         "waits",
         rests,
         lambda run, work: f"{cpu_words(run, work)}: it waited",
         ("see-where-it-waits",),
+    ),
+    CpuCase(
+        "cpu-bound",
+        "quota",
+        lambda run, work: all_cores_compute(run, work) and has_more_cores(run),
+        lambda run, work: (
+            f"{cpu_words(run, work)}, all that it may use (the machine has {run.host_cores})"
+        ),
+        ("more-cores",),
     ),
     CpuCase(
         "cpu-bound",

@@ -23,6 +23,7 @@ Verdict = Literal[
     "uneven",
     "bursty",
     "cpu-bound",
+    "faulty",
 ]
 
 
@@ -67,13 +68,26 @@ class GpuSample(Frozen):
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
-    """The limit of the link in its current state, in one direction."""
+    """Of the link as it is now, one way."""
+    pcie_generation: Count = None
+    """Of the link as it is now: at rest it falls to 1, to save power."""
+    pcie_generation_max: Count = None
+    pcie_width: Count = None
+    """Lanes of the link as it is now."""
+    pcie_width_max: Count = None
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
     """The total over all links of the GPU."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
+    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
+    ecc_uncorrected: Count = None
+    """Errors of its memory that could not be corrected, since the driver was loaded."""
+    retired_pending: bool | None = None
+    """Faulty memory is replaced by spare memory at the next reset."""
+    remap_failed: bool | None = None
+    """No spare memory was left for a faulty place."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
@@ -108,7 +122,10 @@ class TreeSample(Frozen):
     """How many cores the command may use, according to its affinity and cgroup quota."""
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
-    """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
+    """Those that sleep without interruption, which is how one waits for a disk (state D)."""
+    cpu_wait_percent: Figure = None
+    """How long its threads were ready to run and no core was free, together: 100 is one of them all
+    the time (Linux alone tells it)."""
     gpu_processes: Count = None
     """The number of processes that hold a watched GPU; in a distributed job these are the ranks."""
 
@@ -178,6 +195,7 @@ class TreeSummary(Frozen):
     memory_bytes: Spread | None = None
     loader_workers: Spread | None = None
     loader_cpu_percent: Spread | None = None
+    cpu_wait_percent: Spread | None = None
     read_bytes_per_second: Spread | None = None
     input_bytes_per_second: Spread | None = None
     write_bytes_per_second: Spread | None = None

@@ -5,6 +5,7 @@ A figure that no source told is a question mark.
 
 from __future__ import annotations
 
+from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.work import Work, or_zero
 
@@ -41,6 +42,16 @@ def megabytes(rate: float | None) -> str:
     return f"{rate / 1e6:.0f} MB/s"
 
 
+def transfer(rate: float) -> str:
+    """
+    >>> transfer(1.16e10), transfer(2.4e8)
+    ('11.6 GB/s', '240 MB/s')
+    """
+    if rate < 1e9:
+        return megabytes(rate)
+    return f"{rate / 1e9:.1f} GB/s"
+
+
 def loaders(count: float) -> str:
     """
     >>> loaders(1.2), loaders(4)
@@ -55,7 +66,8 @@ def loaders(count: float) -> str:
 def loaders_and_their_cpu(work: Work) -> str:
     """The number of loader workers, and how much CPU each of them uses."""
     workers = loaders(work.workers)
-    cpu = whole(work.worker_cpu)
+    # None: there are workers, and they used no CPU at all.
+    cpu = whole(or_zero(work.worker_cpu))
     return f"{workers} at {cpu} % of a core each"
 
 
@@ -63,7 +75,11 @@ def worked(subject: Subject) -> str:
     """How much of the time the GPU worked; most sentences begin with it."""
     label = subject.gpu.label
     utilization = whole(subject.work.utilization)
-    return f"GPU {label} worked {utilization} % of the time"
+    sentence = f"GPU {label} worked {utilization} % of the time"
+    parts = subject.gpu.parts
+    # The table of figures counts the pauses, this figure may not.
+    leaves_pauses_out = subject.work is parts.work and parts.pause_share >= 1
+    return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
 def kernels_ran(subject: Subject) -> str:
@@ -72,11 +88,18 @@ def kernels_ran(subject: Subject) -> str:
     return f"kernels ran {utilization} % of the time"
 
 
+def at_power(subject: Subject) -> str:
+    """The power as an end of a sentence; nothing if the power or its limit is unknown."""
+    power_share = subject.work.power_share
+    if power_share is None:
+        return ""
+    return f" at {whole(power_share)} % of the power limit"
+
+
 def over_the_links(subject: Subject) -> str:
     """How much the links transferred while kernels ran."""
     work = subject.work
-    power = whole(work.power_share)
-    sentence = f"{kernels_ran(subject)} at {power} % of the power limit"
+    sentence = f"{kernels_ran(subject)}{at_power(subject)}"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
     for link, rate in rates.items():
         # A link that carries nothing, or of which nothing is told, is not named.
@@ -84,6 +107,34 @@ def over_the_links(subject: Subject) -> str:
             gigabytes = f"{rate / 1e9:.1f} GB/s"
             sentence += f", {gigabytes} over {link}"
     return sentence
+
+
+def over_the_host_link(subject: Subject) -> str:
+    """What went over PCIe, and how much of it the link can carry."""
+    work = subject.work
+    to_card = or_zero(work.pcie_in)
+    from_card = or_zero(work.pcie_out)
+    rates = f"{transfer(to_card)} went to the GPU over PCIe and {transfer(from_card)} back"
+    sentence = f"{kernels_ran(subject)}{at_power(subject)} while {rates}"
+    limit = work.pcie_limit
+    if limit is None:
+        return f"{sentence}, about as much as a link can carry"
+    return f"{sentence} (the link carries {transfer(limit)} each way)"
+
+
+def lanes(subject: Subject) -> str:
+    """How many of its lanes the link uses, and what these carry."""
+    gpu = subject.gpu
+    words = f"its PCIe link uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
+    limit = gpu.link_limit
+    if not limit:
+        return words
+    return f"{words} and carries {megabytes(limit)} in one direction"
+
+
+def over_few_lanes(subject: Subject) -> str:
+    """A link that has lost most of its lanes."""
+    return f"{worked(subject)}, and {lanes(subject)}: data reach the GPU slowly"
 
 
 def computed_on_the_host(subject: Subject) -> str:
@@ -100,6 +151,11 @@ def computed_on_the_host(subject: Subject) -> str:
 def in_collectives(subject: Subject) -> str:
     """Ranks wait for each other."""
     gpus = subject.together
+    if not subject.run.launched:
+        return (
+            f"{over_the_links(subject)}, alike on all {gpus} GPUs: most likely they are ranks of "
+            "one job that wait for each other in collectives"
+        )
     machines = subject.run.nodes
     counts = f"GPUs of the job here: {gpus}, machines: {machines}"
     return f"{over_the_links(subject)}: it waits in collectives ({counts})"
@@ -114,12 +170,24 @@ def hangs(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    """The three figures for which the guide gives recommended values."""
-    utilization = whole(subject.work.utilization)
-    memory = whole(subject.gpu.memory.p95)
-    heat = whole(subject.gpu.heat)
-    figures = f"utilisation {utilization} %, memory {memory} %, {heat} °C"
-    return f"{figures}: nothing slows it down"
+    """The three figures for which the guide has marks, as far as they are known."""
+    figures = [f"utilisation {whole(subject.work.utilization)} %"]
+    memory_share = subject.gpu.memory.p95
+    if memory_share is not None:
+        figures.append(f"memory {whole(memory_share)} %")
+    heat = subject.gpu.heat
+    if heat is not None:
+        figures.append(f"{whole(heat)} °C")
+    return f"{', '.join(figures)}: nothing slows it down"
+
+
+def sm_clock(subject: Subject) -> str:
+    """How high its clock was: of its maximum, or of what cards of its kind reached in the run."""
+    work = subject.work
+    clock = whole(work.clock_share)
+    if work.clock_most:
+        return f"SM clock at {clock} % of its maximum"
+    return f"SM clock at {clock} % of the highest in this run"
 
 
 def throttled(subject: Subject, figures: str = "") -> str:
@@ -128,10 +196,9 @@ def throttled(subject: Subject, figures: str = "") -> str:
     if throttle is None:
         return UNKNOWN
     share = whole(subject.throttle_share)
-    clock = whole(subject.work.clock_share)
     return (
         f"{throttle.words} ({throttle.reason}) slowed the clocks down in {share} % of the work"
-        f"{figures}; SM clock at {clock} % of its maximum"
+        f"{figures}; {sm_clock(subject)}"
     )
 
 
@@ -150,21 +217,21 @@ def throttled_by_a_lowered_limit(subject: Subject) -> str:
 
 
 def throttled_with_power_left(subject: Subject) -> str:
-    """How much power the GPU drew, and how much its limit allows."""
-    drawn = whole(subject.work.power_watts)
-    limit = whole(subject.power_limit_watts)
-    figures = f", at {drawn} W (its limit: {limit} W)"
+    """What it drew, and what its limit would allow."""
+    watts = subject.work.power_watts
+    limit = subject.power_limit_watts
+    figures = ""
+    if watts is not None:
+        figures = f", at {watts:.0f} W"
+    if limit is not None:
+        figures += f" (its limit: {limit:.0f} W)"
     return throttled(subject, figures)
 
 
 def low_clocks(subject: Subject) -> str:
-    """Clocks are low without a known reason."""
-    work = subject.work
-    clock = whole(work.clock_share)
-    power = whole(work.power_share)
+    """Low clocks that nothing explains."""
     return (
-        f"SM clock at {clock} % of its maximum while {kernels_ran(subject)} at {power} % of the "
-        "power limit; no reason was told"
+        f"{sm_clock(subject)} while {kernels_ran(subject)}{at_power(subject)}; no reason was told"
     )
 
 
@@ -191,11 +258,30 @@ def in_short_pieces(subject: Subject) -> str:
     )
 
 
+def times(count: int) -> str:
+    """
+    >>> times(1), times(3)
+    ('once', '3 times')
+    """
+    if count == 1:
+        return "once"
+    return f"{count} times"
+
+
 def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
     return (
         f"GPU {subject.gpu.label} paused for {whole(parts.pause_share)} % of the time, "
         f"{whole(parts.longest_pause)} s at most"
+    )
+
+
+def in_phases(subject: Subject) -> str:
+    """Long pauses between full work, whose cause nobody watched."""
+    parts = subject.gpu.parts
+    return (
+        f"{paused(subject)} ({times(parts.times)}), and worked fully in between: most likely an "
+        "evaluation, a checkpoint or the start of an epoch"
     )
 
 
@@ -220,10 +306,14 @@ def neighbours(subject: Subject) -> str:
     others_cpu = whole(subject.others_cpu)
     own_cpu = whole(subject.work.cpu)
     cores = subject.run.host_cores
-    return (
+    sentence = (
         f"{worked(subject)} while others used {others_cpu} % CPU of "
         f"{cores} cores, and the command {own_cpu} %"
     )
+    waited = subject.work.cpu_wait_share
+    if waited is None:
+        return sentence
+    return f"{sentence}: its threads waited for a core {whole(waited)} % of their time"
 
 
 def quota(subject: Subject) -> str:
@@ -321,7 +411,22 @@ def memory_in_use(subject: Subject) -> str:
     memory = subject.gpu.memory
     usual = whole(memory.p95)
     peak = whole(memory.peak)
-    return f"memory in use: {usual} % (p95), {peak} % at its peak"
+    sentence = f"memory in use: {usual} % (p95), {peak} % at its peak"
+    holders = subject.gpu.big_holders
+    # One process alone has all of it.
+    if len(holders) < 2:
+        return sentence
+    return f"{sentence}: {', '.join(map(named_with_size, holders))}"
+
+
+def memory_will_be_full(subject: Subject) -> str:
+    """Memory that grows in each quarter of the run, and when it is full at this rate."""
+    memory = subject.gpu.memory
+    seconds = or_zero(memory.full_in)
+    is_soon = seconds < 120
+    time = f"{seconds:.0f} s" if is_soon else f"{seconds / 60:.0f} min"
+    growth = f"from {whole(memory.first)} % to {whole(memory.peak)} %"
+    return f"memory grew all the time, {growth}: at this rate it is full in {time}"
 
 
 def memory_grew(subject: Subject) -> str:

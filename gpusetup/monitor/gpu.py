@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
+from gpusetup.monitor.holders import big_holders
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
 from gpusetup.monitor.work import (
     Moment,
     Work,
     below,
+    highest,
     is_quiet,
     mean,
     or_zero,
@@ -88,6 +90,9 @@ class MemoryShare(NamedTuple):
     """Whether memory was full and then nearly empty, as if its process ran out of it."""
     grew: bool
     """Whether memory grew a lot, and in each quarter of the run."""
+    first: float
+    full_in: float | None
+    """Seconds from the end of the run until it is full, if it goes on to grow as it did."""
 
 
 class Tail(NamedTuple):
@@ -129,6 +134,18 @@ class GpuRun:
         # The 75th percentile: the first samples after a rest still show the slow link.
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
         """What its PCIe link can carry one way at work, bytes a second."""
+        self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
+        """MHz, while it worked; the run makes it the highest of all cards of its model."""
+        # `nvidia-smi dmon` tells no names; while they work, cards of one model share this clock.
+        memory_clock = highest(gpu.clock_memory_mhz for gpu in working)
+        self.model = self.name or f"memory at {memory_clock} MHz"
+        """What its clocks can be compared within."""
+        self.lanes: int | None = highest(gpu.pcie_width for gpu in working)
+        """Lanes of its PCIe link, at most, while it worked."""
+        error_counts = [gpu.ecc_uncorrected for gpu in gpus if gpu.ecc_uncorrected is not None]
+        errors_before = error_counts[0] if error_counts else 0
+        self.new_memory_errors = max(error_counts, default=0) - errors_before
+        """Errors that could not be corrected, from the first sample on."""
         bytes_at_first = or_zero(self.first.memory_used_bytes)
         bytes_at_last = or_zero(self.latest.memory_used_bytes)
         self.memory_rose = bytes_at_last - bytes_at_first
@@ -146,16 +163,18 @@ class GpuRun:
         watching_begins = measured[0].seconds if measured else 0.0
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
+        if self._ends_in_a_pause:
+            body = [*body, *(row for row in measured if not row.phase)]
         work = [row for row in body if row.phase == WORK]
-        paused = [row for row in body if row.phase == PAUSE]
+        paused = [row for row in body if row.phase != WORK]
         after_work: list[Moment] = []
         if self.tally.has_worked:
             after_work = [row for row in measured if not row.phase]
         # A pause before that belongs to the start.
         pauses = [length for since, length in self.tally.pauses if since >= judged_from]
         return Parts(
-            work=work_of(work),
-            body=work_of(body),
+            work=work_of(work, self.highest_clock),
+            body=work_of(body, self.highest_clock),
             paused=work_of(paused),
             whole=work_of(measured),
             rest=work_of(after_work),
@@ -163,6 +182,17 @@ class GpuRun:
             warm=judged_from - work_begins,
             start_up=work_begins - watching_begins if body else 0.0,
         )
+
+    @property
+    def _ends_in_a_pause(self) -> bool:
+        """Whether the recording ends in a pause like those before: nobody saw the work after it."""
+        lengths = [length for _, length in self.tally.pauses]
+        since = self.tally.quiet_since
+        if since is None or len(lengths) < 2:
+            return False
+        usual_length = percentile(lengths, 50)
+        last_length = self.rows[-1].seconds - since
+        return usual_length / 2 <= last_length <= usual_length * 1.5
 
     @cached_property
     def memory(self) -> MemoryShare:
@@ -179,7 +209,23 @@ class GpuRun:
             last=max(last_shares, default=None),
             fell=len(falls) > 0,
             grew=grows_all_the_time(known_shares),
+            first=known_shares[0] if known_shares else 0.0,
+            full_in=self._full_in,
         )
+
+    @property
+    def _full_in(self) -> float | None:
+        """Seconds until the memory is full, at the rate of the whole run; None if it never grew."""
+        known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
+        if len(known_rows) < SAMPLES_OF_A_LEAK:
+            return None
+        first, last = known_rows[0], known_rows[-1]
+        last_share = or_zero(last.gpu.memory_percent)
+        growth = last_share - or_zero(first.gpu.memory_percent)
+        seconds = last.seconds - first.seconds
+        if growth <= 0:
+            return None
+        return (100 - last_share) / growth * seconds
 
     @cached_property
     def tail(self) -> Tail | None:
@@ -229,6 +275,14 @@ class GpuRun:
         # Hidden names tell no program from another.
         names.discard("")
         return tuple(sorted(names))
+
+    @cached_property
+    def big_holders(self) -> list[ProcessUse]:
+        """The processes with a good part of its memory, when it was fullest."""
+        if not self.rows:
+            return []
+        fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
+        return big_holders(fullest.gpu)
 
     @property
     def only_draws(self) -> bool:

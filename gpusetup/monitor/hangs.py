@@ -7,7 +7,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.run import WatchedRun
-from gpusetup.monitor.work import Work, or_zero
+from gpusetup.monitor.work import Work, below, or_zero
 
 
 def hang_in_collective(run: WatchedRun) -> Judgement | None:
@@ -21,7 +21,7 @@ def hang_in_collective(run: WatchedRun) -> Judgement | None:
     # One GPU that spins here may wait for ranks elsewhere, if the job ended with an error.
     waits_elsewhere = is_one_of_several and bool(run.exit)
     if len(working) < 2 and not waits_elsewhere:
-        return None
+        return spinning_alone(working[0], run) if working else None
     # The first that spins: the others may have had work in their queues.
     tails = [gpu.tail for gpu in spinning if gpu.tail]
     since = min(tail.since for tail in tails)
@@ -33,6 +33,23 @@ def hang_in_collective(run: WatchedRun) -> Judgement | None:
         labels = ", ".join(resting)
         evidence += f", GPU {labels} did nothing"
     evidence += ", and nothing moved: a rank waits in a collective for another rank"
+    return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
+
+
+def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
+    """A single GPU that spins for long after it worked, and whose memory nobody reads or writes.
+
+    Light kernels use the memory too; one that only polls, for a rank elsewhere, does not.
+    """
+    tail = gpu.tail
+    if tail is None or tail.seconds < marks.HANG_SECONDS_UNENDED:
+        return None
+    if not below(tail.work.memory_busy, marks.QUIET):
+        return None
+    evidence = (
+        f"{no_progress_since(tail.since, run)} GPU {gpu.label} looked busy, but drew little power "
+        "and used no memory bandwidth: a kernel waits, as for a rank on another machine"
+    )
     return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import psutil
@@ -171,6 +173,8 @@ class ProcessTree:
         # What each process had used at the sample before, and when that was.
         self._before: dict[ProcessId, Counter[str]] | None = None
         self._at = 0.0
+        self._children: dict[ProcessId, tuple[int, Counter[str]]] = {}
+        """Each child with its parent's pid, and the bytes that it has moved so far."""
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
@@ -188,14 +192,16 @@ class ProcessTree:
         self._before = usage
         self._at = sampled_at
         if before is None or not tree:
+            self._children = children_of(tree, usage)
             return None
         growth: dict[ProcessId, Counter[str]] = {}
         for key, used in usage.items():
             # What is new since the sample before began from nothing.
             growth[key] = used - before.get(key, Counter())
+        self._take_off_what_children_left(tree, usage, growth)
         total = sum(growth.values(), Counter())
         # Windows and macOS do not count what a process reads.
-        moved_names = set[str]().union(*usage.values()) - {"cpu"}
+        moved_names = set[str]().union(*usage.values()) - {"cpu", CPU_WAIT}
         moved = {f"{name}_per_second": round(total[name] / seconds) for name in moved_names}
         cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
         workers = loader_workers(tree, on_gpu)
@@ -212,10 +218,35 @@ class ProcessTree:
             loader_workers=len(workers),
             loader_cpu_percent=round(workers_cpu, 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
+            cpu_wait_percent=_wait_percent(usage.values(), total, seconds),
             gpu_processes=len(ranks) or None,
             cores=self._cores,
             **moved,
         )
+
+    def _take_off_what_children_left(
+        self,
+        tree: Sequence[ProcessFacts],
+        usage: Mapping[ProcessId, Counter[str]],
+        growth: dict[ProcessId, Counter[str]],
+    ) -> None:
+        """Take from each parent's growth what its ended children had moved: it was counted before.
+
+        When a parent has asked how its child ended, Linux adds all that the child ever read and
+        wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). Then 10 loader workers
+        that end look like one process that reads gigabytes at once.
+        """
+        children_before = self._children
+        present = {identity(process) for process in tree}
+        by_pid = {process["pid"]: identity(process) for process in tree}
+        for key, (parent_pid, moved) in children_before.items():
+            parent = by_pid.get(parent_pid)
+            has_ended = key not in present and not _is_zombie(key)
+            if has_ended and parent is not None:
+                growth[parent] -= moved
+        # One that waits to be asked for its end still has all of its figures to leave.
+        waiting = {key: child for key, child in children_before.items() if _is_zombie(key)}
+        self._children = {**waiting, **children_of(tree, usage)}
 
     def _processes(self) -> list[ProcessFacts]:
         """The process and its current children, without those that have ended."""
@@ -255,8 +286,58 @@ def identity(process: ProcessFacts) -> ProcessId:
     return pid, started_at
 
 
+def children_of(
+    tree: Sequence[ProcessFacts], usage: Mapping[ProcessId, Counter[str]]
+) -> dict[ProcessId, tuple[int, Counter[str]]]:
+    """Each process with its parent's pid, and the bytes that it has moved so far."""
+    children = {}
+    for process in tree:
+        key = identity(process)
+        used = usage[key]
+        # A parent's CPU time is read without that of its children.
+        moved = Counter({name: used[name] for name in used.keys() & IO_COUNTERS.keys()})
+        children[key] = (process["ppid"], moved)
+    return children
+
+
+def _is_zombie(key: ProcessId) -> bool:
+    """Whether a process has ended, and its parent has not asked how."""
+    pid, _ = key
+    return or_none(lambda: psutil.Process(pid).status()) == psutil.STATUS_ZOMBIE
+
+
 MICROSECONDS = 1e6
 """Of a second."""
+CPU_WAIT = "cpu_wait"
+MOST_THREADS = 64
+"""Threads of a process whose waiting is read: each has a file of its own."""
+
+
+def _cpu_wait(pid: int) -> int | None:
+    """Microseconds in which the threads of a process were ready and no core was free.
+
+    None if the system does not count it (Documentation/scheduler/sched-stats.rst: the second figure
+    of /proc/PID/task/TID/schedstat, in nanoseconds).
+    """
+    waited = None
+    try:
+        threads = islice(Path(f"/proc/{pid}/task").iterdir(), MOST_THREADS)
+        for thread in threads:
+            text = (thread / "schedstat").read_text()
+            _, delay_nanoseconds, _ = text.split()
+            waited = (waited or 0) + int(delay_nanoseconds) // 1000
+    except (OSError, ValueError):
+        # It has ended, or this is another system.
+        return waited
+    return waited
+
+
+def _wait_percent(
+    usage: Iterable[Counter[str]], total: Counter[str], seconds: float
+) -> float | None:
+    """The waiting for a core as percent of one; None if no process tells it."""
+    is_told = any(CPU_WAIT in used for used in usage)
+    return _percent(total[CPU_WAIT], seconds) if is_told else None
 
 
 def _percent(microseconds: int, seconds: float) -> float:
@@ -272,6 +353,9 @@ def _usage(process: ProcessFacts) -> Counter[str]:
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
     usage = Counter({"cpu": cpu_microseconds})
+    waited = _cpu_wait(process["pid"])
+    if waited is not None:
+        usage[CPU_WAIT] = waited
     io = process.get("io_counters")
     for name, psutil_name in IO_COUNTERS.items():
         if hasattr(io, psutil_name):

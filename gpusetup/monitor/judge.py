@@ -14,6 +14,7 @@ from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.hangs import hang_in_collective, standstill
+from gpusetup.monitor.health import faulty_memory
 from gpusetup.monitor.idle import idle
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.run import WatchedRun, considered, worked
@@ -50,6 +51,10 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     unevenness = None if explains_unevenness else uneven_work(run)
     if unevenness:
         return unevenness, None
+    if case.verdict == "good":
+        gap = left_out(run)
+        if gap:
+            return gap, None
     evidence = case.sentence(subject)
     has_several_gpus = len(run.gpus) > 1
     names_its_gpu = evidence.startswith("GPU ")
@@ -80,8 +85,8 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 
 
 def severity(case: VerdictCase) -> int:
-    """The order of the verdicts; memory that ended the run comes first."""
-    if case.cause == "before-the-end":
+    """The order of the verdicts; memory that ended the run, or will, comes before all."""
+    if case.cause in ("before-the-end", "leak"):
         return -1
     return ORDER.index(case.verdict)
 
@@ -162,6 +167,9 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
             readings = max(readings, measured.samples)
     if readings >= marks.LEAST_SAMPLES:
         return None
+    if not run.has_utilization:
+        evidence = "the recording has no column with the GPU's utilisation"
+        return Judgement(None, "", evidence, ("log-the-utilisation",))
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
     # With MIG, and on old cards, the driver tells none: then watching longer is of no use.
     tells_none = readings < run.samples
@@ -208,8 +216,26 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     return Judgement("uneven", cause, evidence, (step,))
 
 
+def left_out(run: WatchedRun) -> Judgement | None:
+    """A few GPUs do nothing beside most of the same kind, which look like one job."""
+    unused = run.unused_gpus
+    working = run.at_work
+    names = {gpu.name for gpu in (*unused, *working)}
+    is_minority = 0 < len(unused) < len(working)
+    # Where most GPUs do nothing, one job was never meant for all of them.
+    if not is_minority or len(names) > 1 or not run.alike(working):
+        return None
+    unused_labels = ", ".join(gpu.label for gpu in unused)
+    working_labels = ", ".join(gpu.label for gpu in working)
+    evidence = (
+        f"GPU {unused_labels} did nothing, while GPU {working_labels} worked alike, as on one job"
+    )
+    return Judgement("uneven", "unused", evidence, ("use-the-other-gpus",))
+
+
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     lost_gpu,
+    faulty_memory,
     no_gpu,
     one_reading,
     nothing_to_judge,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.evidence import megabytes, memory_grew, whole
+from gpusetup.monitor.evidence import lanes, megabytes, memory_will_be_full, times, whole
 from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.health import earlier_errors
+from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
@@ -70,7 +72,7 @@ def times_and_lengths(subject: Subject) -> str:
     """How often the GPU paused, and for how long."""
     parts = subject.gpu.parts
     return (
-        f"paused {parts.times} times, {whole(parts.pause_share)} % of its time, "
+        f"paused {times(parts.times)}, {whole(parts.pause_share)} % of its time, "
         f"{whole(parts.longest_pause)} s at most"
     )
 
@@ -87,6 +89,12 @@ def high_memory(subject: Subject) -> str:
     sentence = memory_p95(subject)
     mark = f"{marks.MEMORY_HIGH:.0f}"
     return f"{sentence}, more than {mark} %"
+
+
+def foreign_memory(subject: Subject) -> str:
+    """Which programs beside the job hold much of its memory."""
+    holders = subject.run.foreign_holders(subject.gpu)
+    return f"memory that is not the job's: {', '.join(map(named_with_size, holders))}"
 
 
 def heat(subject: Subject) -> str:
@@ -117,6 +125,11 @@ def link(subject: Subject) -> str:
     return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
 
 
+def few_lanes(subject: Subject) -> str:
+    """How many lanes its link uses, and where to look."""
+    return f"{lanes(subject)}: check the slot and the riser (two cards may share the lanes)"
+
+
 def locked_clocks(subject: Subject) -> str:
     return (
         f"SM clock at {whole(subject.work.clock_share)} % of its maximum, and the driver gives no "
@@ -124,16 +137,23 @@ def locked_clocks(subject: Subject) -> str:
     )
 
 
+slow_but_busy = s.busy & s.slow_link
+"""Its link is slow, and that costs nothing yet."""
+waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
+"""It waits, and half of its lanes seldom are the cause; a quarter of them is a verdict."""
+
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
-    (s.memory_grew, lambda subject: f"{memory_grew(subject)}: perhaps a leak"),
+    (s.memory_grew & ~s.peak_high, lambda subject: f"{memory_will_be_full(subject)}; a leak?"),
     (s.memory_high & ~(s.memory_grew | c.server), high_memory),
+    (s.held_by_others, foreign_memory),
     (has_room & c.training, lambda subject: f"{memory_p95(subject)}: 70 to 90 % is usual"),
     (hot, heat),
     (started_late, start_up),
     (warmed_up, warm_up),
     (paused, times_and_lengths),
     (only_draws, lambda subject: "only programs that draw on the screen use this GPU"),
-    (s.slow_link, link),
+    (s.slow_link & ~s.lacks_lanes, link),
+    (s.lacks_lanes & (slow_but_busy | waits_on_half_its_lanes), few_lanes),
     (s.busy & has_low_clocks & s.unexplained, locked_clocks),
 )
 """What is said of a GPU that works, if it is so."""
@@ -161,6 +181,9 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
         since = f" since {gpu.lost_at}" if gpu.lost_at else ""
         yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
         return
+    errors = earlier_errors(gpu, is_reading=run.is_reading)
+    if errors:
+        yield f"GPU {gpu.label}: {errors}"
     work = considered(gpu) if worked(gpu) else None
     # A GPU that did nothing has no figures to remark on.
     if work is None:

@@ -30,10 +30,11 @@ FIRST_LINES = 200
 
 
 class RecordedRun(Frozen):
-    """A recording: its origin, whether its times are assumed, and its documents."""
+    """A recording: where it comes from, what its heading tells, and its documents."""
 
     source: str | None = None
     has_times: bool = True
+    has_utilization: bool = True
     documents: Iterable[Any]
 
 
@@ -55,14 +56,24 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
             rows = chain(beginning[number + 1 :], lines)
             samples = smi_csv.samples(names, rows, interval)
             has_times = "timestamp" in names
-            return RecordedRun(source=smi_csv.NAME, has_times=has_times, documents=samples)
+            return RecordedRun(
+                source=smi_csv.NAME,
+                has_times=has_times,
+                has_utilization="utilization.gpu" in names,
+                documents=samples,
+            )
         form = smi_text.form_that_begins(line)
         if form:
             # What stands above it may be its time.
             all_lines = chain(beginning, lines)
             samples = form.samples(all_lines, interval)
             has_times = form.tells_time(beginning)
-            return RecordedRun(source=form.name, has_times=has_times, documents=samples)
+            return RecordedRun(
+                source=form.name,
+                has_times=has_times,
+                has_utilization=smi_text.has_utilization(form, beginning),
+                documents=samples,
+            )
     if not texts:
         return RecordedRun(documents=())
     raise BadInput(f"{path} is no recording of the monitor or of nvidia-smi", hint=FORMAT_HINT)

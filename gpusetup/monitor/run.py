@@ -4,13 +4,16 @@ functions."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.holders import foreign_holders, kind_of_process
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
-from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
+from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percentile, work_of
 
 
 class WatchedRun:
@@ -23,11 +26,15 @@ class WatchedRun:
         exit_code: int | None = None,
         *,
         is_reading: bool = False,
+        has_utilization: bool = True,
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.is_reading = is_reading
         """It is one reading of nvidia-smi, not a run."""
+        self.has_utilization = has_utilization
+        """Its source has a place for the utilisation, whether or not a GPU tells it."""
         self.gpus = tuple(map(GpuRun, tally.gpus.values()))
+        compare_clocks(self.gpus)
         self._rows = rows = tally.moments.all()
         self.machine = work_of(rows)
         """What the command and the machine did, apart from any GPU."""
@@ -118,8 +125,16 @@ class WatchedRun:
     def kind_on(self, gpu: GpuRun) -> str:
         """The kind of program, by its command or by the names of the processes on a GPU."""
         # Names matter only if there is no command.
-        names = gpu.programs
-        return kind_of(self.command, names)
+        if self.command or not gpu.big_holders:
+            return kind_of(self.command, gpu.programs)
+        # What holds little is no part of the question, and two kinds together are none.
+        kinds = {kind_of_process(process) for process in gpu.big_holders}
+        return kinds.pop() if len(kinds) == 1 else ""
+
+    def foreign_holders(self, gpu: GpuRun) -> list[ProcessUse]:
+        """The processes with much of its memory that are not the job's."""
+        command_kind = self.kind if self.command else None
+        return foreign_holders(gpu.big_holders, command_kind)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The working GPUs of one job: all GPUs of a command, or else cards of the same model with
@@ -145,6 +160,39 @@ class WatchedRun:
                 unused.append(gpu)
         return tuple(unused)
 
+    def siblings_clock(self, gpu: GpuRun) -> float | None:
+        """MHz: the median SM clock of the other cards of its model that are just as busy.
+
+        None if there is none, or if no source tells their clocks.
+        """
+        clocks = []
+        for other_gpu in self.at_work:
+            is_sibling = other_gpu is not gpu and other_gpu.model == gpu.model
+            work = considered(other_gpu)
+            if not is_sibling or work is None or work.clock_mhz is None:
+                continue
+            if work.utilization >= marks.BUSY:
+                clocks.append(work.clock_mhz)
+        return percentile(clocks, 50) if clocks else None
+
+    def alike(self, gpus: Sequence[GpuRun]) -> bool:
+        """Whether GPUs of one name do the same: as busy, with as much memory and power.
+
+        So look the ranks of one job, if no command tells that they are.
+        """
+        works = [considered(gpu) for gpu in gpus]
+        known_works = [work for work in works if work is not None]
+        names = {gpu.name for gpu in gpus}
+        if len(gpus) < 2 or len(known_works) < len(gpus) or len(names) > 1:
+            return False
+        uses = [work.utilization for work in known_works]
+        power = [or_zero(work.power_share) for work in known_works]
+        memory_shares = [or_zero(gpu.memory.p95) for gpu in gpus]
+        for figures in (uses, power, memory_shares):
+            if max(figures) - min(figures) > marks.ALIKE:
+                return False
+        return True
+
     def belongs(self, gpu: GpuRun) -> bool:
         """Whether a GPU takes part in the run."""
         has_worked = worked(gpu)
@@ -160,6 +208,19 @@ class WatchedRun:
         # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         return memory_share >= mark
+
+
+def compare_clocks(gpus: Sequence[GpuRun]) -> None:
+    """Measure each GPU's clock against the highest that a card of its model reached in the run.
+
+    `nvidia-smi dmon` tells no highest clock: a card that is slow all along would look normal.
+    """
+    highest_by_model: dict[str, float] = {}
+    for gpu in gpus:
+        highest_so_far = highest_by_model.get(gpu.model, 0.0)
+        highest_by_model[gpu.model] = max(highest_so_far, or_zero(gpu.highest_clock))
+    for gpu in gpus:
+        gpu.highest_clock = highest_by_model[gpu.model] or None
 
 
 def worked(gpu: GpuRun) -> bool:

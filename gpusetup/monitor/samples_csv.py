@@ -35,6 +35,13 @@ def megabytes(rate: float | None) -> float | None:
     return round(rate / BYTES_OF_A_MEGABYTE, 3)
 
 
+def yes_or_no(value: bool | None) -> str | None:
+    """As nvidia-smi writes it."""
+    if value is None:
+        return None
+    return "Yes" if value else "No"
+
+
 GPU_COLUMNS: Mapping[str, Callable[[GpuSample], Cell]] = {
     "index": lambda gpu: gpu.index,
     "name": lambda gpu: gpu.name,
@@ -51,6 +58,13 @@ GPU_COLUMNS: Mapping[str, Callable[[GpuSample], Cell]] = {
     "clocks.sm [MHz]": lambda gpu: gpu.clock_sm_mhz,
     "clocks.max.sm [MHz]": lambda gpu: gpu.clock_sm_max_mhz,
     "throttle reasons": lambda gpu: " ".join(gpu.throttle_reasons or ()),
+    "ecc.errors.uncorrected.volatile.total": lambda gpu: gpu.ecc_uncorrected,
+    "remapped_rows.pending": lambda gpu: yes_or_no(gpu.retired_pending),
+    "remapped_rows.failure": lambda gpu: yes_or_no(gpu.remap_failed),
+    "pcie.link.gen.current": lambda gpu: gpu.pcie_generation,
+    "pcie.link.gen.max": lambda gpu: gpu.pcie_generation_max,
+    "pcie.link.width.current": lambda gpu: gpu.pcie_width,
+    "pcie.link.width.max": lambda gpu: gpu.pcie_width_max,
     "pcie.rx [MB/s]": lambda gpu: megabytes(gpu.pcie_rx_bytes_per_second),
     "pcie.tx [MB/s]": lambda gpu: megabytes(gpu.pcie_tx_bytes_per_second),
 }
@@ -65,6 +79,7 @@ TREE_COLUMNS: Mapping[str, Callable[[TreeSample], Cell]] = {
     "command.input [MB/s]": lambda tree: megabytes(tree.input_bytes_per_second),
     "command.write [MB/s]": lambda tree: megabytes(tree.write_bytes_per_second),
     "command.blocked": lambda tree: tree.blocked_processes,
+    "command.cpu_wait [%]": lambda tree: tree.cpu_wait_percent,
     "command.gpu_processes": lambda tree: tree.gpu_processes,
     "command.cores": lambda tree: tree.cores,
 }
@@ -166,6 +181,7 @@ def tree_of(row: Row) -> TreeSample | None:
         input_bytes_per_second=rate(row, "command.input"),
         write_bytes_per_second=rate(row, "command.write"),
         blocked_processes=count(row, "command.blocked"),
+        cpu_wait_percent=number(row.get("command.cpu_wait")),
         gpu_processes=count(row, "command.gpu_processes"),
         cores=number(row.get("command.cores")),
     )

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
+from gpusetup.monitor.links import looks_full
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import worked
 from gpusetup.monitor.subject import Sign, Subject
-from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent
+from gpusetup.monitor.throttling import is_laptop, is_slower
+from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent, percentile
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -83,6 +84,20 @@ def pauses_rule(subject: Subject) -> bool:
     return pause_share >= marks.PAUSE_SHARE
 
 
+LONG_PAUSE = 20.0
+"""Seconds: no batch takes so long; an evaluation, a checkpoint or a loader that starts may."""
+
+
+@Sign
+def busy_between_long_pauses(subject: Subject) -> bool:
+    """It works fully, then rests for long, in turns."""
+    parts = subject.gpu.parts
+    if not parts.pauses or parts.work is None:
+        return False
+    usual_pause = percentile(parts.pauses, 50)
+    return usual_pause >= LONG_PAUSE and parts.work.utilization >= marks.BUSY
+
+
 @Sign
 def often_quiet(subject: Subject) -> bool:
     """The GPU does nothing in many samples."""
@@ -146,6 +161,24 @@ def memory_grew(subject: Subject) -> bool:
     # A step that keeps tensors does that; a longer sequence makes memory grow once.
     memory = subject.gpu.memory
     return memory.grew
+
+
+@Sign
+def peak_high(subject: Subject) -> bool:
+    """Its memory had little room left at its fullest moment."""
+    return subject.gpu.memory.peak >= marks.MEMORY_HIGH
+
+
+@Sign
+def held_by_others(subject: Subject) -> bool:
+    """A program that is not the job's holds much of its memory."""
+    return len(subject.run.foreign_holders(subject.gpu)) > 0
+
+
+@Sign
+def several_holders(subject: Subject) -> bool:
+    """Several processes hold much of its memory, and no command tells whose they are."""
+    return subject.run.command is None and len(subject.gpu.big_holders) > 1
 
 
 @Sign
@@ -250,8 +283,16 @@ def clocks_below_rated(subject: Subject) -> bool:
     return below(clock_share, marks.RATED_CLOCKS)
 
 
-clocks_far_down = clocks_below_rated & power_known & unexplained
-"""Its clock is far below its maximum, with power left, and nothing tells why."""
+@Sign
+def slower_than_siblings(subject: Subject) -> bool:
+    """Its clock is far below that of the other cards of its kind, which are as busy."""
+    siblings_clock = subject.run.siblings_clock(subject.gpu)
+    return is_slower(subject.work, siblings_clock)
+
+
+clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
+"""Its clock is far below its maximum, with power left, or below its siblings', and nothing tells
+why."""
 
 
 @Sign
@@ -289,6 +330,13 @@ def beside_a_resting_one(subject: Subject) -> bool:
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
     # A rank that stopped computing still holds its memory.
     return not all(map(worked, held_gpus))
+
+
+@Sign
+def alike(subject: Subject) -> bool:
+    """The GPUs that may be on its job all do the same."""
+    team = subject.run.team(subject.gpu)
+    return subject.run.alike(team)
 
 
 @Sign
@@ -365,9 +413,36 @@ LINK_FULL = 70.0
 
 @Sign
 def link_full(subject: Subject) -> bool:
-    """The PCIe link transfers nearly all that it can in one direction."""
-    fuller_direction = subject.work.pcie_one_way_share
-    return at_least(fuller_direction, LINK_FULL)
+    """Its PCIe link carries nearly all that it can, one way."""
+    work = subject.work
+    # dmon tells what goes over the link, and not what the link could carry.
+    if work.pcie_limit is None:
+        return looks_full(work.pcie_fuller_rate)
+    return at_least(work.pcie_one_way_share, LINK_FULL)
+
+
+NARROW_LINK = 4
+"""Part of the lanes: a slot that is wired with half of them is normal, with a quarter or fewer the
+card sits in the wrong slot, in a bad riser, or has a bad contact."""
+
+
+@Sign
+def narrow_link(subject: Subject) -> bool:
+    """Its PCIe link has a quarter of its lanes or fewer, while the GPU works."""
+    # At rest the generation always falls, and a few cards give lanes up too, to save power.
+    lanes = subject.gpu.lanes
+    most_lanes = subject.gpu.latest.pcie_width_max
+    if not lanes or not most_lanes:
+        return False
+    return lanes * NARROW_LINK <= most_lanes
+
+
+@Sign
+def lacks_lanes(subject: Subject) -> bool:
+    """Its PCIe link has fewer lanes than the card could use."""
+    lanes = subject.gpu.lanes
+    most_lanes = subject.gpu.latest.pcie_width_max
+    return bool(lanes) and below(lanes, most_lanes or 0)
 
 
 SLOW_LINK = 8e9

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.model.shell import own_word
+from gpusetup.monitor import signs as s
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
+from gpusetup.monitor.health import faults_of
+from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.run import WatchedRun, useful_workers
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.work import Work, or_zero
@@ -148,12 +151,54 @@ def show_where_it_waits(situation: Situation) -> str:
 
 def where_it_waits(situation: Situation) -> str:
     run = situation.run
-    if len(run.gpus) == 1 and run.nodes == 1 and not run.launched:
+    has_one_gpu = len(run.gpus) <= 1
+    # A command that is watched shows whether a launcher or several processes are in it.
+    is_one_process = run.command is not None and run.cpu is not None
+    has_ranks = run.launched or run.nodes > 1
+    if not has_ranks and (has_one_gpu or is_one_process):
         return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
         "name the collective"
+    )
+
+
+def watching_words(situation: Situation) -> str:
+    """How the monitor can see what the GPU waits for."""
+    run = situation.run
+    if run.command:
+        return (
+            "The recording does not show the command's processes: run the command under the "
+            "monitor to see what the GPU waits for"
+        )
+    if run.at_work or run.is_reading:
+        return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
+    return (
+        "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
+        "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
+    )
+
+
+def limit_words(situation: Situation) -> str:
+    """What is known of the power that the GPU does not get."""
+    subject = situation.subject
+    if subject is None or subject.power_limit_watts is None:
+        return "something outside the GPU holds its clocks far down"
+    return "the GPU gets less power than its limit allows"
+
+
+def plug_it_in(situation: Situation) -> str:
+    """What to do with a laptop that gets too little power."""
+    words = limit_words(situation)
+    return f"Connect the charger and choose the performance mode: {words}"
+
+
+def look_outside(situation: Situation) -> str:
+    """Where else than in the GPU power may be limited."""
+    return (
+        "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
+        f"limits in the firmware: {limit_words(situation)}"
     )
 
 
@@ -164,9 +209,10 @@ def watch_the_command(situation: Situation) -> str | None:
         words = " ".join(map(own_word, command))
         return f"gpusetup monitor -- {words}"
     pid = situation.pid
-    if pid is None:
-        return None
-    return f"gpusetup monitor --pid {pid}"
+    if pid is not None:
+        return f"gpusetup monitor --pid {pid}"
+    ran_on_the_gpu = situation.run.at_work or situation.run.is_reading
+    return None if ran_on_the_gpu else "gpusetup doctor"
 
 
 def processes_by(column: str) -> Command:
@@ -214,14 +260,32 @@ def other_programs(situation: Situation) -> str:
     )
 
 
+def other_users(situation: Situation) -> str:
+    """Which other processes use the GPU, as far as they are known."""
+    subject = situation.subject
+    foreign = subject.run.foreign_holders(subject.gpu) if subject else []
+    if foreign:
+        names = ", ".join(map(named_with_size, foreign))
+        return f"Stop or unload {names}, or run the job on another GPU"
+    if subject and s.several_holders(subject):
+        names = " and ".join(map(named_with_size, subject.gpu.big_holders))
+        return f"{names} share this GPU: end what is not part of the job, or use another GPU"
+    return "Other processes use this GPU: end them, or use another GPU"
+
+
 def the_link(situation: Situation) -> str:
     """How much the PCIe link transfers, and how much it could."""
     subject = situation.subject
-    rate = megabytes(subject.gpu.link_limit if subject else None)
+    limit = subject.gpu.link_limit if subject else 0.0
+    carries = ""
+    if limit:
+        carries = (
+            f": it carries {megabytes(limit)} in one direction; with 16 lanes it would carry at "
+            "least 15000 MB/s"
+        )
     return (
-        f"Check the PCIe link: it carries {rate} in one direction; with 16 lanes it "
-        "would carry at least 15000 MB/s. Check the slot, the riser and the lanes in the "
-        "firmware's settings, and copy less data in each step"
+        f"Check the PCIe link{carries}. Seat the card again, try another slot and leave out the "
+        "riser, and check the lanes in the firmware's settings"
     )
 
 
@@ -248,6 +312,17 @@ def run_ahead(situation: Situation) -> str:
     return (
         "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
         f"{most} workers"
+    )
+
+
+def fetch_in_advance(situation: Situation) -> str:
+    """Workers that wait for storage or the network: more of them wait at the same time."""
+    workers = whole(situation.work.workers if situation.work else None)
+    return (
+        "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
+        f"more at once: a larger prefetch_factor and more workers (now {workers}; waiting takes no "
+        "core, so there may be more of them than cores). `py-spy dump --pid PID` shows what a "
+        "worker waits for"
     )
 
 
@@ -293,6 +368,13 @@ def unlock(situation: Situation) -> str:
     return f"sudo nvidia-smi -i {label} -rgc"
 
 
+def reset_the_gpu(situation: Situation) -> str:
+    """Reset the GPU with faults; nvidia-smi refuses while a process uses it."""
+    faulty = [gpu.label for gpu in situation.run.gpus if faults_of(gpu)]
+    labels = ",".join(faulty)
+    return f"sudo nvidia-smi --gpu-reset -i {labels}"
+
+
 def reset_clocks(situation: Situation) -> str:
     """The commands that reset application clocks and locked clocks."""
     label = situation.gpu_label
@@ -308,5 +390,6 @@ def other_gpus(situation: Situation) -> str:
     labels = ", ".join(unused)
     return (
         f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {labels}). If they are "
-        "yours, train on all of them: start one process for each GPU with torchrun"
+        "yours, train on all of them: start one process for each GPU with torchrun "
+        "(--nproc_per_node), and look at CUDA_VISIBLE_DEVICES"
     )

@@ -24,6 +24,8 @@ BASIC_FIELDS = (
 FIELDS = (
     *BASIC_FIELDS,
     *("power.default_limit", "power.max_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
+    *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current"),
+    *("pcie.link.width.max", "ecc.errors.uncorrected.volatile.total"),
 )
 """An unknown field makes nvidia-smi refuse the whole question, so these are tried first."""
 FIRST_ANSWER_SECONDS = 10.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.links import pcie_limit
 from gpusetup.monitor.samples_csv import host_of, tree_of
 from gpusetup.monitor.sources import plausible
 from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, throttle_mask
@@ -34,6 +35,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "clock_sm_max_mhz": ("clocks.max.sm", "clocks.max.gr"),
     "pcie_rx_bytes_per_second": ("pcie.rx",),
     "pcie_tx_bytes_per_second": ("pcie.tx",),
+    "pcie_generation": ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"),
+    "pcie_generation_max": ("pcie.link.gen.max",),
+    "pcie_width": ("pcie.link.width.current",),
+    "pcie_width_max": ("pcie.link.width.max",),
     "name": ("name", "gpu_name"),
     "uuid": ("uuid", "gpu_uuid"),
 }
@@ -167,6 +172,12 @@ def gpu_of(index: int, row: Row) -> GpuSample:
         text = told[0] if told else None
         is_text = field in ("name", "uuid")
         values[field] = text if is_text else figure(field, text)
+    values["ecc_uncorrected"] = uncorrected_errors(row)
+    for field, names in FAULT_COLUMNS.items():
+        values[field] = fault(row, names)
+    values["pcie_limit_bytes_per_second"] = pcie_limit(
+        values["pcie_generation"], values["pcie_width"]
+    )
     # A GPU that fell off the bus has `[GPU is lost]` in its cells.
     is_lost = any("lost" in text.lower() for text in row.values())
     reasons_told = reasons(row)
@@ -186,7 +197,43 @@ def figure(field: str, text: str | None) -> float | None:
         return round(value * MIB)
     if field.endswith("_bytes_per_second"):
         return value * 1e6  # MB/s, of our own `--csv`
-    return round(value) if field.endswith("_mhz") else value
+    is_whole_number = field.endswith("_mhz") or field.startswith(("pcie_generation", "pcie_width"))
+    return round(value) if is_whole_number else value
+
+
+UNCORRECTED = ("ecc.errors.uncorrected.volatile.", "ecc.errors.uncorrected.aggregate.")
+"""Since the driver was loaded, and of the card's whole life: both show errors that are added."""
+
+
+def uncorrected_errors(row: Row) -> int | None:
+    """How many errors of its memory could not be corrected; None if no column tells it."""
+    for prefix in UNCORRECTED:
+        counts: dict[str, float] = {}
+        for name, text in row.items():
+            count = number(text) if name.startswith(prefix) else None
+            if count is not None:
+                counts[name] = count
+        if counts:
+            total = counts.get(f"{prefix}total")
+            # Without the total, the kinds of memory together.
+            return round(sum(counts.values()) if total is None else total)
+    return None
+
+
+FAULT_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "retired_pending": ("remapped_rows.pending", "retired_pages.pending"),
+    "remap_failed": ("remapped_rows.failure",),
+}
+
+
+def fault(row: Row, names: Sequence[str]) -> bool | None:
+    """Whether one of these columns says yes, in a word or as 1; None if none says anything."""
+    answers = []
+    for name in names:
+        text = cell(row.get(name))
+        if text is not None:
+            answers.append(flag(text) or text == "1")
+    return any(answers) if answers else None
 
 
 def reasons(row: Row) -> tuple[str, ...] | None:

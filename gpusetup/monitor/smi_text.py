@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 from gpusetup.model.machine import Gpu
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.links import pcie_limit
 from gpusetup.monitor.sources import plausible
+from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
     GPU_HEAD,
     SMI_VERSION,
+    cell,
     gpu_of,
+    integer,
     memory,
     number,
     parse_table,
@@ -192,7 +196,12 @@ def sample_of(
         power_watts=gpu.power_watts,
         power_limit_watts=gpu.power_limit_watts,
         throttle_reasons=gpu.throttle_reasons,
-        processes=processes,
+        pcie_width=gpu.pcie_width,
+        pcie_width_max=gpu.pcie_width_max,
+        ecc_uncorrected=gpu.ecc_uncorrected,
+        retired_pending=gpu.retired_pending,
+        remap_failed=gpu.remap_failed,
+        processes=more.pop("processes", processes),
         lost=bool(gpu.lost),
         **more,
     )
@@ -212,6 +221,15 @@ def megahertz(text: str) -> int | None:
     return round(value)
 
 
+def kilobytes(text: str) -> float | None:
+    """Bytes a second of a rate as nvidia-smi writes it: `84000 KB/s`."""
+    value = number(text)
+    # Virtual GPUs tell none.
+    if value is None:
+        return None
+    return value * 1000
+
+
 QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("utilization_percent", "Utilization/GPU", number),
     ("memory_busy_percent", "Utilization/Memory", number),
@@ -219,8 +237,34 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("power_limit_max_watts", "Max Power Limit", number),
     ("clock_sm_mhz", "Clocks/SM", megahertz),
     ("clock_sm_max_mhz", "Max Clocks/SM", megahertz),
+    ("pcie_generation", "PCIe Generation/Current", integer),
+    ("pcie_generation_max", "PCIe Generation/Max", integer),
+    ("pcie_rx_bytes_per_second", "Rx Throughput", kilobytes),
+    ("pcie_tx_bytes_per_second", "Tx Throughput", kilobytes),
 )
 """Field, where it stands (heading and label), and how its text is read."""
+
+
+def query_processes(lines: Sequence[tuple[str, str]]) -> tuple[ProcessUse, ...] | None:
+    """The processes on a GPU; None if none is listed: in a container the list is empty."""
+    facts: list[dict[str, str]] = []
+    for place, text in lines:
+        heading, _, label = place.rpartition("/")
+        if label == "Process ID":
+            facts.append({})
+        # `Type`, `Name` and `Used GPU Memory` stand below the id.
+        if facts and "Processes" in heading:
+            facts[-1][label] = text.strip()
+    uses = []
+    for fact in facts:
+        use = ProcessUse(
+            pid=integer(fact.get("Process ID")) or 0,
+            name=cell(fact.get("Name")),
+            kind=KINDS.get(fact.get("Type", "")),
+            memory_bytes=memory(fact.get("Used GPU Memory")),
+        )
+        uses.append(use)
+    return tuple(uses) or None
 
 
 def begins_query(line: str) -> bool:
@@ -266,7 +310,11 @@ def query_gpus(text: str) -> tuple[GpuSample, ...]:
             texts = read_at(lines, place, reads)
             if texts:
                 values[field] = texts[0]
-        sample = sample_of(gpu_of(page), index, **values)
+        gpu = gpu_of(page)
+        limit = pcie_limit(values.get("pcie_generation"), gpu.pcie_width)
+        values["pcie_limit_bytes_per_second"] = limit
+        values["processes"] = query_processes(lines)
+        sample = sample_of(gpu, index, **values)
         samples.append(plausible(sample))
     return tuple(samples)
 
@@ -279,7 +327,9 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm": ("utilization_percent", 1),
     "mem": ("memory_busy_percent", 1),
     "pclk": ("clock_sm_mhz", 1),
+    "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
+    "dbecc": ("ecc_uncorrected", 1),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
@@ -332,7 +382,29 @@ def dmon_pictures(
         yield date, tuple(gpus.values())
 
 
-WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz")
+VIOLATIONS: Mapping[str, tuple[str, float]] = {
+    "tviol": (THERMAL_VIOLATION, 1),
+    "pviol": (POWER_VIOLATION, 50),
+}
+"""A column of `nvidia-smi dmon -s v` -> the reason, and the figure from which it counts. `tviol` is
+0 or 1; `pviol` is the percentage of the time, and a card at its rated power shows a little."""
+
+
+def violations(row: Mapping[str, str]) -> tuple[str, ...] | None:
+    """What held the clocks down in a row; None if dmon was not asked for it (`-s v`)."""
+    is_told = False
+    reasons = []
+    for column, (reason, least) in VIOLATIONS.items():
+        value = number(row.get(column))
+        if value is None:
+            continue
+        is_told = True
+        if value >= least:
+            reasons.append(reason)
+    return tuple(reasons) if is_told else None
+
+
+WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
 """Fields that are whole numbers in a sample."""
 
 
@@ -351,7 +423,7 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
     for field in WHOLE_DMON_FIELDS:
         if field in values:
             values[field] = round(values[field])
-    sample = GpuSample(index=int(index), **values)
+    sample = GpuSample(index=int(index), throttle_reasons=violations(row), **values)
     return plausible(sample)
 
 
@@ -371,6 +443,14 @@ def dmon_tells_time(lines: Sequence[str]) -> bool:
     headings = filter(begins_dmon, lines)
     # The column comes with `-o D` or `-o DT`.
     return any("date" in heading.lower() for heading in headings)
+
+
+def has_utilization(form: SmiForm, lines: Sequence[str]) -> bool:
+    """Whether a recording has a place for the GPU's utilisation: dmon has it in a column `sm`."""
+    headings = [line.lower().split() for line in lines if begins_dmon(line)]
+    if form.begins is not begins_dmon or not headings:
+        return True
+    return "sm" in headings[0]
 
 
 FORMS = (

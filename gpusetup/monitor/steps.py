@@ -45,11 +45,20 @@ STEPS: dict[str, StepRule] = {
         "prefetch_factor, arrays instead of lists of objects (each worker copies a list)"),
         w.processes_by("rss")),
     "run-ahead": StepRule(w.run_ahead, w.tune),
+    "fetch-in-advance": StepRule(w.fetch_in_advance, when=c.workers_rest),
     "off-the-loop": StepRule(always(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": StepRule(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
     "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
+    "reset-the-gpu": StepRule(always(
+        "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
+        "results on faulty memory may be wrong. If errors come back after the reset, have the card "
+        "replaced"), w.reset_the_gpu),
+    "replace-the-gpu": StepRule(always(
+        "Save a checkpoint, stop the run and have this GPU replaced (or hand it back, if it is "
+        "rented): it has no spare memory left for its faulty places"),
+        always("nvidia-smi -q -d ECC,ROW_REMAPPER")),
     "see-why-it-was-lost": StepRule(always(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
         "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
@@ -70,10 +79,9 @@ STEPS: dict[str, StepRule] = {
     "stay-on-the-gpu": StepRule(always(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes"), w.plan),
-    "free-the-card": StepRule(always(
-        "Other processes use this GPU: end them, or use another GPU"),
+    "free-the-card": StepRule(w.other_users,
         always("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
-        when=s.shared_with_others | s.used_by_others),
+        when=s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
     "leave-a-margin": StepRule(always(
         "Find the largest batch that leaves a margin, and accumulate gradients"),
         always("gpusetup tune --batch-size --code MODULE:FUNCTION")),
@@ -89,12 +97,9 @@ STEPS: dict[str, StepRule] = {
     "draw-less": StepRule(always(
         "The power limit cannot be raised. On a laptop, connect the charger and choose the "
         "performance mode. Otherwise use a lower precision or less data per step")),
-    "plug-it-in": StepRule(always(
-        "Connect the charger and choose the performance mode: the GPU gets less power than its "
-        "limit allows"), always("nvidia-smi -q -d POWER,PERFORMANCE"), when=s.laptop),
-    "look-outside": StepRule(always(
-        "The GPU gets less power than its limit allows. Check the power budget of the chassis "
-        "(BMC) or of the module, the power supply, and limits in the firmware"),
+    "plug-it-in": StepRule(
+        w.plug_it_in, always("nvidia-smi -q -d POWER,PERFORMANCE"), when=s.laptop),
+    "look-outside": StepRule(w.look_outside,
         always("nvidia-smi -q -d POWER,PERFORMANCE")),
     "unlock-the-clocks": StepRule(always(
         "Find out what slows the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
@@ -111,15 +116,19 @@ STEPS: dict[str, StepRule] = {
         always("nvidia-smi -q -d UTILIZATION")),
     "look-at-the-link": StepRule(w.the_link, always(
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv"), when=s.slow_link),
+        "pcie.link.width.current,pcie.link.width.max --format=csv"),
+        when=s.slow_link | s.narrow_link),
     "see-whether-torch-can": StepRule(always(
         "Nothing ran on the GPU: check whether this torch can use the GPU"),
         always("gpusetup doctor")),
     "move-to-the-gpu": StepRule(always(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it')),
-    "watch-the-command": StepRule(always(
-        "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"),
+    "log-the-utilisation": StepRule(always(
+        "Log the utilisation too: the recording has no column for it"), always(
+        "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
+        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1")),
+    "watch-the-command": StepRule(w.watching_words,
         w.watch_the_command, when=~c.watched),
     "watch-the-training": StepRule(always(
         "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "

@@ -31,9 +31,9 @@ class Subject:
 
     @cached_property
     def throttle(self) -> Throttle | None:
-        """The throttle that slows down the clocks."""
-        work = self.work
-        return active_throttle(work, self.gpu)
+        """What holds the clocks down."""
+        siblings_clock = self.run.siblings_clock(self.gpu)
+        return active_throttle(self.work, self.gpu, siblings_clock)
 
     @property
     def throttle_share(self) -> float:

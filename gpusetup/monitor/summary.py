@@ -28,6 +28,8 @@ class Story(Frozen):
     command: tuple[str, ...] | None = None
     exit_code: int | None = None
     epochs: EpochTimes | None = None
+    has_utilization: bool = True
+    """False for a log without a column for it."""
 
 
 READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
@@ -38,7 +40,13 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
     """Summarise a run: its verdict with evidence and next step, and its figures."""
     story = story or Story()
     is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
-    run = WatchedRun(tally, story.command, story.exit_code, is_reading=is_reading)
+    run = WatchedRun(
+        tally,
+        story.command,
+        story.exit_code,
+        is_reading=is_reading,
+        has_utilization=story.has_utilization,
+    )
     judgement, subject = judge(run)
     return Summary(
         verdict=judgement.verdict,
@@ -83,6 +91,7 @@ def tree_summary(tally: RunTally) -> TreeSummary | None:
         memory_bytes=spread(tree.memory_bytes for tree in trees),
         loader_workers=spread(tree.loader_workers for tree in trees),
         loader_cpu_percent=spread(tree.loader_cpu_percent for tree in trees),
+        cpu_wait_percent=spread(tree.cpu_wait_percent for tree in trees),
         read_bytes_per_second=spread(tree.read_bytes_per_second for tree in trees),
         input_bytes_per_second=spread(tree.input_bytes_per_second for tree in trees),
         write_bytes_per_second=spread(tree.write_bytes_per_second for tree in trees),

@@ -62,6 +62,8 @@ class GpuTally:
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
+        self._stray_since: float | None = None
+        """Since when only stray kernels ran; that is quiet only if there is a sample with none."""
         self.has_worked = False
         # The sum of the utilisation of the samples with work, and how many these are.
         self._use = 0.0
@@ -92,15 +94,20 @@ class GpuTally:
         """Record work, or quiet time that may turn out to be a stutter, a pause or the end."""
         # A GPU that works hard otherwise may run a stray kernel in a pause.
         usual_use = self._use / max(1, self._count)
-        is_quiet_now = self.quiet_since is not None
-        after_work = is_quiet_now and usual_use >= marks.LOW
-        most_quiet_use = marks.STRAY_USE if after_work else marks.QUIET
-        if use <= most_quiet_use:
+        is_stray = use <= stray_use(usual_use)
+        goes_on = self.quiet_since is not None and is_stray
+        if use <= marks.QUIET or goes_on:
             if self.quiet_since is None:
-                self.quiet_since = moment.seconds
+                # Stray kernels just before are the beginning of the pause.
+                since_stray = self._stray_since
+                self.quiet_since = moment.seconds if since_stray is None else since_stray
             return
         if self.quiet_since is not None:
             self._end_quiet(self.quiet_since, moment.seconds)
+        if not is_stray:
+            self._stray_since = None
+        elif self._stray_since is None:
+            self._stray_since = moment.seconds
         moment.phase = WORK
         self.has_worked = True
         self._use += use
@@ -120,6 +127,20 @@ class GpuTally:
                 break
             moment.phase = phase
         self.quiet_since = None
+
+
+def stray_use(usual_use: float) -> float:
+    """The utilisation up to which kernels are stray, for a GPU that otherwise works so much.
+
+    An evaluation on the CPU asks the GPU for a little now and then.
+
+    >>> stray_use(98), stray_use(20)
+    (19.6, 3.0)
+    """
+    if usual_use < marks.LOW:
+        return marks.QUIET
+    part_of_usual = usual_use * marks.STRAY_PART / 100
+    return max(marks.STRAY_USE, part_of_usual)
 
 
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:

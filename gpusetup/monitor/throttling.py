@@ -18,7 +18,7 @@ from gpusetup.monitor.marks import (
     RATED_POWER,
     THROTTLED_SHARE,
 )
-from gpusetup.monitor.work import Work, at_least, below, rated_watts
+from gpusetup.monitor.work import Work, at_least, below, percent, rated_watts
 
 
 class Throttle(NamedTuple):
@@ -33,12 +33,18 @@ class Throttle(NamedTuple):
     """It counts only where the clocks are low: cards reach their power limit in good work too."""
 
 
+THERMAL_VIOLATION, POWER_VIOLATION = "thermal_violation", "power_violation"
+"""What `nvidia-smi dmon` counts (`tviol`, `pviol`): it does not tell which of the driver's reasons
+was on."""
+
 THROTTLES = (
     Throttle("heat", "heat", "hw_thermal_slowdown"),
     Throttle("heat", "heat", "sw_thermal_slowdown"),
+    Throttle("heat", "heat", THERMAL_VIOLATION),
     Throttle("supply", "the power supply's brake", "hw_power_brake_slowdown"),
     Throttle("supply", "the hardware's brake", "hw_slowdown"),
     Throttle("power", "the power limit", "sw_power_cap", POWER_CAPPED_SHARE, True),
+    Throttle("power", "the power limit", POWER_VIOLATION, POWER_CAPPED_SHARE, True),
     Throttle(
         "set clocks",
         "clocks that somebody set",
@@ -50,8 +56,13 @@ THROTTLES = (
 """In the order in which they are named. Meaning: nvml.h, nvmlClocksEventReason*."""
 
 
-def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
-    """The first active throttle, with the cause for this card; None if there is none."""
+def active_throttle(
+    work: Work, gpu: GpuRun, siblings_clock: float | None = None
+) -> Throttle | None:
+    """The first throttle that is on, with the cause that fits this card; None if none is.
+
+    `siblings_clock`: MHz, of the other cards of its kind that are as busy.
+    """
     slow = clocks_are_low(work)
     for throttle in THROTTLES:
         share = work.reasons.get(throttle.reason, 0.0)
@@ -60,11 +71,24 @@ def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
         if is_on and costs_speed:
             return of_this_card(throttle, work, gpu)
     # Without any reason, heat alone may explain low clocks of a GPU that works.
-    if work.reasons or not slow or work.utilization < BUSY:
+    if work.reasons or work.utilization < BUSY:
         return None
-    if at_least(gpu.heat, HOT):
+    is_slow_and_hot = slow and at_least(gpu.heat, HOT)
+    # Cards of one kind are alike, so less heat is enough where the others run faster.
+    is_slower_and_warm = is_slower(work, siblings_clock) and at_least(gpu.heat, WARM)
+    if is_slow_and_hot or is_slower_and_warm:
         return Throttle("heat", "heat", "no reason was told")
     return None
+
+
+WARM = 80.0
+"""°C: GeForce cards lower their clocks from 83 °C on, and the figure is the 95th percentile."""
+
+
+def is_slower(work: Work, siblings_clock: float | None) -> bool:
+    """Whether the SM clock is far below that of other cards of its kind that are as busy."""
+    clock_share = percent(work.clock_mhz, siblings_clock)
+    return below(clock_share, LOW_CLOCKS)
 
 
 def clocks_are_low(work: Work) -> bool:

@@ -105,6 +105,7 @@ class Work:
     busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
     """Of the busiest process that is no loader's worker; None if no command was watched."""
     cpu = of_tree(lambda tree: tree.cpu_percent)
+    cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)
     loader_workers = of_tree(lambda tree: tree.loader_workers)
     loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
     read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
@@ -117,8 +118,10 @@ class Work:
     disk_read_rate = of_host(lambda host: host.disk_read_bytes_per_second)
     disk_write_rate = of_host(lambda host: host.disk_write_bytes_per_second)
 
-    def __init__(self, rows: Sequence[Moment]) -> None:
+    def __init__(self, rows: Sequence[Moment], highest_clock: float | None = None) -> None:
+        """`highest_clock`: MHz, the highest SM clock that this kind of card reached in the run."""
         self.rows = rows
+        self.highest_clock = highest_clock
         self.samples = len(rows)
         # A GPU that tells no utilisation is not called quiet: it may work.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
@@ -134,7 +137,7 @@ class Work:
     @cached_property
     def running_part(self) -> Work | None:
         """The samples in which the GPU worked."""
-        return work_of(self.running)
+        return work_of(self.running, self.highest_clock)
 
     @cached_property
     def quiet_part(self) -> Work | None:
@@ -143,7 +146,7 @@ class Work:
         for row in self.rows:
             if is_quiet(row.gpu):
                 quiet_rows.append(row)
-        return work_of(quiet_rows)
+        return work_of(quiet_rows, self.highest_clock)
 
     @cached_property
     def quiet_length(self) -> float:
@@ -192,7 +195,7 @@ class Work:
             return percent(self.clock_mhz, self.clock_most)
         # `nvidia-smi dmon` tells the clock alone.
         clocks = [row.gpu.clock_sm_mhz for row in self.running]
-        highest_seen = highest(clocks)
+        highest_seen = highest([*clocks, self.highest_clock])
         return percent(self.clock_mhz, highest_seen)
 
     @property
@@ -203,13 +206,16 @@ class Work:
         return sum_of_known(to_card, from_card)
 
     @property
-    def pcie_one_way_share(self) -> float | None:
-        """PCIe traffic in the busier direction, in percent of what the link can transfer one
-        way."""
+    def pcie_fuller_rate(self) -> float:
+        """PCIe, bytes a second in the fuller direction; 0 if no source tells it."""
         to_card = or_zero(self.pcie_in)
         from_card = or_zero(self.pcie_out)
-        fuller_rate = max(to_card, from_card)
-        return percent(fuller_rate, self.pcie_limit)
+        return max(to_card, from_card)
+
+    @property
+    def pcie_one_way_share(self) -> float | None:
+        """Percent of what the link carries one way, of the fuller direction."""
+        return percent(self.pcie_fuller_rate, self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
@@ -239,6 +245,16 @@ class Work:
         return loader_cpu / worker_count
 
     @property
+    def cpu_wait_share(self) -> float | None:
+        """Percent of the time in which the command's threads wanted a core and got none."""
+        waited = self.cpu_wait
+        # Older recordings, and other systems than Linux, do not tell it.
+        if waited is None:
+            return None
+        wanted = waited + or_zero(self.cpu)
+        return percent(waited, wanted)
+
+    @property
     def helpers_cpu(self) -> float | None:
         """The CPU percentage of the command's other processes, without the busiest one and the
         workers."""
@@ -259,11 +275,11 @@ class Work:
         return busy / cores
 
 
-def work_of(rows: Sequence[Moment]) -> Work | None:
+def work_of(rows: Sequence[Moment], highest_clock: float | None = None) -> Work | None:
     """The means over some moments; None if there are none."""
     if not rows:
         return None
-    return Work(rows)
+    return Work(rows, highest_clock)
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -307,6 +307,7 @@ def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
     return (
         Figure(cpu_label, tree.cpu_percent, "%"),
         Figure("busiest process", tree.busiest_cpu_percent, "%"),
+        Figure("threads waiting for a core", tree.cpu_wait_percent, "%"),
         Figure("memory", tree.memory_bytes, "GiB", GIB, 1),
         Figure("loader workers", tree.loader_workers, ""),
         Figure("CPU of the loader workers", tree.loader_cpu_percent, "%"),

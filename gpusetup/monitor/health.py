@@ -1,0 +1,52 @@
+"""Faults of the hardware that the GPU itself reports: memory errors, spare memory used up. Pure.
+
+They come before every other verdict: what is computed on faulty memory may be wrong, and the next
+error ends the run.
+"""
+
+from __future__ import annotations
+
+from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.judgement import Judgement
+from gpusetup.monitor.run import WatchedRun
+
+
+def faulty_memory(run: WatchedRun) -> Judgement | None:
+    """A GPU reports errors of its memory that it could not correct, or repairs that wait."""
+    for gpu in run.gpus:
+        faults = faults_of(gpu)
+        if not faults:
+            continue
+        evidence = f"GPU {gpu.label}: {', '.join(faults)}"
+        # A reset cannot help where no spare memory is left.
+        is_worn_out = gpu.latest.remap_failed is True
+        step = "replace-the-gpu" if is_worn_out else "reset-the-gpu"
+        return Judgement("faulty", "memory", evidence, (step,))
+    return None
+
+
+def faults_of(gpu: GpuRun) -> list[str]:
+    """What the GPU reports of its memory, in words; empty if it reports no fault."""
+    faults = []
+    if gpu.new_memory_errors:
+        noun = "error" if gpu.new_memory_errors == 1 else "errors"
+        faults.append(f"{gpu.new_memory_errors} uncorrectable memory {noun} during the run")
+    if gpu.latest.remap_failed:
+        faults.append("a faulty place of its memory could not be replaced")
+    if gpu.latest.retired_pending:
+        faults.append("a faulty place of its memory waits for a reset to be replaced")
+    return faults
+
+
+def earlier_errors(gpu: GpuRun, *, is_reading: bool) -> str | None:
+    """A note on errors from before the run: they are counted since the driver was loaded.
+
+    `is_reading`: there is one reading only, so nothing was before it.
+    """
+    count = gpu.first.ecc_uncorrected
+    if not count or gpu.new_memory_errors:
+        return None
+    noun = "error" if count == 1 else "errors"
+    if is_reading:
+        return f"{count} uncorrectable memory {noun} since the driver was loaded"
+    return f"{count} uncorrectable memory {noun} before the run, none during it"

@@ -1,0 +1,82 @@
+"""Which processes hold much of a GPU's memory, and which of them are not the job's. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpusetup.model.units import GIB
+from gpusetup.monitor.documents import GpuSample, ProcessUse
+from gpusetup.monitor.programs import kind_of
+
+BIG_HOLDER = 10.0
+"""Percent of the memory: a desktop and a bare CUDA context stay below it."""
+WAITING_KINDS = ("server", "notebook")
+"""Programs that keep their memory while they wait for people."""
+
+
+def big_holders(gpu: GpuSample) -> list[ProcessUse]:
+    """The processes with a good part of the memory at one moment, the biggest first."""
+    total_bytes = gpu.memory_total_bytes or 0
+    least_bytes = total_bytes * BIG_HOLDER / 100
+    holders = []
+    for process in gpu.processes or ():
+        # Windows tells no memory of a process.
+        held_bytes = process.memory_bytes or 0
+        if total_bytes and held_bytes >= least_bytes:
+            holders.append(process)
+    return sorted(holders, key=lambda process: -(process.memory_bytes or 0))
+
+
+def kind_of_process(process: ProcessUse) -> str:
+    """The kind of program, by the name of its process; "" if the name tells none."""
+    return kind_of(None, (process.name or "",))
+
+
+def foreign_holders(
+    holders: Sequence[ProcessUse], command_kind: str | None = None
+) -> list[ProcessUse]:
+    """Those of the big holders that do not belong to the job that is watched.
+
+    `command_kind`: the kind of the command, if one is known. A server or a notebook beside a
+    training is foreign to it. Of programs with different names the biggest is taken for the job;
+    processes of one name may be its ranks.
+
+    >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
+    >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]
+    ['ollama']
+    >>> foreign_holders([held("python", 14), held("python", 9)])
+    []
+    """
+    waiting = [holder for holder in holders if kind_of_process(holder) in WAITING_KINDS]
+    if command_kind is not None:
+        return [] if command_kind in WAITING_KINDS else waiting
+    if waiting:
+        # Only servers and notebooks: then they are what is watched.
+        return waiting if len(waiting) < len(holders) else []
+    # Nobody knows which of two Pythons is the job.
+    if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
+        return []
+    job_name = holders[0].name if holders else None
+    return [holder for holder in holders if holder.name != job_name]
+
+
+INTERPRETERS = re.compile(r"(^|[/\\\\])(python[\d.]*(\.exe)?|pt_main_thread)( |$)")
+"""Processes whose name does not tell the program."""
+
+
+LONGEST_OPTIONS = 24
+"""Letters of a process's options: `-m ipykernel_launcher`."""
+
+
+def named_with_size(process: ProcessUse) -> str:
+    """
+    >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
+    'ollama (PID 71, 3.0 GiB)'
+    """
+    path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
+    name = path.rpartition("/")[2]
+    # A module that Python runs says more than `python`.
+    name += (dash + options)[:LONGEST_OPTIONS]
+    gib = (process.memory_bytes or 0) / GIB
+    return f"{name} (PID {process.pid}, {gib:.1f} GiB)"

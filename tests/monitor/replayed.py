@@ -1,0 +1,55 @@
+"""Judges a text that nvidia-smi printed, as a person does: `gpusetup monitor --replay FILE`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusetup import cli
+
+Judge = Callable[..., dict[str, Any]]
+
+
+def judge_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
+    """A function from a text to its summary; under `text` is what a person reads."""
+
+    def judge(text: str, *command: str) -> dict[str, Any]:
+        file = folder / "recording.txt"
+        file.write_text(text, encoding="utf-8")
+        question = ["monitor", "--replay", str(file)]
+        after = ["--", *command] if command else []
+        capsys.readouterr()
+        assert cli.main([*question, "--json", *after]) == 0
+        summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert cli.main([*question, *after]) == 0
+        return {**summary, "text": capsys.readouterr().out}
+
+    return judge
+
+
+def verdict_and_step(summary: Mapping[str, Any]) -> str:
+    """`throttled/heat cool`: the verdict, its cause and the id of the next step."""
+    step = summary["next"]["id"] if summary["next"] else "none"
+    return f"{summary['verdict']}/{summary['cause']} {step}"
+
+
+def dmon(columns: str, moments: Iterable[Iterable[str]]) -> str:
+    """The text of `nvidia-smi dmon`: its heading, then a row for each GPU of each moment."""
+    lines = [f"# gpu {columns}", "# Idx"]
+    for rows in moments:
+        lines += [f"    {index} {row}" for index, row in enumerate(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def csv(columns: str, moments: Iterable[Iterable[str]], *, seconds: int = 1) -> str:
+    """A log of `nvidia-smi --query-gpu=timestamp,index,…`, `seconds` between its moments."""
+    lines = [f"timestamp, index, {columns}"]
+    for number, rows in enumerate(moments):
+        minutes, second = divmod(number * seconds, 60)
+        stamp = f"2026/11/20 {6 + minutes // 60:02d}:{minutes % 60:02d}:{second:02d}.000"
+        lines += [f"{stamp}, {index}, {row}" for index, row in enumerate(rows)]
+    return "\n".join(lines) + "\n"

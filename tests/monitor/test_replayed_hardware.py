@@ -1,0 +1,208 @@
+"""Memory errors and PCIe links, in what nvidia-smi printed and in our own records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from each_row import each
+from replayed import csv, dmon, judge_in, verdict_and_step
+
+Said = pytest.CaptureFixture[str]
+USUAL = (
+    "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
+    "memory.total [MiB]"
+)
+GOOD = "NVIDIA A100-SXM4-80GB, 98 %, 380 W, 400 W, 66000 MiB, 81920 MiB"
+TOTAL = "ecc.errors.uncorrected.volatile.total"
+
+
+def rising(columns: str, before: str, after: str) -> str:
+    """A log of a GPU that works well, whose last columns change in the middle."""
+    moments = [[f"{GOOD}, {before if number < 30 else after}"] for number in range(60)]
+    return csv(f"{USUAL}, {columns}", moments)
+
+
+@each(
+    "text, said",
+    [
+        (rising(TOTAL, "0", "2"), "faulty/memory reset-the-gpu"),
+        (rising(TOTAL, "4", "4"), "good/ none"),
+        (rising(TOTAL, "[N/A]", "[N/A]"), "good/ none"),
+        (rising("ecc.errors.uncorrected.aggregate.total", "1", "2"), "faulty/memory reset-the-gpu"),
+        (rising("remapped_rows.pending", "No", "Yes"), "faulty/memory reset-the-gpu"),
+        (rising("remapped_rows.failure", "No", "Yes"), "faulty/memory replace-the-gpu"),
+        (rising("retired_pages.pending", "No", "No"), "good/ none"),
+        (dmon("pwr gtemp sm mem pclk dbecc", [["350 60 97 40 1410 0"]] * 30
+              + [["350 60 97 40 1410 1"]] * 30), "faulty/memory reset-the-gpu"),
+    ],
+)  # fmt: skip
+def test_memory_errors_that_rise_come_before_a_good_utilisation(
+    text: str, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    summary = judge_in(tmp_path, capsys)(text)
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    if "ecc" in text and "[N/A]" not in text and said == "good/ none":
+        assert "4 uncorrectable memory errors before the run, none during it" in summary["text"]
+
+
+def test_one_reading_tells_errors_since_the_driver_was_loaded(tmp_path: Path, capsys: Said) -> None:
+    summary = judge_in(tmp_path, capsys)(csv(f"{USUAL}, {TOTAL}", [[f"{GOOD}, 3"]]))
+    assert "3 uncorrectable memory errors since the driver was loaded" in summary["text"]
+
+
+REPORT = """\
+==============NVSMI LOG==============
+
+Timestamp                                 : Sat Nov 14 08:{minute:02d}:02 2026
+Attached GPUs                             : 1
+GPU 00000000:65:00.0
+    Product Name                          : NVIDIA A100-PCIE-40GB
+    PCI
+        GPU Link Info
+            PCIe Generation
+                Max                       : 4
+                Current                   : 3
+            Link Width
+                Max                       : 16x
+                Current                   : 16x
+        Tx Throughput                     : 4600000 KB/s
+        Rx Throughput                     : {received} KB/s
+    FB Memory Usage
+        Total                             : 40960 MiB
+        Used                              : 30050 MiB
+    Utilization
+        Gpu                               : {use} %
+        Memory                            : 42 %
+    ECC Errors
+        Volatile
+            SRAM Uncorrectable Parity     : 0
+            DRAM Uncorrectable            : {errors}
+    Remapped Rows
+        Pending                           : No
+        Remapping Failure Occurred        : No
+    Power Readings
+        Power Draw                        : 200 W
+        Power Limit                       : 250 W
+    Processes
+        Process ID                        : 7311
+            Type                          : C
+            Name                          : python
+            Used GPU Memory               : 30040 MiB
+"""
+
+
+@each(
+    "use, errors, received, said",
+    [
+        (98, 1, 84000, "faulty/memory reset-the-gpu"),
+        (98, 0, 84000, "good/ none"),
+        (52, 0, 11700000, "communication-bound/host stay-on-the-gpu"),
+    ],
+)
+def test_reports_of_many_moments(
+    use: int, errors: int, received: int, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    texts = []
+    for minute in range(20):
+        counted = errors if minute >= 10 else 0
+        texts.append(REPORT.format(minute=minute, use=use, errors=counted, received=received))
+    summary = judge_in(tmp_path, capsys)("\n".join(texts))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+
+
+FEW_LANES = "communication-bound/narrow link look-at-the-link"
+LINK = (
+    "name, utilization.gpu [%], power.draw [W], power.limit [W], pcie.link.gen.current, "
+    "pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max"
+)
+
+
+def with_a_link(use: int, watts: int, link: str) -> str:
+    """A log of a GPU that works in short pieces, if `use` is low."""
+    spread = 5 if use < 90 else 1
+    moments = []
+    for number in range(60):
+        now = use + (number % 3 - 1) * spread
+        moments.append([f"NVIDIA GeForce RTX 4090, {now} %, {watts} W, 450 W, {link}"])
+    return csv(LINK, moments)
+
+
+@each(
+    "use, watts, link, said, noted",
+    [
+        (40, 160, "1, 4, 1, 16", FEW_LANES, "1 of 16 lanes"),
+        (40, 160, "4, 4, 4, 16", FEW_LANES, "4 of 16 lanes"),
+        # Half of the lanes is what two cards on one board get, and such a GPU rarely waits for it.
+        (40, 160, "4, 4, 8, 16", "bursty/short-pieces watch-the-command", "8 of 16 lanes"),
+        (40, 160, "4, 4, 16, 16", "bursty/short-pieces watch-the-command", ""),
+        (98, 400, "4, 4, 1, 16", "good/ none", "1 of 16 lanes"),
+        (98, 400, "4, 4, 16, 16", "good/ none", ""),
+    ],
+)  # fmt: skip
+def test_lanes_that_are_missing_under_load(
+    use: int, watts: int, link: str, said: str, noted: str, tmp_path: Path, capsys: Said
+) -> None:
+    summary = judge_in(tmp_path, capsys)(with_a_link(use, watts, link))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert noted in summary["text"]
+    assert noted or "lanes" not in summary["text"]
+
+
+def test_a_link_that_is_slow_at_rest_only_is_no_fault(tmp_path: Path, capsys: Said) -> None:
+    rests = "NVIDIA GeForce RTX 4090, 0 %, 20 W, 450 W, 1, 4, 16, 16"
+    works = "NVIDIA GeForce RTX 4090, 97 %, 400 W, 450 W, 4, 4, 16, 16"
+    text = csv(LINK, [[rests]] * 10 + [[works]] * 60 + [[rests]] * 10)
+    summary = judge_in(tmp_path, capsys)(text)
+    assert verdict_and_step(summary) == "good/ none"
+    assert "link" not in summary["text"]
+
+
+@each(
+    "use, received, said",
+    [
+        (51, 11700, "communication-bound/host stay-on-the-gpu"),
+        (51, 24000, "communication-bound/host stay-on-the-gpu"),
+        (51, 2000, "bursty/short-pieces watch-the-command"),
+        (98, 2000, "good/ none"),
+    ],
+)
+def test_what_dmon_counts_on_the_link(
+    use: int, received: int, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    rows = [[f"160 53 {use + number % 3} 30 1905 {received} 1500"] for number in range(60)]
+    summary = judge_in(tmp_path, capsys)(dmon("pwr gtemp sm mem pclk rxpci txpci", rows))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert "?" not in summary["text"]
+
+
+def own_record(errors: int) -> Iterator[str]:
+    """A record of the monitor, with errors from its middle on."""
+    for second in range(40):
+        gpu = {
+            "index": 0,
+            "name": "NVIDIA L40S",
+            "utilization_percent": 97,
+            "ecc_uncorrected": errors if second >= 20 else 0,
+            "retired_pending": False,
+            "remap_failed": False,
+        }
+        yield json.dumps(
+            {
+                "schema": "gpusetup.monitor/1",
+                "kind": "sample",
+                "at": "",
+                "seconds": second,
+                "gpus": [gpu],
+            }
+        )
+
+
+@each("errors, said", [(3, "faulty/memory reset-the-gpu"), (0, "good/ none")])
+def test_our_own_records_tell_memory_errors_too(
+    errors: int, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    summary = judge_in(tmp_path, capsys)("\n".join(own_record(errors)) + "\n")
+    assert verdict_and_step(summary) == said, summary["evidence"]

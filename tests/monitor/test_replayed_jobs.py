@@ -1,0 +1,170 @@
+"""What nvidia-smi printed of memory and of several GPUs: who holds it, leaks, ranks that wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from each_row import each
+from monitor_composer import RTX4090, TRAIN, Gpu, Tree, compose
+from replayed import csv, judge_in, verdict_and_step
+
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import ProcessUse
+from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.tally import RunTally
+
+Said = pytest.CaptureFixture[str]
+
+TABLE = """\
+Mon Nov 16 20:15:{second:02d} 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 560.35.03              Driver Version: 560.35.03      CUDA Version: 12.6     |
+|   0  NVIDIA GeForce RTX 3090        Off |   00000000:0A:00.0 Off |                  N/A |
+| 67%   70C    P2            296W /  350W | {used:>7}MiB /  24576MiB |   95%      Default |
++-----------------------------------------+------------------------+----------------------+
+| Processes:                                                                              |
+|    0   N/A  N/A      1411      G   /usr/lib/xorg/Xorg                             9MiB |
+{processes}
++-----------------------------------------------------------------------------------------+
+"""
+
+
+def tables(*holders: tuple[int, str, int]) -> str:
+    """Tables of a busy GPU whose memory these processes hold: pid, name, MiB."""
+    rows = [
+        f"|    0   N/A  N/A      {pid}      C   {name}    {mib}MiB |" for pid, name, mib in holders
+    ]
+    used = sum(mib for _, _, mib in holders) + 30
+    filled = {"used": used, "processes": "\n".join(rows)}
+    return "".join(TABLE.format(second=second, **filled) for second in range(0, 50, 2))
+
+
+OLLAMA, TRAINING = (9921, "/usr/local/bin/ollama", 14880), (48770, "python", 9132)
+TIGHT = "memory-tight/margin free-the-card"
+
+
+@each(
+    "holders, said, words",
+    [
+        ((OLLAMA, TRAINING), TIGHT, "Stop or unload ollama (PID 9921, 14.5 GiB)"),
+        ((OLLAMA, (1, "python", 5000)), "good/ none", "not the job's: ollama (PID 9921, 14.5 GiB)"),
+        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share this GPU"),
+        (((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)), TIGHT, "unload blender (PID 2"),
+        (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
+        (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
+        (((1, "python", 24000),), "memory-tight/margin leave-a-margin", ""),
+    ],
+)
+def test_who_holds_the_memory_of_a_full_gpu(
+    holders: tuple[tuple[int, str, int], ...], said: str, words: str, tmp_path: Path, capsys: Said
+) -> None:
+    summary = judge_in(tmp_path, capsys)(tables(*holders))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert words in summary["text"]
+
+
+@each(
+    "command, said",
+    [
+        (TRAIN, "memory-tight/margin free-the-card"),
+        ("ollama serve", "good/ none"),
+    ],
+)
+def test_a_server_beside_a_command_that_is_watched(command: str, said: str) -> None:
+    """In a record of our own, with the processes that NVML tells."""
+    holders = (
+        ProcessUse(pid=4000, name="python", kind="compute", memory_bytes=9 << 30),
+        ProcessUse(pid=9921, name="ollama", kind="compute", memory_bytes=14 << 30),
+    )
+    run = compose(Random(1), [Gpu(use=97, memory=98)], Tree(), card=RTX4090, command=command)
+    samples = []
+    for sample in run.samples:
+        gpu = replace(sample.gpus[0], processes=holders)
+        samples.append(replace(sample, gpus=(gpu,)))
+    summary = summarise(RunTally(samples), Story(command=run.command))
+    step = summary.next.id if summary.next else "none"
+    assert f"{summary.verdict}/{summary.cause} {step}" == said, summary.evidence
+    if summary.next:
+        assert summary.next.text.startswith("Stop or unload ollama (PID 9921, 14.0 GiB)")
+
+
+MEMORY = (
+    "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
+    "memory.total [MiB]"
+)
+
+
+@each(
+    "first, last, said, words",
+    [
+        (30000, 77000, "memory-tight/leak find-the-leak", "full in"),
+        (30000, 57000, "good/ none", "at this rate it is full in 28 min; a leak?"),
+        (70000, 72000, "good/ none", ""),
+    ],
+)
+def test_memory_that_grows_until_it_is_full(
+    first: int, last: int, said: str, words: str, tmp_path: Path, capsys: Said
+) -> None:
+    moments = []
+    for number in range(181):
+        used = first + (last - first) * number // 180
+        moments.append([f"NVIDIA A100 80GB PCIe, 97 %, 270 W, 300 W, {used} MiB, 81920 MiB"])
+    summary = judge_in(tmp_path, capsys)(csv(MEMORY, moments, seconds=10))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert words in summary["text"]
+
+
+SPIN = (
+    "name, utilization.gpu [%], utilization.memory [%], power.draw [W], power.limit [W], "
+    "temperature.gpu, clocks.sm [MHz]"
+)
+WORKS = "NVIDIA A100-SXM4-80GB, 97 %, 45 %, 385 W, 400 W, 60, 1410"
+
+
+@each(
+    "later, said",
+    [
+        ("NVIDIA A100-SXM4-80GB, 100 %, 0 %, 98 W, 400 W, 42, 1410", "hang see-where-it-waits"),
+        # Light kernels, such as an evaluation with a small batch, use the memory.
+        ("NVIDIA A100-SXM4-80GB, 99 %, 12 %, 110 W, 400 W, 45, 1410", "kernels larger-work"),
+    ],
+)
+def test_a_single_gpu_that_spins_after_it_worked(
+    later: str, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    summary = judge_in(tmp_path, capsys)(csv(SPIN, [[WORKS]] * 60 + [[later]] * 240))
+    assert verdict_and_step(summary).endswith(f"/{said}"), summary["evidence"]
+    assert "NCCL" not in summary["next"]["text"]
+
+
+CARD = "NVIDIA RTX A6000"
+BUSY = f"{CARD}, 97 %, 288 W, 300 W, 39110 MiB, 49140 MiB"
+UNUSED = f"{CARD}, 0 %, 22 W, 300 W, 17 MiB, 49140 MiB"
+OTHER_JOB = f"{CARD}, 97 %, 280 W, 300 W, 9000 MiB, 49140 MiB"
+SLOW_RANK = f"{CARD}, 98 %, 135 W, 300 W, 20000 MiB, 49140 MiB"
+
+
+@each(
+    "gpus, command, said",
+    [
+        ([BUSY, BUSY, BUSY, UNUSED], (), "uneven/unused use-the-other-gpus"),
+        ([BUSY, BUSY, BUSY, UNUSED], ("torchrun", "train.py"), "uneven/unused use-the-other-gpus"),
+        # Half of the machine may be somebody else's.
+        ([BUSY, BUSY, UNUSED, UNUSED], (), "good/ none"),
+        ([BUSY, UNUSED], (), "good/ none"),
+        # Two jobs of different size say nothing of the third card.
+        ([BUSY, OTHER_JOB, UNUSED], (), "good/ none"),
+        ([BUSY, BUSY, BUSY, UNUSED.replace(CARD, "NVIDIA T400")], (), "good/ none"),
+        ([SLOW_RANK] * 4, (), "communication-bound/collectives fewer-bytes-between-gpus"),
+        ([SLOW_RANK], (), "launch-bound/kernels larger-work"),
+    ],
+)
+def test_several_gpus_of_one_job_without_a_command(
+    gpus: list[str], command: tuple[str, ...], said: str, tmp_path: Path, capsys: Said
+) -> None:
+    summary = judge_in(tmp_path, capsys)(csv(MEMORY, [gpus] * 60), *command)
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    if "unused" in said:
+        assert f"did nothing (GPU {len(gpus) - 1})" in summary["next"]["text"]

@@ -1,0 +1,144 @@
+"""What a person reads below a replayed log: no figure that nobody told, and steps that fit it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from each_row import each
+from replayed import Judge, csv, dmon, judge_in, verdict_and_step
+
+Said = pytest.CaptureFixture[str]
+CARD = "NVIDIA A100-SXM4-40GB"
+USE = "name, utilization.gpu [%], power.draw [W], power.limit [W], temperature.gpu"
+
+
+@pytest.fixture
+def judged(tmp_path: Path, capsys: Said) -> Judge:
+    return judge_in(tmp_path, capsys)
+
+
+def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
+    """Full work and long phases with stray kernels in turns, five seconds a sample."""
+    uses: list[int] = []
+    for _ in range(rounds):
+        uses += [97] * work
+        uses += [low, 2, low, 8, low, 0] + [low] * (rest - 6)
+    moments = [[f"{CARD}, {use}, {100 + 2 * use}, 400, 60"] for use in uses]
+    return csv(USE, moments, seconds=5)
+
+
+@each("low", [4, 9, 14, 18])
+def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
+    summary = judged(phases(low))
+    assert verdict_and_step(summary) == "bursty/phases shorter-pauses", summary["evidence"]
+    assert "70 s at most" in summary["text"] and "paused 3 times" in summary["text"]
+
+
+def test_a_log_that_ends_in_a_pause_counts_it_too(judged: Judge) -> None:
+    """44 minutes of work and 16 minutes of rest an hour are a quarter of the time."""
+    summary = judged(phases(4, work=44, rest=16, rounds=3))
+    assert verdict_and_step(summary) == "bursty/phases shorter-pauses", summary["evidence"]
+
+
+def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
+    """The table above it counts the pauses."""
+    uses = ([60, 75, 68, 70] * 10 + [0] * 6) * 4
+    summary = judged(csv(USE, [[f"{CARD}, {use}, 250, 400, 60"] for use in uses]))
+    assert "worked 68 % of the time between its pauses" in summary["evidence"]
+
+
+def test_one_pause_is_once(judged: Judge) -> None:
+    uses = [97] * 60 + [0] * 7 + [97] * 60
+    summary = judged(csv(USE, [[f"{CARD}, {use}, 380, 400, 60"] for use in uses]))
+    assert "paused once, 6 % of its time" in summary["text"]
+
+
+CLOCKS = f"{USE}, clocks.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active"
+LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU, 98, 34, [N/A], 55, 840, 3105, 0x0000000000000004"
+
+
+@each(
+    "text",
+    [
+        csv(CLOCKS, [[LAPTOP]] * 40),
+        dmon("pwr gtemp sm mem pclk", [["350 60 97 40 1410"]] * 40),
+        dmon("sm pclk rxpci txpci", [["50 1410 11800 3000"]] * 40),
+        csv("utilization.gpu [%]", [["97"]] * 40),
+        csv("utilization.gpu [%]", [["40"]] * 40),
+    ],
+)
+def test_no_figure_that_nobody_told(text: str, judged: Judge) -> None:
+    summary = judged(text)
+    assert "?" not in summary["text"], summary["text"]
+    assert "its limit" not in summary["text"], "nobody told a limit"
+
+
+ONLY_HEAT = csv("name, temperature.gpu, memory.used [MiB]", [[f"{CARD}, 56, 7421"]] * 40)
+WITH_MIG = csv(f"{USE}", [[f"{CARD}, [N/A], 100, 400, 50"]] * 40)
+
+
+@each(
+    "text, step, command",
+    [
+        (ONLY_HEAT, "log-the-utilisation", "utilization.gpu,"),
+        (dmon("pwr gtemp", [["200 60"]] * 40), "log-the-utilisation", "utilization.gpu,"),
+        (WITH_MIG, "ask-the-driver", "nvidia-smi -q -d UTILIZATION"),
+    ],
+)
+def test_a_log_without_the_column_is_not_told_about_mig(
+    text: str, step: str, command: str, judged: Judge
+) -> None:
+    summary = judged(text)
+    assert summary["verdict"] is None and summary["next"]["id"] == step
+    assert command in summary["next"]["command"]
+    assert ("MIG" in summary["text"]) == (step == "ask-the-driver")
+
+
+BURSTS = csv(USE, [[f"{CARD}, {use}, 200, 400, 50"] for use in [0, 95, 20, 60, 10] * 12])
+
+
+@each(
+    "command, words, line",
+    [
+        ((), "Let the monitor watch the process too", None),
+        (
+            ("python", "t.py"),
+            "does not show the command's",
+            "gpusetup monitor -- python t.py",
+        ),
+    ],
+)
+def test_a_command_after_the_dashes_is_not_asked_for_again(
+    command: tuple[str, ...], words: str, line: str | None, judged: Judge
+) -> None:
+    summary = judged(BURSTS, *command)
+    assert words in summary["next"]["text"] and summary["next"]["command"] == line
+
+
+def test_where_nothing_ran_a_training_is_to_be_started(judged: Judge) -> None:
+    summary = judged(csv(USE, [[f"{CARD}, 0, 50, 400, 30"]] * 40))
+    assert summary["verdict"] == "idle" and summary["next"]["command"] == "gpusetup doctor"
+    assert "Start your training" in summary["next"]["text"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a link to a program")
+def test_a_program_that_was_started_by_its_path_is_named_by_it(tmp_path: Path) -> None:
+    program = tmp_path / "gpusetup"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom gpusetup.cli import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    log = tmp_path / "log.csv"
+    log.write_text(BURSTS)
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(root)}
+    answer = subprocess.run(
+        [program, "monitor", "--replay", log, "--", "python", "t.py"],
+        env=environment, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert re.search(rf"^\s+{re.escape(str(program))} monitor -- python t.py$", answer.stdout, re.M)
