@@ -53,7 +53,7 @@ COMPUTES = 10.0
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
-    """No CPU is left, others than the command use a good part of it, and the command misses it.
+    """The CPU is fully used, and programs other than the command use a large part of it.
 
     A machine may be full all the time, and the command wait for something else: a command that
     hardly computes does not miss what the others use.

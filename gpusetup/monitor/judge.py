@@ -85,7 +85,7 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 
 
 def severity(case: VerdictCase) -> int:
-    """The order of the verdicts; memory that ended the run, or will, comes before all."""
+    """The order of the verdicts; memory that ended the run comes first."""
     if case.cause in ("before-the-end", "leak"):
         return -1
     return ORDER.index(case.verdict)

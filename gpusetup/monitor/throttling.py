@@ -59,7 +59,7 @@ THROTTLES = (
 def active_throttle(
     work: Work, gpu: GpuRun, siblings_clock: float | None = None
 ) -> Throttle | None:
-    """The first throttle that is on, with the cause that fits this card; None if none is.
+    """The first active throttle, with the cause for this card; None if there is none.
 
     `siblings_clock`: MHz, of the other cards of its kind that are as busy.
     """
