@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
@@ -230,7 +230,7 @@ CAUSES = (
     Cause(
         "torchvision-mismatch",
         certain_if=proofs.installed_pair_is_read("torchvision"),
-        check=Check(
+        check=CheckCommand(
             command="python -m pip list | grep -i torch  # on Windows: findstr torch",
             prints="torch                    2.14.1+cu130\ntorchvision              0.20.1",
         ),

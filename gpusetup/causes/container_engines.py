@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Likelier, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
@@ -164,7 +164,7 @@ CAUSES = (
     ),
     Cause(
         "container-toolkit-missing",
-        check=Check(
+        check=CheckCommand(
             command="docker run --rm --gpus all ubuntu nvidia-smi",
             prints=(
                 "docker: Error response from daemon: could not select device driver"
@@ -346,7 +346,7 @@ CAUSES = (
     ),
     Cause(
         "docker-other-daemon",
-        check=Check(
+        check=CheckCommand(
             command="docker context ls",
             prints=(
                 "NAME              DESCRIPTION      DOCKER ENDPOINT\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import (
@@ -84,7 +84,7 @@ def _was_there_before(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
-        check=Check(
+        check=CheckCommand(
             command=(
                 "python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\""
             ),
@@ -132,7 +132,7 @@ CAUSES = (
     ),
     Cause(
         "container-nvml-lost",
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi  # in the container, then on the host",
             prints="Failed to initialize NVML: Unknown Error",
         ),
@@ -193,7 +193,7 @@ CAUSES = (
     Cause(
         "container-no-gpu",
         certain_if=proofs.driver_answers_beside_the_container,
-        check=Check(
+        check=CheckCommand(
             command="ls /dev/nvidia0  # in the container",
             prints="ls: cannot access '/dev/nvidia0': No such file or directory",
         ),

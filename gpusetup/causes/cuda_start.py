@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike, windows
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
@@ -251,7 +251,7 @@ CAUSES = (
     ),
     Cause(
         "driver-call-unsupported",
-        check=Check(
+        check=CheckCommand(
             command="cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*",
             prints=(
                 "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"
@@ -272,7 +272,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-unknown-error",
-        check=Check(
+        check=CheckCommand(
             command='nvidia-smi -L; python -c "import torch; torch.cuda.init()"',
             prints=(
                 "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
@@ -50,7 +50,7 @@ CAUSES = (
     Cause(
         "driver-too-old",
         certain_if=proofs.driver_and_need_are_read,
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi --query-gpu=name,driver_version --format=csv",
             prints="name, driver_version\nTesla T4, 470.256.02",
         ),
@@ -104,7 +104,7 @@ CAUSES = (
     ),
     Cause(
         "driver-missing",
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi",
             prints="bash: nvidia-smi: command not found",
         ),
@@ -212,7 +212,7 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi",
             prints=(
                 "NVIDIA-SMI has failed because it couldn't communicate with the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
@@ -121,7 +121,7 @@ CAUSES = (
     Cause(
         "nvml-mismatch",
         certain_if=proofs.not_in_a_container,
-        check=Check(
+        check=CheckCommand(
             command="cat /proc/driver/nvidia/version; nvidia-smi",
             prints=(
                 "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"

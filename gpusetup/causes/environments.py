@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
@@ -127,7 +127,7 @@ CAUSES = (
     Cause(
         "externally-managed",
         certain_if=proofs.message_states_it,
-        check=Check(
+        check=CheckCommand(
             command="python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY",
             prints="EXTERNALLY-MANAGED",
         ),
@@ -184,7 +184,7 @@ CAUSES = (
     Cause(
         "module-shadowed",
         certain_if=proofs.folder_of_the_sources_is_read,
-        check=Check(
+        check=CheckCommand(
             command='python -c "import torch; print(torch.__file__)"',
             prints="/home/me/project/torch.py",
         ),

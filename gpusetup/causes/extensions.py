@@ -6,7 +6,7 @@ import re
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
@@ -165,7 +165,7 @@ CAUSES = (
     Cause(
         "extension-abi-mismatch",
         certain_if=proofs.releases_of_torch_differ,
-        check=Check(
+        check=CheckCommand(
             command=(
                 'python -c "import torch, flash_attn; print(torch.__version__)"  # '
                 "the extension in your traceback"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
@@ -190,7 +190,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-no-compute",
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi --query-gpu=name,compute_mode --format=csv",
             prints="name, compute_mode\nGRID T4-2A, Prohibited",
         ),
@@ -252,7 +252,7 @@ CAUSES = (
     ),
     Cause(
         "invalid-device-ordinal",
-        check=Check(
+        check=CheckCommand(
             command='python -c "import torch; print(torch.cuda.device_count())"',
             prints="1",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
@@ -62,7 +62,7 @@ CAUSES = (
     Cause(
         "bf16-unsupported",
         certain_if=proofs.capability_is_read,
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi --query-gpu=name,compute_cap --format=csv",
             prints="name, compute_cap\nTesla T4, 7.5",
         ),
@@ -276,7 +276,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=Check(
+        check=CheckCommand(
             command="echo $HSA_OVERRIDE_GFX_VERSION",
             prints="10.3.0",
         ),

@@ -4,7 +4,7 @@ imprecise."""
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
@@ -53,7 +53,7 @@ CAUSES = (
     Cause(
         "shm-too-small",
         certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
-        check=Check(
+        check=CheckCommand(
             command="df -h /dev/shm  # in the container",
             prints=(
                 "Filesystem      Size  Used Avail Use% Mounted on\n"
@@ -187,7 +187,7 @@ CAUSES = (
     ),
     Cause(
         "tf32-precision",
-        check=Check(
+        check=CheckCommand(
             command=(
                 'python -c "import torch; '
                 "print(torch.backends.cuda.matmul.allow_tf32, "
@@ -211,7 +211,7 @@ CAUSES = (
     ),
     Cause(
         "dataloader-worker-killed",
-        check=Check(
+        check=CheckCommand(
             command="sudo dmesg | grep -i 'killed process'",
             prints=(
                 "Out of memory: Killed process 4711 (python3) total-vm:61204020kB, "

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
@@ -31,7 +31,7 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
 CAUSES = (
     Cause(
         "wrong-libcuda-loaded",
-        check=Check(
+        check=CheckCommand(
             command="ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH",
             prints=(
                 "        libcuda.so.1 (libc6,x86-64) => "
@@ -134,7 +134,7 @@ CAUSES = (
     Cause(
         "source-checkout-imported",
         certain_if=proofs.folder_of_the_sources_is_read,
-        check=Check(
+        check=CheckCommand(
             command=(
                 'python -c "import vllm; print(vllm.__file__)"  # the package in your traceback'
             ),
@@ -159,7 +159,7 @@ CAUSES = (
     ),
     Cause(
         "other-torch-imported",
-        check=Check(
+        check=CheckCommand(
             command=(
                 'python -c "import sys, torch; print(sys.executable, '
                 'torch.__version__, torch.__file__)"'
@@ -183,7 +183,7 @@ CAUSES = (
     ),
     Cause(
         "other-gpu-used",
-        check=Check(
+        check=CheckCommand(
             command=(
                 'python -c "import torch; print([torch.cuda.get_device_name(i) for '
                 'i in range(torch.cuda.device_count())])"'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Check
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import proofs
 
 CAUSES = (
@@ -18,7 +18,7 @@ CAUSES = (
         # Source: AMD, "Configuring permissions for GPU access"; Linux, drivers/gpu/drm.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build"),
-        check=Check(
+        check=CheckCommand(
             command="lspci -k | grep -EA3 'VGA|3D|Display'",
             prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "
             "Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu",
@@ -35,7 +35,7 @@ CAUSES = (
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
-        check=Check(
+        check=CheckCommand(
             command="ls -l /dev/kfd /dev/dri/renderD*; id -nG",
             prints="crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo",
         ),
@@ -52,7 +52,7 @@ CAUSES = (
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
-        check=Check(
+        check=CheckCommand(
             command="ls /dev/kfd /dev/dri",
             prints="ls: cannot access '/dev/kfd': No such file or directory",
         ),
@@ -70,7 +70,7 @@ CAUSES = (
         # Source: torch's indexes, read for the catalog.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
-        check=Check(
+        check=CheckCommand(
             command='python -c "import torch; print(torch.__version__, torch.version.hip)"',
             prints="2.13.0+cu130 None",
         ),
@@ -85,7 +85,9 @@ CAUSES = (
         # Source: ROCm's release notes: 4.5 was the last with gfx803.
         by_check=True,
         explains=("amd-gpu",),
-        check=Check(command="rocminfo | grep -i gfx", prints="  Name:                    gfx803"),
+        check=CheckCommand(
+            command="rocminfo | grep -i gfx", prints="  Name:                    gfx803"
+        ),
         no_command="no build of torch that is still made has kernels for the GPU.",
     ),
     Cause(
@@ -101,7 +103,7 @@ CAUSES = (
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh.
         by_check=True,
         explains=("amd-gpu",),
-        check=Check(
+        check=CheckCommand(
             command='python -c "import torch; print(torch.cuda.get_arch_list())"',
             prints="['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']",
         ),
@@ -119,7 +121,7 @@ CAUSES = (
         # Source: the wheels of PyTorch (torch/lib/libamdhip64.so) and of distributions.
         by_check=True,
         explains=("torch-import-failed", "amd-gpu"),
-        check=Check(command="cat /opt/rocm/.info/version", prints="6.4.1-83"),
+        check=CheckCommand(command="cat /opt/rocm/.info/version", prints="6.4.1-83"),
     ),
     Cause(
         "wsl-rocm-missing",
@@ -132,7 +134,7 @@ CAUSES = (
         # Source: AMD, "Install Radeon software for WSL with ROCm".
         by_check=True,
         explains=("amd-gpu", "wsl-driver"),
-        check=Check(
+        check=CheckCommand(
             command="ls /opt/rocm/lib/librocdxg.so*",
             prints="ls: cannot access '/opt/rocm/lib/librocdxg.so*': No such file or directory",
         ),
@@ -149,7 +151,7 @@ CAUSES = (
         # Source: Apple, "About the Rosetta translation environment"; PyPI's files of torch.
         by_check=True,
         explains=("apple-silicon", "python-no-wheel", "no-wheel-for-platform"),
-        check=Check(
+        check=CheckCommand(
             command='python -c "import platform; print(platform.machine(), platform.processor())"',
             prints="x86_64 i386",
         ),
@@ -165,7 +167,7 @@ CAUSES = (
         # Source: PyTorch's page on the MPS backend; pytorch issues 139425 and 164943.
         by_check=True,
         explains=("apple-silicon",),
-        check=Check(command="sw_vers -productVersion", prints="12.7.6"),
+        check=CheckCommand(command="sw_vers -productVersion", prints="12.7.6"),
         no_command="only an update of macOS helps, and you start it in System Settings.",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
@@ -71,7 +71,7 @@ CAUSES = (
     Cause(
         "out-of-memory",
         certain_if=proofs.numbers_show_it_is_full,
-        check=Check(
+        check=CheckCommand(
             command="nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
             prints=(
                 "name, memory.total [MiB], memory.used [MiB]\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, Check, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_nothing_else
 from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
@@ -122,7 +122,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-unused",
-        check=Check(
+        check=CheckCommand(
             command=alike.TORCHS_CUDA,
             prints="2.9.1+cpu None",
         ),

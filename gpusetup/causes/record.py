@@ -95,7 +95,7 @@ class Refutation(Frozen, kw_only=False):
     """The command whose output tells more then."""
 
 
-class Check(Frozen, kw_only=False):
+class CheckCommand(Frozen, kw_only=False):
     """A command that shows a person whether a cause is theirs."""
 
     command: str
@@ -114,7 +114,7 @@ class Cause(Message, kw_only=False):
     """The gravest that it is found with."""
     not_when: str = ""
     """What looks alike and is another finding, or none."""
-    check: Check | None = None
+    check: CheckCommand | None = None
     """How a person sees that it is theirs; None: `gpusetup doctor` shows it."""
     no_command: str = ""
     """Why no command fixes it, as the end of a sentence: its page says so."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
@@ -191,7 +191,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-program-error",
-        check=Check(
+        check=CheckCommand(
             command="CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program",
             prints=(
                 '  File "train.py", line 41, in forward\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
@@ -204,7 +204,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-toolkit-missing",
-        check=Check(
+        check=CheckCommand(
             command="nvcc --version",
             prints="bash: nvcc: command not found",
         ),

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, Check, Likelier, Message
+from gpusetup.causes.record import Cause, CheckCommand, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
@@ -115,7 +115,7 @@ CAUSES = (
         certain_if=proofs.no_torch_is_listed,
         means="The Python that runs the program has no torch. Often torch was installed into another "
         "environment.",
-        check=Check(
+        check=CheckCommand(
             command='python -c "import sys, torch; print(sys.executable)"',
             prints="ModuleNotFoundError: No module named 'torch'",
         ),
@@ -257,7 +257,7 @@ CAUSES = (
     ),
     Cause(
         "torch-sees-no-gpu",
-        check=Check(
+        check=CheckCommand(
             command=(
                 'python -c "import torch; print(torch.__version__, '
                 'torch.version.cuda, torch.cuda.is_available())"'

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, is_report
@@ -72,7 +72,7 @@ CAUSES = (
     Cause(
         "torch-cpu-build",
         certain_if=proofs.cpu_build_beside_a_gpu,
-        check=Check(
+        check=CheckCommand(
             command=alike.TORCHS_CUDA,
             prints="2.5.1+cpu None",
         ),

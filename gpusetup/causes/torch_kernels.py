@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Likelier, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Likelier, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
@@ -110,7 +110,7 @@ CAUSES = (
     Cause(
         "arch-too-new-for-wheel",
         certain_if=proofs.capability_is_read,
-        check=Check(
+        check=CheckCommand(
             command=alike.TORCHS_KERNELS,
             prints=(
                 "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
@@ -146,7 +146,7 @@ CAUSES = (
     Cause(
         "arch-too-old-for-wheel",
         certain_if=proofs.capability_is_read,
-        check=Check(
+        check=CheckCommand(
             command=alike.TORCHS_KERNELS,
             prints=(
                 "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', "
@@ -188,7 +188,7 @@ CAUSES = (
     ),
     Cause(
         "no-kernel-image",
-        check=Check(
+        check=CheckCommand(
             command=alike.TORCHS_KERNELS,
             prints=(
                 "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"

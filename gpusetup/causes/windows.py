@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
-from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
@@ -269,7 +269,7 @@ CAUSES = (
     ),
     Cause(
         "wsl-driver",
-        check=Check(
+        check=CheckCommand(
             command="ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL",
             prints=(
                 "ls: cannot access '/dev/dxg': No such file or directory\n"

@@ -17,7 +17,7 @@ from statistics import NormalDist, median, median_low
 
 from gpusetup.fleet.facts import is_compared, severity_of, value_of
 from gpusetup.fleet.history import moment
-from gpusetup.fleet.nodes import Drift, Node, Rate, Split
+from gpusetup.fleet.nodes import Drift, FactSplit, Node, Rate
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -32,7 +32,7 @@ class FactDifferences(Frozen):
 
     drifts: Mapping[str, Sequence[Drift]]
     """Node -> its differences from the majority."""
-    splits: tuple[Split, ...]
+    splits: tuple[FactSplit, ...]
 
 
 def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
@@ -47,7 +47,7 @@ def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
     for kind, reference in references.items():
         compared_nodes[reference] += by_kind[kind]
     drifts: dict[str, list[Drift]] = defaultdict(list)
-    splits: list[Split] = []
+    splits: list[FactSplit] = []
     for kind, nodes_of_kind in compared_nodes.items():
         # Nodes of other kinds that are compared with this one do not vote on what is usual.
         voters = by_kind[kind]
@@ -94,7 +94,7 @@ def _drifts_in(
             yield node.name, drift
 
 
-def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> Split:
+def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
     """A fact without a majority, with the nodes of each value; the most frequent value first."""
     names_by_value: dict[str, list[str]] = defaultdict(list)
     for name, value in values.items():
@@ -105,7 +105,7 @@ def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> Split:
         return -len(names_by_value[value]), value
 
     ordered_values = sorted(names_by_value, key=most_frequent_first)
-    return Split(
+    return FactSplit(
         field=field,
         severity=severity_of(field),
         gpus=kind,

@@ -43,7 +43,7 @@ class Drift(Frozen):
     """Of how many."""
 
 
-class Split(Frozen):
+class FactSplit(Frozen):
     """A fact of which no value has a majority among the nodes of a kind, so that nobody can say
     which of them are right."""
 

@@ -20,7 +20,7 @@ from gpusetup.fleet.drift import (
 from gpusetup.fleet.folder import Records
 from gpusetup.fleet.next_step import next_command
 from gpusetup.fleet.node_finding import NodeFinding, dated
-from gpusetup.fleet.nodes import SAFE, Drift, Node, Split, natural, slurm_list
+from gpusetup.fleet.nodes import SAFE, Drift, FactSplit, Node, natural, slurm_list
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 
@@ -98,7 +98,7 @@ class FleetAnswer(Frozen):
     """Nodes that `fleet run` left alone -> why."""
     uncompared: tuple[Uncompared, ...] = ()
     """Nodes of which nobody can say whether they are like the others."""
-    splits: tuple[Split, ...] = ()
+    splits: tuple[FactSplit, ...] = ()
     """Facts of which no value has a majority, the gravest first."""
     newest_record: str | None = None
     """When the newest record was taken."""
@@ -146,7 +146,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     )
 
 
-def _nodes_in(splits: Iterable[Split]) -> set[str]:
+def _nodes_in(splits: Iterable[FactSplit]) -> set[str]:
     """The nodes with a fact of which no value has a majority."""
     names: set[str] = set()
     for split in splits:
@@ -155,7 +155,7 @@ def _nodes_in(splits: Iterable[Split]) -> set[str]:
     return names
 
 
-def _gravest_split_first(split: Split) -> tuple[int, str]:
+def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
     """A key that puts the gravest facts first, and alike ones by their names."""
     return -GRAVITY[split.severity], split.field
 

@@ -10,7 +10,7 @@ from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.drift import FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.node_finding import NodeFinding, since_words
-from gpusetup.fleet.nodes import Drift, Split, slurm_list
+from gpusetup.fleet.nodes import Drift, FactSplit, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
     Common,
@@ -166,7 +166,7 @@ def _drift(drift: Drift) -> ScreenLine:
     return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
 
 
-def _splits(splits: Iterable[Split]) -> Iterator[ScreenLine]:
+def _splits(splits: Iterable[FactSplit]) -> Iterator[ScreenLine]:
     """Each fact without a majority: its values, and the nodes that have them."""
     for split in splits:
         groups = []

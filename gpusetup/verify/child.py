@@ -53,7 +53,7 @@ The fourth keeps warnings about the checks' own settings out of the answer.
 """
 
 
-class Task(NamedTuple):
+class ChildTask(NamedTuple):
     """One check to be run."""
 
     check: Check
@@ -93,7 +93,7 @@ class Child:
         self.last_place: Row = {}
         """What the check said last of what it computes (`{"at": ...}`); empty if nothing yet."""
 
-    def ask(self, task: Task) -> Row:
+    def ask(self, task: ChildTask) -> Row:
         """Run one check: its outcome and seconds, as the worker says them."""
         # Variables count only if they are set before torch starts.
         if task.environment != self.environment:
@@ -116,7 +116,7 @@ class Child:
             answer["seconds"] = time.monotonic() - began
         return answer
 
-    def _wait_for_answer(self, task: Task, end: float) -> Row:
+    def _wait_for_answer(self, task: ChildTask, end: float) -> Row:
         """What the worker answers, or how it ended.
 
         A process that waits for a core is slow, not hung: that time does not count as silence.
@@ -164,7 +164,7 @@ class Child:
             silent_seconds, last_word = 0.0, time.monotonic()
             waited_before = waited_seconds(process.pid)
 
-    def _lost(self, task: Task, status: str, detail: str) -> Row:
+    def _lost(self, task: ChildTask, status: str, detail: str) -> Row:
         """The answer of a check whose process ended, or ends now, before it gave one."""
         self.end()
         hint = "run the check again with more time, when other programs use less CPU"

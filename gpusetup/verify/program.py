@@ -14,7 +14,7 @@ from .answer.junit import as_junit
 from .answer.render import as_json
 from .answer.screen import Live, as_screen, complain, write
 from .checks.table import among_ranks, chosen_rows, named_rows, on_device, on_host, within_level
-from .child import Child, Task
+from .child import Child, ChildTask
 from .companions import companions_named
 from .device.devices import chosen
 from .ending import Ended, hearing_the_end
@@ -29,10 +29,10 @@ from .values import (
     HOST,
     PASSED,
     SKIPPED,
-    Blocked,
     Check,
     Outcome,
     Report,
+    ReportBlocked,
     Result,
     Row,
     Stop,
@@ -64,9 +64,9 @@ def main(words: Sequence[str]) -> int:
         return complain(stop, "--json" in words)
     except BrokenPipeError:  # the reader has gone, and no answer reached it
         drop(sys.stdout)
-        return Blocked.exit_code
+        return ReportBlocked.exit_code
     except Unwritten as problem:
-        return complain(Blocked(str(problem), ELSEWHERE), as_document=False)
+        return complain(ReportBlocked(str(problem), ELSEWHERE), as_document=False)
     except Ended as ended:  # before anything was known; of ranks, rank 0 tells who is missing
         return 128 + ended.number
     except Exception as problem:  # our own fault is no answer about a GPU
@@ -307,14 +307,14 @@ class Run:
         seconds_left = max(0.0, self.end - time.monotonic())
         return min(limit, seconds_left)
 
-    def _task(self, check: Check, subject: str) -> Task:
+    def _task(self, check: Check, subject: str) -> ChildTask:
         """What the child is asked: a check of a subject, and its limits."""
         limit_seconds = self._limit_seconds(check)
         seconds_left = max(1.0, self.end - time.monotonic())
         whole_seconds = min(check.samples_seconds or float("inf"), seconds_left)
         # The rank's own from the start: the process that meets the others has loaded torch by then.
         variables = self.rank.environment if self.rank else ()
-        return Task(check, subject, limit_seconds, whole_seconds, variables)
+        return ChildTask(check, subject, limit_seconds, whole_seconds, variables)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
         """Keep what a check answered."""

@@ -30,7 +30,7 @@ class WrongQuestion(Stop):
     exit_code = 2
 
 
-class Blocked(Stop):
+class ReportBlocked(Stop):
     """The report cannot be written."""
 
     exit_code = 3

@@ -21,7 +21,7 @@ from gpusetup.verify import child
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.answer.screen import as_screen
 from gpusetup.verify.checks.table import LEVELS, on_device
-from gpusetup.verify.child import Child, Task
+from gpusetup.verify.child import Child, ChildTask
 from gpusetup.verify.options import LEVELS as OFFERED
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
@@ -40,7 +40,7 @@ class Answers:
         self.asked: list[str] = []
         self.ended = 0
 
-    def ask(self, task: Task) -> dict[str, Any]:
+    def ask(self, task: ChildTask) -> dict[str, Any]:
         time.sleep(self.seconds)
         name, device = task.check.name, task.subject
         self.asked.append(f"{name}@{device}")
@@ -132,7 +132,7 @@ def test_each_check_needs_only_earlier_ones(level: str) -> None:
 
 def test_on_a_gpu_standard_starts_a_second_process_only_once() -> None:
     """Each process costs `import torch` and a context: two more cost 8 s of 90 on an H100."""
-    wanted = [Task(check, "cuda:0").environment for check in on_device("standard", "cuda:0")]
+    wanted = [ChildTask(check, "cuda:0").environment for check in on_device("standard", "cuda:0")]
     processes = [variables for variables, _ in itertools.groupby(wanted)]
     assert len(processes) == 2
 
@@ -206,7 +206,7 @@ class Asked:
             self.child.end()
             self.file.write_text(text)
         limit = task.pop("limit_seconds", 60.0)
-        found = self.child.ask(Task(Check("asks", "", ()), device, limit, **task))
+        found = self.child.ask(ChildTask(Check("asks", "", ()), device, limit, **task))
         return dict(found["outcome"])
 
 

@@ -15,7 +15,7 @@ import time
 from typing import Mapping, Optional, TextIO
 
 from ..streams import Unwritten, put, say
-from ..values import Blocked, Report, Stop
+from ..values import Report, ReportBlocked, Stop
 from .render import as_error, as_text, harmless
 
 CODES = {"passed": "1;32", "failed": "1;31", "crashed": "1;31", "skipped": "2", "hint": "1;36"}
@@ -136,7 +136,7 @@ def write(text: str, path: Optional[str], mode: str = "w") -> None:
             file.write(text)
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise Blocked(f"Cannot write {path}: {reason}", "name another file") from problem
+        raise ReportBlocked(f"Cannot write {path}: {reason}", "name another file") from problem
 
 
 def complain(stop: Stop, as_document: bool) -> int:

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TextIO
 
-from ..values import CRASHED, FAILED, Blocked, Outcome, Report, Result
+from ..values import CRASHED, FAILED, Outcome, Report, ReportBlocked, Result
 from .launch import Rank
 
 CONNECT_SECONDS = 240.0
@@ -230,7 +230,7 @@ def listen(rank: Rank) -> socket.socket:
             )
         except OSError as problem:
             reason = problem.strerror
-    raise Blocked(
+    raise ReportBlocked(
         f"No port from {rank.port + 1} on can be listened on: {reason}",
         "other jobs may hold them: start the ranks with another --master-port",
     )
@@ -258,7 +258,7 @@ def connect(rank: Rank) -> Connection:
             if connection:
                 return connection
         time.sleep(0.2)
-    raise Blocked(
+    raise ReportBlocked(
         f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
         f"{rank.address}:{rank.port + 1}: {reason}",
         "check that rank 0 runs and that the network allows this port",

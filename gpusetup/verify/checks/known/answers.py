@@ -137,7 +137,7 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
     if part is not None:
         return part
     # Something is wrong, or cannot be told at once: each element by itself.
-    row = Row(label, values, tuple(computed.shape))
+    row = JudgedRow(label, values, tuple(computed.shape))
     return near_one_by_one(row, expected, limit)
 
 
@@ -158,7 +158,7 @@ def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: 
     return near(label, computed, expected, limit)
 
 
-class Row(NamedTuple):
+class JudgedRow(NamedTuple):
     """The elements of a tensor that is judged."""
 
     label: str
@@ -166,7 +166,7 @@ class Row(NamedTuple):
     shape: Tuple[int, ...]
 
 
-def near_one_by_one(row: Row, expected: Sequence[Number], limit: Limit) -> Part:
+def near_one_by_one(row: JudgedRow, expected: Sequence[Number], limit: Limit) -> Part:
     """The comparison of each element, which names the first wrong one."""
     worst_share = 0.0
     most_allowed = 0.0

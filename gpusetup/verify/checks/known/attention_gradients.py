@@ -17,8 +17,8 @@ from .answers import HALVES, Limit, dtype_name_of, formats_on, near, roundoff, t
 from .masks import (
     HEADS,
     SCALE,
+    AttentionShape,
     Numbers,
-    Shape,
     backends_for,
     computed_by_torch,
     heads_of,
@@ -29,14 +29,14 @@ from .masks import (
 from .number_lists import joined, products_of_pairs, sawtooth, scaled
 
 SHAPES = (
-    Shape(7, 17, 8),
-    Shape(5, 65, 64, "flags"),
-    Shape(33, 33, 64, "causal"),
-    Shape(9, 130, 33, "numbers"),
-    Shape(3, 257, 64, groups=2),
-    Shape(65, 129, 16, "causal"),
-    Shape(129, 65, 16, "causal"),
-    Shape(2, 1025, 32),
+    AttentionShape(7, 17, 8),
+    AttentionShape(5, 65, 64, "flags"),
+    AttentionShape(33, 33, 64, "causal"),
+    AttentionShape(9, 130, 33, "numbers"),
+    AttentionShape(3, 257, 64, groups=2),
+    AttentionShape(65, 129, 16, "causal"),
+    AttentionShape(129, 65, 16, "causal"),
+    AttentionShape(2, 1025, 32),
 )
 """Fewer and smaller ones than in `masks`: Python works out three gradients of each."""
 
@@ -55,7 +55,7 @@ def upstream_of(query: int) -> float:
     return float(query % 3 - 1)
 
 
-def upstream_factors(shape: Shape) -> List[float]:
+def upstream_factors(shape: AttentionShape) -> List[float]:
     """What that number is multiplied by in each column: 1 or 2."""
     return sawtooth(shape.width, period=2, start=1)
 
@@ -78,7 +78,7 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
                 yield from judged_gradients(label, gradients, shape, exact)
 
 
-def live_queries(shape: Shape) -> List[int]:
+def live_queries(shape: AttentionShape) -> List[int]:
     """Queries that may see a key. What arrives at the others is zero: torch's releases differ."""
     queries = range(shape.queries)
     if shape.mask in ("flags", "numbers"):
@@ -86,7 +86,7 @@ def live_queries(shape: Shape) -> List[int]:
     return list(queries)
 
 
-def arriving_at(shape: Shape, dtype_name: str, device: str) -> Any:
+def arriving_at(shape: AttentionShape, dtype_name: str, device: str) -> Any:
     """What arrives at each element of the answer, the same for all heads."""
     live = live_queries(shape)
     factors = upstream_factors(shape)
@@ -100,13 +100,13 @@ def arriving_at(shape: Shape, dtype_name: str, device: str) -> Any:
     return tensor_of(values, dtype_name, device, 1, heads, shape.queries, shape.width)
 
 
-def column_sum(shape: Shape) -> float:
+def column_sum(shape: AttentionShape) -> float:
     """The factors of a value's columns, times those of what arrives, added up."""
     products = products_of_pairs(value_factors(shape), upstream_factors(shape))
     return sum(products)
 
 
-def gradients_of_head(shape: Shape, head: Numbers) -> HeadGradients:
+def gradients_of_head(shape: AttentionShape, head: Numbers) -> HeadGradients:
     """What arrives at the numbers of one head, query by query."""
     query_gradient = [0.0] * shape.queries
     key_gradient = [0.0] * shape.keys
@@ -128,7 +128,7 @@ def gradients_of_head(shape: Shape, head: Numbers) -> HeadGradients:
 
 
 def judged_gradients(
-    label: str, gradients: Sequence[Any], shape: Shape, heads: Sequence[HeadGradients]
+    label: str, gradients: Sequence[Any], shape: AttentionShape, heads: Sequence[HeadGradients]
 ) -> Iterator[Part]:
     """Each gradient beside that of Python; dead queries of the masks have none."""
     dtype_name = dtype_name_of(gradients[0])
@@ -155,7 +155,7 @@ def judged_gradients(
     yield near(f"gradient of values, {label}", gradients[2], values, limit)
 
 
-def unit_of(dtype_name: str, shape: Shape) -> float:
+def unit_of(dtype_name: str, shape: AttentionShape) -> float:
     """The relative error of a weight: halves round it once, others sum up the keys."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
@@ -163,7 +163,7 @@ def unit_of(dtype_name: str, shape: Shape) -> float:
     return (4 + shape.keys / 32) * unit
 
 
-def score_limit(dtype_name: str, shape: Shape, exact: Sequence[float]) -> Limit:
+def score_limit(dtype_name: str, shape: AttentionShape, exact: Sequence[float]) -> Limit:
     """The gradient of a score is a difference of numbers as large as the largest gradient.
 
     Pulls reach 16 * 2 * width; halves round the answers from which their mean is taken.

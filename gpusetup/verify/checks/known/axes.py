@@ -90,7 +90,7 @@ def put_back(lines: Lines, shape: Shape, axis: int) -> List[float]:
 # --- reductions -----------------------------------------------------------------------------------
 
 
-class Reduction(NamedTuple):
+class AxisReduction(NamedTuple):
     """What torch and Python make of each line along an axis."""
 
     run: Callable[[Any, int], Any]
@@ -108,22 +108,24 @@ def count_of_others_than_zero(line: List[float]) -> float:
     return float(len(line) - line.count(0.0))
 
 
-REDUCTIONS: Dict[str, Reduction] = {
-    "sum": Reduction(lambda x, axis: x.sum(axis), sum),
-    "amax": Reduction(lambda x, axis: x.amax(axis), max),
-    "amin": Reduction(lambda x, axis: x.amin(axis), min),
-    "max": Reduction(lambda x, axis: x.max(axis)[0], max),
-    "min": Reduction(lambda x, axis: x.min(axis)[0], min),
-    "median": Reduction(lambda x, axis: x.median(axis)[0], lower_median),
-    "any": Reduction(lambda x, axis: (x == 3).any(axis), lambda line: float(3.0 in line)),
-    "all": Reduction(lambda x, axis: (x < 3).all(axis), lambda line: float(3.0 not in line)),
-    "count_nonzero": Reduction(lambda x, axis: x.count_nonzero(axis), count_of_others_than_zero),
-    "last of cumsum": Reduction(lambda x, axis: x.cumsum(axis).select(axis, -1), sum),
-    "last of sort": Reduction(lambda x, axis: x.sort(axis)[0].select(axis, -1), max),
-    "second of topk": Reduction(
+REDUCTIONS: Dict[str, AxisReduction] = {
+    "sum": AxisReduction(lambda x, axis: x.sum(axis), sum),
+    "amax": AxisReduction(lambda x, axis: x.amax(axis), max),
+    "amin": AxisReduction(lambda x, axis: x.amin(axis), min),
+    "max": AxisReduction(lambda x, axis: x.max(axis)[0], max),
+    "min": AxisReduction(lambda x, axis: x.min(axis)[0], min),
+    "median": AxisReduction(lambda x, axis: x.median(axis)[0], lower_median),
+    "any": AxisReduction(lambda x, axis: (x == 3).any(axis), lambda line: float(3.0 in line)),
+    "all": AxisReduction(lambda x, axis: (x < 3).all(axis), lambda line: float(3.0 not in line)),
+    "count_nonzero": AxisReduction(
+        lambda x, axis: x.count_nonzero(axis), count_of_others_than_zero
+    ),
+    "last of cumsum": AxisReduction(lambda x, axis: x.cumsum(axis).select(axis, -1), sum),
+    "last of sort": AxisReduction(lambda x, axis: x.sort(axis)[0].select(axis, -1), max),
+    "second of topk": AxisReduction(
         lambda x, axis: x.topk(2, axis)[0].select(axis, 1), lambda line: sorted(line)[-2]
     ),
-    "kthvalue": Reduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
+    "kthvalue": AxisReduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
 }
 """By the name that a comparison gets."""
 

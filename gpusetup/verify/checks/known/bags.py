@@ -98,7 +98,7 @@ def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
     return Bags(table, members)
 
 
-class Tensors(NamedTuple):
+class BagTensors(NamedTuple):
     """Bags on a device, as torch's `embedding_bag` takes them."""
 
     table: Any
@@ -112,7 +112,7 @@ class Tensors(NamedTuple):
         )
 
 
-def tensors_of(bags: Bags, dtype_name: str, device: str) -> Tensors:
+def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
     """The table learns; members are one list, in which starts say where each bag begins."""
     numbers = joined(bags.table)
     table = tensor_of(numbers, dtype_name, device, len(bags.table), bags.width)
@@ -120,7 +120,7 @@ def tensors_of(bags: Bags, dtype_name: str, device: str) -> Tensors:
     all_members = joined(bags.members)
     members = tensor_of(all_members, "int64", device)
     starts = tensor_of(bags.starts(), "int64", device)
-    return Tensors(table, members, starts)
+    return BagTensors(table, members, starts)
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
@@ -134,7 +134,7 @@ def sums_of_bags(device: str) -> Iterator[Part]:
             yield from other_bags(bags, tensors, label)
 
 
-def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
+def sums_and_gradients(bags: Bags, tensors: BagTensors, label: str) -> Iterator[Part]:
     """The sums of the bags, and what arrives at the table from behind."""
     computed = tensors.looked_up("sum")
     yield exactly(f"embedding_bag {label}", computed, bags.sums())
@@ -149,7 +149,7 @@ def sums_and_gradients(bags: Bags, tensors: Tensors, label: str) -> Iterator[Par
         yield exactly(f"gradient of embedding_bag {label}", gradient, exact)
 
 
-def other_bags(bags: Bags, tensors: Tensors, label: str) -> Iterator[Part]:
+def other_bags(bags: Bags, tensors: BagTensors, label: str) -> Iterator[Part]:
     """Means, largest numbers, and sums of rows that count twice."""
     computed = tensors.looked_up("mean")
     dtype_name = dtype_name_of(computed)

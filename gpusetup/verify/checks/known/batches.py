@@ -87,18 +87,18 @@ def multiplied(first: Matrix, second: Matrix) -> Matrix:
     return product
 
 
-class Factors(NamedTuple):
+class FactorsOnDevice(NamedTuple):
     """Both factors of a product as tensors on a device."""
 
     first: Any
     second: Any
 
 
-def factors_of(product: Product, dtype_name: str, device: str) -> Factors:
+def factors_of(product: Product, dtype_name: str, device: str) -> FactorsOnDevice:
     """Both factors in one format on a device."""
     first = matrix_tensor(product.first, dtype_name, device)
     second = matrix_tensor(product.second, dtype_name, device)
-    return Factors(first, second)
+    return FactorsOnDevice(first, second)
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
@@ -125,7 +125,7 @@ def single_products(device: str) -> Iterator[Part]:
             yield exactly(f"linear {label}", computed, joined(product.exact))
 
 
-def products_of_matrices(factors: Factors, exact: List[int], label: str) -> Iterator[Part]:
+def products_of_matrices(factors: FactorsOnDevice, exact: List[int], label: str) -> Iterator[Part]:
     """The product of two matrices that lie row by row in memory, and column by column."""
     computed = factors.first @ factors.second
     yield exactly(f"mm {label}", computed, exact)
@@ -136,7 +136,7 @@ def products_of_matrices(factors: Factors, exact: List[int], label: str) -> Iter
     yield exactly(f"mm of columns {label}", computed, exact)
 
 
-def products_with_vector(factors: Factors, exact: List[int], label: str) -> Iterator[Part]:
+def products_with_vector(factors: FactorsOnDevice, exact: List[int], label: str) -> Iterator[Part]:
     """The first factor times the first column of the second one."""
     column = factors.second[:, 0]
     computed = torch.mv(factors.first, column)
@@ -160,7 +160,7 @@ def spread_operands(device: str) -> Iterator[Part]:
 
 
 def products_of_spread(
-    factors: Factors, count: int, exact: List[int], label: str
+    factors: FactorsOnDevice, count: int, exact: List[int], label: str
 ) -> Iterator[Part]:
     """The same product `count` times; only a clone takes memory for each of them."""
     many_left = factors.first.expand(count, -1, -1)
@@ -197,7 +197,7 @@ def products_of_batch(
 ) -> Iterator[Part]:
     """All products at once."""
     exact: List[int] = []
-    all_factors: List[Factors] = []
+    all_factors: List[FactorsOnDevice] = []
     for product in products:
         exact += joined(product.exact)
         all_factors.append(factors_of(product, dtype_name, device))
@@ -248,7 +248,7 @@ def scaled_sums(device: str) -> Iterator[Part]:
                 yield exactly(f"linear with a bias {label}", computed, exact)
 
 
-def scaled_sum(factors: Factors, bias: Any, scaling: Scaling) -> Any:
+def scaled_sum(factors: FactorsOnDevice, bias: Any, scaling: Scaling) -> Any:
     """What torch makes of a product and a bias. With beta 0 the bias is NaN, and must not count."""
     if not scaling.beta:
         bias = torch.full_like(bias, nan)

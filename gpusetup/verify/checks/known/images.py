@@ -31,7 +31,7 @@ from .number_lists import elements_at
 Shape = Tuple[int, int, int, int]
 
 
-class Layer(NamedTuple):
+class ConvolutionLayer(NamedTuple):
     """The sizes and options of a convolution."""
 
     images: int
@@ -82,14 +82,14 @@ class Layer(NamedTuple):
 
 
 LAYERS = (
-    Layer(1, 1, 1, 5, 5, kernel=1),
-    Layer(2, 3, 8, 9, 7, kernel=3, padding=1),
-    Layer(1, 17, 5, 8, 6, kernel=1, stride=2),
-    Layer(5, 4, 3, 10, 9, kernel=3, stride=2, padding=1),
-    Layer(2, 2, 2, 17, 16, kernel=5, padding=2),
-    Layer(3, 6, 6, 9, 9, kernel=3, padding=1, groups=6),
-    Layer(1, 4, 32, 7, 8, kernel=3, dilation=2, padding=2, groups=2),
-    Layer(2, 1, 3, 33, 5, kernel=2, stride=2),
+    ConvolutionLayer(1, 1, 1, 5, 5, kernel=1),
+    ConvolutionLayer(2, 3, 8, 9, 7, kernel=3, padding=1),
+    ConvolutionLayer(1, 17, 5, 8, 6, kernel=1, stride=2),
+    ConvolutionLayer(5, 4, 3, 10, 9, kernel=3, stride=2, padding=1),
+    ConvolutionLayer(2, 2, 2, 17, 16, kernel=5, padding=2),
+    ConvolutionLayer(3, 6, 6, 9, 9, kernel=3, padding=1, groups=6),
+    ConvolutionLayer(1, 4, 32, 7, 8, kernel=3, dilation=2, padding=2, groups=2),
+    ConvolutionLayer(2, 1, 3, 33, 5, kernel=2, stride=2),
 )
 """Every option, with odd sizes, few and many channels, and a group for each channel."""
 
@@ -143,7 +143,7 @@ def pixels_of(shape: Shape) -> Iterator[Pixel]:
         yield Pixel(*index)
 
 
-def contributions_of(layer: Layer) -> Iterator[Contribution]:
+def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
     """Every product of a pixel and a weight, with the output that it is part of."""
     group_filters = layer.filters // layer.groups
     group_channels = layer.channels // layer.groups
@@ -184,7 +184,7 @@ class Convolved(NamedTuple):
 
 
 @functools.lru_cache(maxsize=None)
-def convolved(layer: Layer) -> Convolved:
+def convolved(layer: ConvolutionLayer) -> Convolved:
     """Worked out once for all formats."""
     inputs = numbers_of(layer.input_shape, "in")
     weight = numbers_of(layer.weight_shape, "weight")
@@ -236,7 +236,9 @@ def convolutions(device: str) -> Iterator[Part]:
                 yield from convolution(layer, layout_number, dtype_name, device)
 
 
-def convolution(layer: Layer, layout_number: int, dtype_name: str, device: str) -> Iterator[Part]:
+def convolution(
+    layer: ConvolutionLayer, layout_number: int, dtype_name: str, device: str
+) -> Iterator[Part]:
     """The outputs of one layer, and the gradients of all that it is made of."""
     exact = convolved(layer)
     layout = LAYOUTS[layout_number]

@@ -104,7 +104,7 @@ def tables() -> Iterator[Table]:
         yield table_of(row_count, width, place_count)
 
 
-class Tensors(NamedTuple):
+class TableTensors(NamedTuple):
     """A table on a device."""
 
     rows: Any
@@ -118,11 +118,11 @@ class Tensors(NamedTuple):
         return self.positions[:, None].expand_as(self.added)
 
 
-def tensors_of(table: Table, dtype_name: str, device: str) -> Tensors:
+def tensors_of(table: Table, dtype_name: str, device: str) -> TableTensors:
     """A table in one format on a device."""
     row_count = len(table.rows)
     place_count = len(table.positions)
-    return Tensors(
+    return TableTensors(
         tensor_of(table.flat(), dtype_name, device, row_count, table.width),
         tensor_of(table.counted_from_front(), "int64", device),
         tensor_of(table.positions, "int64", device),
@@ -161,7 +161,7 @@ def rows_that_are_picked(device: str) -> Iterator[Part]:
             yield from last_column_picked(inputs, last_column, label)
 
 
-def whole_rows_picked(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+def whole_rows_picked(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
     """Each way to read whole rows."""
     computed = inputs.rows[inputs.signed_positions]
     yield exactly(f"x[i] {label}", computed, exact)
@@ -178,7 +178,7 @@ def whole_rows_picked(inputs: Tensors, exact: List[float], label: str) -> Iterat
         yield exactly(f"embedding {label}", computed, exact)
 
 
-def last_column_picked(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+def last_column_picked(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
     """Each way to read single numbers."""
     computed = inputs.rows[inputs.signed_positions, -1]
     yield exactly(f"x[i, -1] {label}", computed, exact)
@@ -205,7 +205,7 @@ def rows_that_are_written(device: str) -> Iterator[Part]:
             yield from sevens_written(inputs, joined(rows), label)
 
 
-def sevens_written(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+def sevens_written(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
     """Each way to write over rows."""
     sevens = torch.full_like(inputs.added, 7)
     computed = inputs.rows.clone()
@@ -243,7 +243,7 @@ def numbers_added_at_places(device: str) -> Iterator[Part]:
             yield from rows_added(inputs, joined(rows), label)
 
 
-def rows_added(inputs: Tensors, exact: List[float], label: str) -> Iterator[Part]:
+def rows_added(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
     """Each way to add to rows."""
     computed = inputs.rows.index_put((inputs.signed_positions,), inputs.added, accumulate=True)
     yield exactly(f"index_put of sums {label}", computed, exact)

@@ -178,7 +178,7 @@ def losses(device: str) -> Outcome:
     return ask_all(device, questions, "losses in Python")
 
 
-class Reduction(NamedTuple):
+class LossReduction(NamedTuple):
     """How many pairs there are, and what is made of their losses."""
 
     length: int
@@ -206,11 +206,13 @@ def element_losses(device: str) -> Iterator[Part]:
                     # A long sum of halves ends outside of what they can tell apart.
                     if method == "sum" and dtype_name in HALVES and length > 100:
                         continue
-                    reduction = Reduction(length, method)
+                    reduction = LossReduction(length, method)
                     yield from element_loss(loss, reduction, dtype_name, device)
 
 
-def element_loss(loss: Loss, reduction: Reduction, dtype_name: str, device: str) -> Iterator[Part]:
+def element_loss(
+    loss: Loss, reduction: LossReduction, dtype_name: str, device: str
+) -> Iterator[Part]:
     """One loss and its gradient, for one number of pairs and one way to reduce them."""
     numbers = repeated(loss.numbers, reduction.length)
     targets = repeated(loss.targets, reduction.length)
@@ -237,7 +239,7 @@ def element_loss(loss: Loss, reduction: Reduction, dtype_name: str, device: str)
     yield near(f"gradient of {label}", computed_gradient, gradient, limit)
 
 
-def loss_limit(reduction: Reduction, dtype_name: str) -> Limit:
+def loss_limit(reduction: LossReduction, dtype_name: str) -> Limit:
     """A few operations, of which the largest numbers are below 64."""
     unit = roundoff(dtype_name)
     absolute = 64 * unit
@@ -247,7 +249,7 @@ def loss_limit(reduction: Reduction, dtype_name: str) -> Limit:
     return Limit(16 * unit, absolute)
 
 
-def loss_gradient_limit(reduction: Reduction, dtype_name: str) -> Limit:
+def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
     """As exact as the loss; a mean divides the errors together with the numbers."""
     unit = roundoff(dtype_name)
     # The slopes in Python are off by less than the second number.

@@ -29,7 +29,7 @@ from .answers import (
 from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, scaled
 
 
-class Shape(NamedTuple):
+class AttentionShape(NamedTuple):
     """The sizes of one attention, of one or two heads."""
 
     queries: int
@@ -42,17 +42,17 @@ class Shape(NamedTuple):
 
 
 SHAPES = (
-    Shape(7, 17, 8),
-    Shape(5, 65, 64, "flags"),
-    Shape(33, 33, 64, "causal"),
-    Shape(9, 130, 33, "numbers"),
-    Shape(3, 257, 64, groups=2),
-    Shape(65, 129, 16, "causal"),
-    Shape(129, 65, 64, "causal"),
-    Shape(1, 513, 128),
-    Shape(4, 1025, 64, "flags"),
-    Shape(2, 2049, 32, "numbers"),
-    Shape(66, 4, 64, "flags"),
+    AttentionShape(7, 17, 8),
+    AttentionShape(5, 65, 64, "flags"),
+    AttentionShape(33, 33, 64, "causal"),
+    AttentionShape(9, 130, 33, "numbers"),
+    AttentionShape(3, 257, 64, groups=2),
+    AttentionShape(65, 129, 16, "causal"),
+    AttentionShape(129, 65, 64, "causal"),
+    AttentionShape(1, 513, 128),
+    AttentionShape(4, 1025, 64, "flags"),
+    AttentionShape(2, 2049, 32, "numbers"),
+    AttentionShape(66, 4, 64, "flags"),
 )
 """Lengths on both sides of the blocks of 64 and 128 that attention is cut into."""
 HEADS = 2
@@ -73,7 +73,7 @@ class Numbers(NamedTuple):
     """For each query, which keys it may see."""
 
 
-def numbers_of(shape: Shape, head: int) -> Numbers:
+def numbers_of(shape: AttentionShape, head: int) -> Numbers:
     """Small whole numbers; queries and keys are even smaller, as their products are exponents."""
     chance = dice(f"attention {shape} {head}")
     queries = random_wholes(chance, shape.queries, -2, 2)
@@ -85,7 +85,7 @@ def numbers_of(shape: Shape, head: int) -> Numbers:
     return Numbers(queries, keys, values, allowed_keys(shape))
 
 
-def allowed_keys(shape: Shape) -> List[List[bool]]:
+def allowed_keys(shape: AttentionShape) -> List[List[bool]]:
     """Every third query of a mask sees no key; each other one sees the first, and some."""
     chance = dice(f"mask {shape}")
     rows: List[List[bool]] = []
@@ -121,7 +121,7 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
 class Heads(NamedTuple):
     """The numbers of all heads of one attention, which share their mask."""
 
-    shape: Shape
+    shape: AttentionShape
     heads: List[Numbers]
 
     @property
@@ -129,7 +129,7 @@ class Heads(NamedTuple):
         return HEADS * self.shape.groups
 
 
-def heads_of(shape: Shape) -> Heads:
+def heads_of(shape: AttentionShape) -> Heads:
     """All heads, each with numbers of its own."""
     heads = [numbers_of(shape, head) for head in range(HEADS)]
     return Heads(shape, heads)
@@ -191,7 +191,7 @@ def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
     ]
 
 
-def value_factors(shape: Shape) -> List[float]:
+def value_factors(shape: AttentionShape) -> List[float]:
     """What the number of a value is multiplied by in each column: 1, 2 or 3."""
     return sawtooth(shape.width, period=3, start=1)
 

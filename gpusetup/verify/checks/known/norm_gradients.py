@@ -93,7 +93,7 @@ def sum_limit(dtype_name: str, count: int) -> Limit:
 # --- norms of rows --------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
+class NormalisedRows(NamedTuple):
     """Rows that are normalised each by itself, and what arrives at them."""
 
     numbers: List[List[float]]
@@ -127,13 +127,13 @@ class Rows(NamedTuple):
         return sums
 
 
-def rows_of(count: int, length: int) -> Rows:
+def rows_of(count: int, length: int) -> NormalisedRows:
     """Rows of as many numbers above zero as below it."""
     numbers = [balanced_numbers(length, f"row {row}") for row in range(count)]
     upstream = arriving_numbers(count * length)
     arriving = rows_of_length(upstream, length)
     weight = channel_weights(length)
-    return Rows(numbers, arriving, weight)
+    return NormalisedRows(numbers, arriving, weight)
 
 
 class Leaves(NamedTuple):
@@ -145,7 +145,7 @@ class Leaves(NamedTuple):
     upstream: Any
 
 
-def leaves_of(rows: Rows, dtype_name: str, device: str) -> Leaves:
+def leaves_of(rows: NormalisedRows, dtype_name: str, device: str) -> Leaves:
     """The rows on a device; the bias is zero."""
     length = len(rows.weight)
     zeros = [0.0] * length
@@ -181,7 +181,7 @@ def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
     return dtype_name not in HALVES or kind(device) != "cpu"
 
 
-def gradients_of_layer_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[Part]:
+def gradients_of_layer_norm(rows: NormalisedRows, dtype_name: str, device: str) -> Iterator[Part]:
     """The gradients of the numbers, the weight and the bias."""
     count = len(rows.numbers)
     length = len(rows.weight)
@@ -201,7 +201,7 @@ def gradients_of_layer_norm(rows: Rows, dtype_name: str, device: str) -> Iterato
         yield near(f"gradient of the bias {label}", gradients[2], exact, limit)
 
 
-def gradients_of_rms_norm(rows: Rows, dtype_name: str, device: str) -> Iterator[Part]:
+def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) -> Iterator[Part]:
     """The gradients of the numbers and the weight.
 
     The numbers have a mean of zero, so the root is 1 as in a layer norm.

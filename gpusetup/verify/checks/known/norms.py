@@ -23,7 +23,7 @@ LENGTHS = (16, 34, 126, 1000, 1026, 4098)
 """Even, so that as many numbers lie above the mean as below it."""
 
 
-class Spread(NamedTuple):
+class CenteredSpread(NamedTuple):
     """Numbers above and below a center."""
 
     name: str
@@ -33,13 +33,16 @@ class Spread(NamedTuple):
 
 
 SPREADS = (
-    Spread("plain", 0.0, 1.0),
+    CenteredSpread("plain", 0.0, 1.0),
     # The variance is a tenth of eps: without eps every answer would be 1 or -1.
-    Spread("tiny", 0.0, 2.0**-10),
-    Spread("large eps", 0.0, 0.5, eps=0.75),
-    Spread("shifted", 3.0, 0.5),
+    CenteredSpread("tiny", 0.0, 2.0**-10),
+    CenteredSpread("large eps", 0.0, 0.5, eps=0.75),
+    CenteredSpread("shifted", 3.0, 0.5),
 )
-FAR = {"float64": Spread("far", 2.0**20, 0.125), "float32": Spread("far", 2.0**12, 0.125)}
+FAR = {
+    "float64": CenteredSpread("far", 2.0**20, 0.125),
+    "float32": CenteredSpread("far", 2.0**12, 0.125),
+}
 """A mean of squares, less the square of the mean, would lose every digit of the variance."""
 
 
@@ -57,7 +60,7 @@ def norms(device: str) -> Outcome:
     return ask_all(device, questions, "means and variances that are known exactly")
 
 
-def spreads_in(name: str) -> List[Spread]:
+def spreads_in(name: str) -> List[CenteredSpread]:
     """The cases of a format; the halves cannot hold a number far from zero with a small spread."""
     cases = list(SPREADS)
     if name in FAR:
@@ -73,7 +76,7 @@ def signs_of(length: int, salt: str) -> List[float]:
     return signs
 
 
-def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
+def numbers_of(case: CenteredSpread, signs: Sequence[float]) -> List[float]:
     """The center, plus or minus the spread."""
     numbers: List[float] = []
     for sign in signs:
@@ -82,17 +85,17 @@ def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
     return numbers
 
 
-def root_of(case: Spread) -> float:
+def root_of(case: CenteredSpread) -> float:
     """What a norm divides by: the root of the variance plus eps."""
     return sqrt(case.spread**2 + case.eps)
 
 
-def height(case: Spread) -> float:
+def height(case: CenteredSpread) -> float:
     """The size of each answer."""
     return case.spread / root_of(case)
 
 
-def limit_of(case: Spread, dtype_name: str, length: int) -> Limit:
+def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
     """The error allowed of an answer of about 1, times a weight of up to 3.
 
     The rounding of the mean, of the size of the center, is divided by the spread too.
@@ -117,7 +120,7 @@ def layer_norms(device: str) -> Iterator[Part]:
                 yield layer_norm(case, length, dtype_name, device)
 
 
-def layer_norm(case: Spread, length: int, dtype_name: str, device: str) -> Part:
+def layer_norm(case: CenteredSpread, length: int, dtype_name: str, device: str) -> Part:
     """Two rows, normalised and then scaled and shifted column by column."""
     weight = sawtooth(length, period=3, start=1)
     bias = sawtooth(length, period=2, start=1)
@@ -194,7 +197,7 @@ SHAPES = ((2, 3, 34), (3, 17, 66), (1, 5, 1026), (5, 1, 8), (1, 2, 8194))
 """Images, channels and pixels."""
 
 
-def channel_case(case: Spread, channel: int) -> Spread:
+def channel_case(case: CenteredSpread, channel: int) -> CenteredSpread:
     """Each channel has another spread and center."""
     factor = 1.0 + channel % 2
     spread = case.spread * factor
@@ -210,7 +213,7 @@ class ChannelNumbers(NamedTuple):
 
 
 @functools.lru_cache(maxsize=None)
-def channel_numbers(shape: Tuple[int, int, int], case: Spread) -> ChannelNumbers:
+def channel_numbers(shape: Tuple[int, int, int], case: CenteredSpread) -> ChannelNumbers:
     """Worked out once for all formats."""
     images = images_of(*shape)
     values: List[float] = []
@@ -268,7 +271,7 @@ def batch_norms_in_training(device: str) -> Iterator[Part]:
 
 
 def batch_norm_in_training(
-    inputs: Any, shape: Tuple[int, int, int], case: Spread, dtype_name: str
+    inputs: Any, shape: Tuple[int, int, int], case: CenteredSpread, dtype_name: str
 ) -> Iterator[Part]:
     """One step: the answers, and both running values."""
     device = str(inputs.device)
@@ -300,7 +303,7 @@ class RunningValues(NamedTuple):
     variances: List[float]
 
 
-def running_values(images: Images, case: Spread) -> RunningValues:
+def running_values(images: Images, case: CenteredSpread) -> RunningValues:
     """After one step, from a mean of 0 and a variance of 1."""
     count = images.images * images.pixels
     means: List[float] = []

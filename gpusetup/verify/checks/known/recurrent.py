@@ -169,23 +169,23 @@ def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
     return matrix
 
 
-class Layer(NamedTuple):
+class RecurrentWeights(NamedTuple):
     """The weights of one layer, forward and, if the net has it, backward."""
 
     forward: Weights
     backward: Optional[Weights]
 
 
-def layers_of(kind: Kind, net: Net) -> List[Layer]:
+def layers_of(kind: Kind, net: Net) -> List[RecurrentWeights]:
     """Random weights for each layer and direction."""
-    layers: List[Layer] = []
+    layers: List[RecurrentWeights] = []
     width = net.inputs
     for number in range(net.layers):
         forward = weights_of(kind, net, width, f"l{number}")
         backward = None
         if net.both_directions:
             backward = weights_of(kind, net, width, f"l{number}_reverse")
-        layers.append(Layer(forward, backward))
+        layers.append(RecurrentWeights(forward, backward))
         # The next layer sees the outputs of this one, of both directions.
         width = 2 * net.hidden if net.both_directions else net.hidden
     return layers
@@ -203,7 +203,7 @@ def weights_of(kind: Kind, net: Net, width: int, name: str) -> Weights:
     )
 
 
-def outputs_in_python(kind: Kind, layers: List[Layer], sequence: Matrix) -> Matrix:
+def outputs_in_python(kind: Kind, layers: List[RecurrentWeights], sequence: Matrix) -> Matrix:
     """The output of the last layer at each step."""
     rows = sequence
     for layer in layers:
@@ -227,7 +227,7 @@ def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
     return outputs
 
 
-def module_of(kind: Kind, net: Net, layers: List[Layer]) -> Any:
+def module_of(kind: Kind, net: Net, layers: List[RecurrentWeights]) -> Any:
     """Torch's net with these weights, on the CPU."""
     module_class = getattr(torch.nn, kind.module)
     module = module_class(net.inputs, net.hidden, net.layers, bidirectional=net.both_directions)

@@ -47,7 +47,7 @@ SIGMAS = 6.5
 """Of fair coins, so many standard deviations are met once in ten thousand million tries."""
 
 
-class Factors(NamedTuple):
+class ExactFactors(NamedTuple):
     """Two matrices of whole numbers, and their exact product."""
 
     first_factor: Rows
@@ -67,7 +67,7 @@ def rounding(device: str) -> Outcome:
         return ask_all(device, questions, "whole numbers, rounded by hand")
 
 
-def factors_of(inner: int, largest: int, salt: str) -> Factors:
+def factors_of(inner: int, largest: int, salt: str) -> ExactFactors:
     """Matrices of whole numbers up to `largest`, of either sign."""
     chance = dice(f"factors {inner} {salt}")
     first_factor = rows_of(chance, -largest, largest, inner)
@@ -75,10 +75,10 @@ def factors_of(inner: int, largest: int, salt: str) -> Factors:
     return multiplied(first_factor, columns)
 
 
-def multiplied(first_factor: Rows, columns: Rows) -> Factors:
+def multiplied(first_factor: Rows, columns: Rows) -> ExactFactors:
     """The factors with their product."""
     product = products_of(first_factor, columns)
-    return Factors(first_factor, columns, product)
+    return ExactFactors(first_factor, columns, product)
 
 
 def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
@@ -157,7 +157,7 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
 """By the name that a comparison gets."""
 
 
-def operands_of(factors: Factors, dtype_name: str, device: str) -> Operands:
+def operands_of(factors: ExactFactors, dtype_name: str, device: str) -> Operands:
     """Both factors in one format on a device."""
     shape = (SIDE, factors.inner)
     return Operands(
@@ -192,7 +192,11 @@ def largest_factor(inner: int) -> int:
     return max(2, largest)
 
 
-def products_rounded(factors: Factors, dtype_name: str, device: str, label: str) -> Iterator[Part]:
+def products_rounded(
+    factors: ExactFactors, dtype_name: str, device: str, label: str
+) -> Iterator[Part]:
+    factors: ExactFactors, dtype_name: str, device: str, label: str
+) -> Iterator[Part]:
     """The same product by each way to multiply."""
     operands = operands_of(factors, dtype_name, device)
     for method, multiply in WAYS.items():
@@ -239,7 +243,7 @@ def formats_of_all_digits(device: str) -> List[str]:
     return ["float64"]
 
 
-def with_one_number_a_row(inner: int, bits: int) -> Factors:
+def with_one_number_a_row(inner: int, bits: int) -> ExactFactors:
     """Factors of all digits; each row of the left one has a single number."""
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
@@ -266,7 +270,7 @@ def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
             yield tally.judged(f"long sums of {dtype_name}, inner length {inner}")
 
 
-def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
+def of_positive_numbers(inner: int, bits: int, number: int) -> ExactFactors:
     """Factors of all digits, so that each step of a sum is rounded."""
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1

@@ -34,7 +34,7 @@ IGNORED = -100
 """The target that torch's losses leave out by default."""
 
 
-class Row(NamedTuple):
+class LogitsRow(NamedTuple):
     """Logits, and the logarithm of the sum of their exponentials."""
 
     logits: List[float]
@@ -54,7 +54,7 @@ class Row(NamedTuple):
         return list(map(exp, self.log_probabilities()))
 
 
-def row_of(length: int, base: int, number: int) -> Row:
+def row_of(length: int, base: int, number: int) -> LogitsRow:
     """A row with one heavy number, at another place for each number of the row."""
     chance = dice(f"row {length} {base} {number}")
     logits: List[float] = []
@@ -75,15 +75,15 @@ def row_of(length: int, base: int, number: int) -> Row:
     return row_from(logits)
 
 
-def row_from(logits: List[float]) -> Row:
+def row_from(logits: List[float]) -> LogitsRow:
     """A row with the logarithm of its sum of exponentials."""
     maximum = max(logits)
     exponentials = [exp(logit - maximum) for logit in logits]
     total = log(fsum(exponentials))
-    return Row(logits, maximum, total)
+    return LogitsRow(logits, maximum, total)
 
 
-def rows_of(length: int, base: int) -> List[Row]:
+def rows_of(length: int, base: int) -> List[LogitsRow]:
     """Four short rows, or two long ones: each has the heavy number elsewhere."""
     # Python works out each number of a long row.
     count = 4 if length < 5000 else 2
@@ -237,7 +237,7 @@ class Batch(NamedTuple):
     """Rows of logits with their target classes; the first target is ignored."""
 
     case: LossCase
-    rows: List[Row]
+    rows: List[LogitsRow]
     targets: List[int]
     weights: List[float]
     """Of the classes."""

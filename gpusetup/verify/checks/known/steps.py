@@ -208,7 +208,7 @@ def rprop(parameter: float, gradient: float, state: State, number: int) -> float
     return parameter
 
 
-class Optimizer(NamedTuple):
+class OptimizerForm(NamedTuple):
     """One of torch's optimizers, its options, and the step in Python."""
 
     name: str
@@ -218,20 +218,20 @@ class Optimizer(NamedTuple):
     """The format in which it keeps a number of its own, whatever that of the parameters."""
 
 
-OPTIMIZERS: Tuple[Optimizer, ...] = (
-    Optimizer("SGD", {"lr": 0.1}, plain_sgd),
-    Optimizer("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, sgd),
-    Optimizer("Adam", {"lr": 0.01, "weight_decay": 0.1}, adam),
-    Optimizer("Adam", {"lr": 0.01, "amsgrad": True}, amsgrad),
-    Optimizer("Adam", {"lr": 0.01, "maximize": True}, rising_adam),
-    Optimizer("Adam", {"lr": 0.0}, unmoved),
-    Optimizer("AdamW", {"lr": 0.01, "weight_decay": 0.1}, adamw),
-    Optimizer("Adagrad", {"lr": 0.01, "lr_decay": 0.1}, adagrad),
-    Optimizer("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.9}, rmsprop),
-    Optimizer("Adadelta", {"lr": 1.0}, adadelta),
-    Optimizer("Adamax", {"lr": 0.01}, adamax),
-    Optimizer("NAdam", {"lr": 0.01}, nadam, stored="float32"),
-    Optimizer("Rprop", {"lr": 0.01}, rprop),
+OPTIMIZERS: Tuple[OptimizerForm, ...] = (
+    OptimizerForm("SGD", {"lr": 0.1}, plain_sgd),
+    OptimizerForm("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, sgd),
+    OptimizerForm("Adam", {"lr": 0.01, "weight_decay": 0.1}, adam),
+    OptimizerForm("Adam", {"lr": 0.01, "amsgrad": True}, amsgrad),
+    OptimizerForm("Adam", {"lr": 0.01, "maximize": True}, rising_adam),
+    OptimizerForm("Adam", {"lr": 0.0}, unmoved),
+    OptimizerForm("AdamW", {"lr": 0.01, "weight_decay": 0.1}, adamw),
+    OptimizerForm("Adagrad", {"lr": 0.01, "lr_decay": 0.1}, adagrad),
+    OptimizerForm("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.9}, rmsprop),
+    OptimizerForm("Adadelta", {"lr": 1.0}, adadelta),
+    OptimizerForm("Adamax", {"lr": 0.01}, adamax),
+    OptimizerForm("NAdam", {"lr": 0.01}, nadam, stored="float32"),
+    OptimizerForm("Rprop", {"lr": 0.01}, rprop),
 )
 DIGITS_LOST = 64
 """Roundoffs by which a step may be off, as a share of the greatest gradient's step: a dozen
@@ -265,7 +265,7 @@ def trained_parameters(device: str) -> Iterator[Part]:
                     yield near(label, parameter, repeated(period, size), limit)
 
 
-def limit_of(optimizer: Optimizer, dtype_name: str) -> Limit:
+def limit_of(optimizer: OptimizerForm, dtype_name: str) -> Limit:
     """What rounding may change: of the parameter, and of steps about as long as the rate."""
     unit = roundoff(dtype_name)
     if optimizer.stored:
@@ -299,7 +299,7 @@ def trained_in_python(step: Step) -> List[float]:
 
 
 def trained(
-    optimizer: Optimizer, form_options: Dict[str, bool], dtype_name: str, device: str
+    optimizer: OptimizerForm, form_options: Dict[str, bool], dtype_name: str, device: str
 ) -> Sequence[Any]:
     """The parameters that torch's optimizer leaves."""
     start = [start_of(position) for position in range(PERIOD)]
