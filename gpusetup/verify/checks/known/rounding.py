@@ -195,8 +195,6 @@ def largest_factor(inner: int) -> int:
 def products_rounded(
     factors: ExactFactors, dtype_name: str, device: str, label: str
 ) -> Iterator[Part]:
-    factors: ExactFactors, dtype_name: str, device: str, label: str
-) -> Iterator[Part]:
     """The same product by each way to multiply."""
     operands = operands_of(factors, dtype_name, device)
     for method, multiply in WAYS.items():
