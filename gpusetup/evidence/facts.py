@@ -274,7 +274,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """torch and a companion, in the versions that are listed, belong together."""
+    """torch and a companion belong together in the listed versions."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -325,7 +325,8 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 
 
 def another_python_was_asked(context: RuleContext) -> str:
-    """A person's values of torch are from another Python than the one in which the program fails.
+    """The person's output of torch comes from another Python than the one in which the program
+    fails.
 
     torch's own warning denies the kernels that `get_arch_list()` lists elsewhere, or a program's
     message names another torch than the list of packages.
@@ -348,7 +349,7 @@ def another_python_was_asked(context: RuleContext) -> str:
 
 
 def lists_another_torch(context: RuleContext) -> bool:
-    """Whether the program's own message names another torch than the list of packages."""
+    """The program's own message contains another torch than the list of packages."""
     listed_releases = {
         distribution.version.partition("+")[0] for distribution in packages(context, "torch")
     }
@@ -365,7 +366,7 @@ def lists_another_torch(context: RuleContext) -> bool:
 
 
 def was_tried(*remedies: str) -> Fact:
-    """All of these remedies were tried already, and the failure is still there."""
+    """Somebody has already tried all of these remedies, and it still fails."""
     words = {
         "torch": "torch was reinstalled already",
         "driver": "the driver was reinstalled already",
@@ -391,7 +392,7 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """A run that differs in one of these things works: the fault lies in what differs."""
+    """A run that differs in one of these things works, so the fault is in the difference."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -403,7 +404,7 @@ def works_otherwise(*ways: str) -> Fact:
 
 
 def display_driver_was_reset(context: RuleContext) -> str:
-    """The driver of the display was reset, or the screen or the machine went off, as it failed."""
+    """The display driver was reset, or the screen or machine switched off, when it failed."""
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
@@ -415,14 +416,14 @@ def several_gpus_are_used(context: RuleContext) -> str:
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """A call of torch alone fails too, so that no extension is at fault."""
+    """A call of torch alone also fails, so no extension is at fault."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""
 
 
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
-    """A trace shows Windows' C++ runtime loaded from another folder than Windows' own."""
+    """A trace shows that Windows' C++ runtime was loaded from a folder other than Windows' own."""
     for event in events(context, "copied-runtime"):
         return f"{event.values['dll']} comes from {event.values['folder']}"
     return ""
@@ -453,7 +454,7 @@ def a_program_computed(context: RuleContext) -> str:
 
 
 def any_of(*facts: Fact) -> Fact:
-    """The first of these facts that holds."""
+    """The first of these facts that is true."""
 
     def first_fact(context: RuleContext) -> str:
         for fact in facts:
@@ -466,7 +467,7 @@ def any_of(*facts: Fact) -> Fact:
 
 
 def all_of(*facts: Fact) -> Fact:
-    """All of these facts, in one sentence; "" if one of them does not hold."""
+    """All of these facts in one sentence; "" if one is not true."""
 
     def joined_facts(context: RuleContext) -> str:
         sentences = [fact(context) for fact in facts]

@@ -1,4 +1,4 @@
-"""Where a program runs: yes-or-no questions that the record of a cause asks."""
+"""Where a program runs: yes-or-no questions for the records of causes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """The opposite of a question."""
+    """The negation of a question."""
 
     def is_false(context: RuleContext) -> bool:
         return not question(context)
@@ -62,12 +62,12 @@ def gpu_is_listed(context: RuleContext) -> bool:
 
 
 def in_an_image_build(context: RuleContext) -> bool:
-    """A step of an image's build failed; such a step has no GPU, whatever the host has."""
+    """A step of an image build failed; such a step never has a GPU."""
     return bool(events(context, "image-build"))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
-    """In a notebook of a service (Colab, Kaggle), where the machine is lent."""
+    """In a hosted notebook (Colab, Kaggle)."""
     return bool(events(context, "hosted-notebook"))
 
 
@@ -93,7 +93,7 @@ def windows_shows_no_torch(context: RuleContext) -> bool:
 
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
-    """In a container, and nothing shows that it was given a GPU."""
+    """In a container, without any sign that it was given a GPU."""
     if not in_container(context):
         return False
     container = context.snapshot.container
@@ -105,7 +105,7 @@ def in_a_container_without_gpu(context: RuleContext) -> bool:
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:
-    """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
+    """The text shows a start command without a GPU; apptainer, for example, needs `--nv`."""
     container = context.snapshot.container
     starts_without = container.nvidia_requested is False or container.kind == "singularity"
     return starts_without and in_a_container_without_gpu(context)

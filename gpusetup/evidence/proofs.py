@@ -1,4 +1,4 @@
-"""When a text proves a cause by itself: a message that states it, or two values that were read.
+"""When a text proves a cause on its own: a message that states it, or two values that were read.
 
 A record names its proof (`certain_if`). Without one its cause is at most likely in a text, however
 often it was right: what a text leaves out may speak against it. A proof is needed and does not
@@ -28,7 +28,7 @@ Proof = Callable[[RuleContext], bool]
 
 
 def message_states_it(context: RuleContext) -> bool:
-    """The program's message says the cause in so many words, and it has one reason."""
+    """The program's message states the cause explicitly, and can have only one reason."""
     return True
 
 
@@ -38,7 +38,7 @@ def two_values_do_not_fit(context: RuleContext) -> bool:
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """One of the cause's messages has these words; others of its messages say less."""
+    """One of the cause's messages contains these words; its other messages prove less."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -74,7 +74,7 @@ def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
 
 
 def capability_is_read(context: RuleContext) -> bool:
-    """The GPU's model, and so its compute capability, was read."""
+    """The GPU's model, and so its compute capability, is known."""
     known = any(gpu.compute_capability for gpu in gpus(context))
     named = any("capability" in e.values for e in events(context, *NAMES_CAPABILITY))
     return known or named
@@ -84,7 +84,7 @@ NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wh
 
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
-    """The driver's version is read, and so is what needs a newer one; or torch says both."""
+    """Both the driver's version and what needs a newer one are known, or torch states both."""
     refused = events(context, "driver-too-old", "image-needs-newer-driver")
     if any(event.values.keys() & {"found", "needs_driver", "needed"} for event in refused):
         return True
@@ -142,7 +142,8 @@ def compatibility_library_is_read(context: RuleContext) -> bool:
 
 
 def message_names_the_stub(context: RuleContext) -> bool:
-    """A program's message shows it: a folder in LD_LIBRARY_PATH may stand behind the driver's."""
+    """A program's message shows it, because a folder in LD_LIBRARY_PATH may come after the
+    driver's."""
     shown = events(context, "libcuda-stub")
     return any(event.source != "LD_LIBRARY_PATH" for event in shown)
 
@@ -161,7 +162,8 @@ def not_in_a_container(context: RuleContext) -> bool:
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
-    """A message's own numbers: more is asked for than is free, or than is left below the limit."""
+    """The numbers in a message show it: the request is larger than the free memory, or than the
+    rest below the limit."""
     return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
 
 
