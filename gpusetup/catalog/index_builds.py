@@ -71,7 +71,7 @@ def family_of(platform: re.Match[str]) -> Family:
 
 
 class NamedWheel(Frozen):
-    """What the file name of a wheel of torch says."""
+    """The facts in the file name of a torch wheel."""
 
     torch: str
     label: str
@@ -84,7 +84,7 @@ class NamedWheel(Frozen):
 
 
 def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
-    """What a file name says; None if it is no release of torch that the catalog's table covers."""
+    """The facts in a file name; None if it is not a torch release that the catalog covers."""
     if len(name) > LONGEST_NAME:
         return None
     try:
@@ -116,7 +116,7 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
 
 
 def _glibc_of(platform: re.Match[str]) -> str | None:
-    """The C library that a Linux wheel needs: `2.28` of `manylinux_2_28_x86_64`."""
+    """The C library that a Linux wheel needs: `2.28` for `manylinux_2_28_x86_64`."""
     tag = platform["many"]
     if not tag:
         return None
@@ -125,7 +125,7 @@ def _glibc_of(platform: re.Match[str]) -> str | None:
 
 
 def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
-    """The build of the CPU or of NVIDIA's GPUs that a wheel's file name means; None for others.
+    """The CPU or NVIDIA build with this file name; None for other builds.
 
     A wheel without a label (macOS, old aarch64) is of the backend in whose folder it lies.
     """
@@ -164,7 +164,7 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
 
 
 def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
-    """The newest torchvision for a torch that the catalog does not know; None if it may not fit."""
+    """The newest torchvision for a torch that is not in the catalog; None if it may not fit."""
     newest = catalog.releases[-1]
     accepted = newest.torchvision_needs
     # Only a torchvision that accepts a range of torches works with a later one.
@@ -176,7 +176,8 @@ def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
 def with_other_makers(
     names: Iterable[tuple[str, str]], catalog: Catalog
 ) -> tuple[tuple[OtherMakers, ...], frozenset[Place]]:
-    """The table of builds for other makers' GPUs with those that these names add, and the new ones.
+    """The table of builds for other makers' GPUs, extended with those in these names, and the new
+    ones.
 
     Only a torch whose CPU build the catalog knows is added, because that build tells the Pythons.
     """
@@ -202,7 +203,7 @@ def with_other_makers(
 
 
 def _is_for_another_maker(wheel: NamedWheel) -> bool:
-    """Whether a wheel is for the GPUs of AMD or Intel."""
+    """Whether a wheel is for GPUs from AMD or Intel."""
     # A label may be anything: `+local`.
     if not re.fullmatch(LABEL, wheel.label):
         return False
@@ -211,7 +212,7 @@ def _is_for_another_maker(wheel: NamedWheel) -> bool:
 
 
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
-    """The build that is most like another one on a platform, for what a file name does not tell.
+    """The most similar build on a platform, from which missing facts are assumed.
 
     That is the newest of the same backend, else of the same CUDA major, else of the highest CUDA.
     """

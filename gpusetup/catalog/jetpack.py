@@ -1,4 +1,4 @@
-"""JetPack and L4T: which CUDA a Jetson's release serves, and where its torch comes from."""
+"""JetPack and L4T: which CUDA version a Jetson release supports, and where to get torch for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JETPACK_VERSION = re.compile(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", re.IGNOR
 
 
 def jetpack_of(board: str | None) -> JetPack | None:
-    """The release of a Jetson's Linux; None if a text names only an older board.
+    """The JetPack of a Jetson's Linux release; None if a text only names an older board.
 
     >>> [row and row.l4t for row in map(jetpack_of, ("R36 (release)", "35.4.1", "JetPack 6.1"))]
     ['R36', 'R35', 'R36']
@@ -81,7 +81,7 @@ BOARD_WORD = re.compile(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b")
 
 @lru_cache(maxsize=1024)
 def _names_a_board(name: str) -> bool:
-    """Whether a GPU's name is that of a Jetson's chip."""
+    """Whether a GPU's name is that of a Jetson chip."""
     return BOARD_WORD.search(name) is not None
 
 
@@ -92,7 +92,7 @@ def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | N
 
 
 def undeclared(library: str) -> Undeclared | None:
-    """The row of a missing library that torch's wheels for Jetson link and do not declare.
+    """The row of a missing library that torch's wheels for Jetson need but do not declare.
 
     >>> undeclared("libcudss.so.0").by_pip("12"), undeclared("libcublas.so.12")
     (('nvidia-cudss-cu12',), None)

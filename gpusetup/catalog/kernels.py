@@ -33,7 +33,8 @@ def _boards() -> dict[Capability, Integrated]:
 
 @cache
 def _today(capability: Capability) -> Capability:
-    """What a capability is called now: 10.1 of the first Thor is 11.0 since CUDA 13.0."""
+    """The current number of a compute capability: 10.1 of the first Thor is 11.0 since CUDA
+    13.0."""
     for name_today, board in _boards().items():
         if board.was == capability:
             return name_today
@@ -42,7 +43,7 @@ def _today(capability: Capability) -> Capability:
 
 @lru_cache(maxsize=256)
 def release(cuda: str) -> tuple[int, int]:
-    """A CUDA version as two numbers; (0, 0) for a text that is no version.
+    """A CUDA version as two numbers; (0, 0) for a text that is not a version.
 
     >>> release("13.0") > release("12.9")
     True
@@ -81,7 +82,7 @@ def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> boo
 def compiles_for(
     ptx: Capability, gpu: Capability, cuda: str | None, driver_cuda: str | None
 ) -> bool:
-    """Whether a driver that serves `driver_cuda` compiles PTX of a build with `cuda` for `gpu`.
+    """Whether a driver that supports `driver_cuda` can compile PTX built with `cuda` for `gpu`.
 
     An unknown driver compiles nothing: PTX counts only if it surely works.
 
@@ -99,7 +100,7 @@ def compiles_for(
 
 
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
-    """The code of a build that a GPU would run: `sm_86`, `compute_120`; None when there is none."""
+    """The code in a build that a GPU would run: `sm_86`, `compute_120`; None if there is none."""
     all_codes = build.kernels + build.ptx
     cuda = build.cuda
     return served_by_codes(all_codes, gpu, cuda, driver_cuda)
@@ -109,7 +110,7 @@ def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> st
 def served_by_codes(
     codes: tuple[str, ...], gpu: Capability, cuda: str | None, driver_cuda: str | None
 ) -> str | None:
-    """Like `served_by`, for the codes that an installed torch lists, kernels and PTX.
+    """Like `served_by`, for the kernels and PTX that an installed torch lists.
 
     The kernel nearest to the GPU wins, and any kernel over PTX.
     """
@@ -131,7 +132,7 @@ def served_by_codes(
 
 
 def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> tuple[Served, ...]:
-    """The GPUs that a build runs on, each with the code that it runs."""
+    """The GPUs that a build supports, each with the code that it runs."""
     # A build without CUDA has no kernels.
     if not build.cuda:
         return ()
@@ -149,7 +150,7 @@ CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 
 
 def readable(codes: tuple[str, ...]) -> tuple[str, ...]:
-    """The codes that name an architecture: what else a snapshot lists was written by strangers.
+    """The codes that are valid architecture names, because a snapshot may contain anything.
 
     >>> readable(("sm_86", "sm_90a", "gfx1100", "compute_"))
     ('sm_86', 'sm_90a')

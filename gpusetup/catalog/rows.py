@@ -21,7 +21,7 @@ class TorchRelease(Frozen):
 
 
 class Floor(Frozen):
-    """The least driver for a CUDA version (`12.4.1`) or a whole family (`12`)."""
+    """The oldest driver for a CUDA version (`12.4.1`) or a whole major version (`12`)."""
 
     cuda: str
     linux: str
@@ -35,14 +35,15 @@ class Floor(Frozen):
 
 
 class Branch(Frozen):
-    """A driver branch and the CUDA version that its `nvidia-smi` prints."""
+    """A driver branch and the CUDA version that its `nvidia-smi` shows."""
 
     branch: int
     cuda: str
 
 
 class Retired(Frozen):
-    """The last driver branch that knows an architecture; `minor` None means the whole major."""
+    """The last driver branch that supports an architecture; `minor` None means the whole major
+    version."""
 
     major: int
     last_branch: int
@@ -50,7 +51,7 @@ class Retired(Frozen):
 
 
 class FirstDriver(Frozen):
-    """The first driver that knows an architecture, or one product where a later one is needed.
+    """The first driver that supports an architecture, or a product that needs a later one.
 
     A branch alone (`570`) means every driver of it, on Windows too.
     """
@@ -63,7 +64,7 @@ class FirstDriver(Frozen):
 
 
 class DefaultWheel(Frozen):
-    """From which torch on the default package index has a backend for a platform."""
+    """The first torch from which the default package index has a backend for a platform."""
 
     on: str
     """`linux-x86_64`, or a system alone."""
@@ -83,14 +84,14 @@ class Compiler(Frozen):
 
 
 class OlderRelease(Frozen):
-    """The last Python of the releases before one, where the table of builds does not tell."""
+    """The last Python for releases before a certain one, for which the table has no builds."""
 
     before: str
     python: str
 
 
 class OlderKernels(Frozen):
-    """The oldest and the newest GPU that the wheels before a release serve."""
+    """The oldest and the newest GPU that wheels before a certain release support."""
 
     before: str
     oldest: Capability
@@ -98,7 +99,7 @@ class OlderKernels(Frozen):
 
 
 class OtherMakers(Frozen):
-    """The builds of one torch for the GPUs of other makers than NVIDIA."""
+    """The builds of one torch for GPUs of makers other than NVIDIA."""
 
     torch: str
     seen: Mapping[str, str]
@@ -137,7 +138,7 @@ class Milestone(Frozen):
 
 
 class CompanionRelease(Frozen):
-    """One release of torchvision or torchaudio, and what it serves."""
+    """One release of torchvision or torchaudio, and the torch versions that it supports."""
 
     name: Name
     version: str

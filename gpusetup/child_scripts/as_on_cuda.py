@@ -1,4 +1,4 @@
-"""Makes torch on the CPU keep for the backward pass what it keeps on CUDA, for a trace.
+"""Makes torch on the CPU keep the same tensors for the backward pass as on CUDA, for a trace.
 
 `trace_code.py` imports it in the target interpreter. Python 3.8 syntax.
 """
@@ -14,7 +14,7 @@ aten: Any = torch.ops.aten
 
 
 def dropout() -> None:
-    """CUDA's dropout keeps a mask of one byte an element, the CPU's one as wide as its input.
+    """CUDA's dropout keeps a mask of one byte per element; the CPU's is as wide as its input.
 
     Flash and memory-efficient attention keep the state of the random numbers alone, where the CPU
     would leave them for the form that holds every pair.
@@ -63,7 +63,8 @@ what stands for the backward pass (ATen/autocast_mode.h)."""
 
 
 def autocast() -> Any:
-    """Register what this torch has on CUDA alone; it holds as long as the library is kept."""
+    """Register the autocast rules that this torch only has on CUDA; they last as long as the
+    library object."""
     library = torch.library.Library("aten", "IMPL")
     registered_for = torch._C._dispatch_get_registrations_for_dispatch_key
     on_cuda = set(registered_for("AutocastCUDA"))
@@ -83,7 +84,7 @@ HALF_TYPES = (torch.float16, torch.bfloat16)
 
 
 def in_32_bits(operator: Any) -> Callable[..., Any]:
-    """The operator on 32-bit copies of what it is given, without autocast below it."""
+    """The operator on 32-bit copies of its inputs, without autocast below it."""
     autocast_key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 
     def wide(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Runs real training steps of one setting and says what they took: the trials of `gpusetup tune`.
+"""Runs real training steps with one setting and measures them: the trials of `gpusetup tune`.
 
 The target interpreter runs this file by its path. Each line of standard input is a request in JSON,
 each line of standard output its answer (what the user's code prints goes to standard error). After
@@ -37,7 +37,7 @@ Answer = Dict[str, Any]
 
 
 def run_devices(request: Answer) -> Answer:
-    """Which device there is, its name, and what may be used of its memory."""
+    """The available device, its name, and how much of its memory may be used."""
     device = trial_memory.device_of(request)
     is_cuda = device.startswith("cuda")
     memory = trial_memory.memory_of(device, request)
@@ -68,7 +68,7 @@ NEEDS_LOSS = "also return a loss: a function of the model's output and the targe
 
 
 def answer_or_error(request: Answer) -> Answer:
-    """The answer, or what was raised instead."""
+    """The result, or the error that was raised."""
     try:
         if request["mode"] == "devices":
             return run_devices(request)
@@ -83,7 +83,7 @@ LONGEST_ERROR = 2000
 
 
 def description(problem: BaseException) -> str:
-    """What an error says, with its class, and in a last line what to do.
+    """The message of an error with its class, and in the last line what to do.
 
     >>> description(ValueError("no data")), description(steps.Question("there is no `a`"))
     ('ValueError: no data', 'there is no `a`')
@@ -102,7 +102,8 @@ def description(problem: BaseException) -> str:
 
 
 def warm_optimizer() -> None:
-    """Once for all forks: an optimizer's first step imports more, which takes seconds."""
+    """Run an optimizer's first step before forking, because it imports more modules, which takes
+    seconds."""
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.zeros(1)
     # Any optimizer will do.
@@ -111,7 +112,7 @@ def warm_optimizer() -> None:
 
 
 def release_gpu_memory() -> bool:
-    """Give back what the last request took of a GPU; whether next to nothing is left of it."""
+    """Free the GPU memory of the last request; returns whether almost nothing is left of it."""
     try:
         gc.collect()
         torch.cuda.synchronize()
@@ -122,7 +123,7 @@ def release_gpu_memory() -> bool:
 
 
 def release_host_memory(imported_bytes: Optional[int]) -> bool:
-    """Give back what the last request took of the host; whether next to nothing is left of it."""
+    """Free the host memory of the last request; returns whether almost nothing is left of it."""
     gc.collect()
     with contextlib.suppress(Exception):  # only glibc has it
         import ctypes
@@ -136,7 +137,7 @@ def release_host_memory(imported_bytes: Optional[int]) -> bool:
 
 
 class Fork:
-    """A fork of this process that answers requests on the CPU, until one of them spoils it.
+    """A fork of this process that answers requests on the CPU, until a request makes it unusable.
 
     It imports the user's code once for all sizes. A size that runs out of memory, crashes or leaves
     memory behind ends its fork alone; the next one gets a new fork.
@@ -162,7 +163,7 @@ class Fork:
         self.lines = os.fdopen(self.answers, "rb")
 
     def answer(self, request: Answer) -> Answer:
-        """The fork's answer, or how it died (its exit code, negative for a signal)."""
+        """The fork's result, or how it died (its exit code, negative for a signal)."""
         line = json.dumps(request).encode() + b"\n"
         with contextlib.suppress(OSError):  # it ended already
             os.write(self.requests, line)
@@ -173,7 +174,7 @@ class Fork:
         return {"status": "died", "exit": self.end()}
 
     def end(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until the fork has ended, and return its exit code."""
         # Without requests it ends by itself.
         os.close(self.requests)
         self.lines.close()
@@ -184,7 +185,7 @@ class Fork:
 
 
 def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
-    """Inside a fork: one answer a line, and the last one says that the fork ends."""
+    """Runs in a fork: prints one result per line, and says in the last one that the fork ends."""
     first_bytes = None
     for line in requests:
         request = json.loads(line)
@@ -207,7 +208,7 @@ FORKS: List[Fork] = []
 
 
 def answer_in_fork(request: Answer) -> Answer:
-    """The answer of the fork that is there, else of a new one."""
+    """The result from the existing fork, or else from a new one."""
     if not FORKS:
         FORKS.append(Fork())
     answer = FORKS[0].answer(request)
@@ -219,8 +220,8 @@ def answer_in_fork(request: Answer) -> Answer:
 
 
 def answer_request(request: Answer) -> Answer:
-    """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
-    model, another error than the allocator's or memory that stays spoils it."""
+    """Run a request: on the CPU in a fork; on a GPU, which forks cannot share, in this process,
+    until a compiled model, an unexpected error or memory that cannot be freed makes it unusable."""
     on_gpu = request.get("device") != "cpu" and torch.cuda.is_available()
     if not on_gpu and hasattr(os, "fork"):
         warm_optimizer()
@@ -239,7 +240,7 @@ def answer_request(request: Answer) -> Answer:
 
 
 def serve() -> None:
-    """Answer each line, on streams that no other code reads or prints on."""
+    """Answer each line, on streams that no other code can read or write."""
     requests = os.fdopen(os.dup(0), "rb")
     # The user's code may ask for input: it gets none.
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,5 @@
-"""How a child asks a driver and answers: on a descriptor of its own, out of reach of libraries.
+"""How a child process calls a driver and reports results, on a separate descriptor that libraries
+cannot write to.
 
 A driver's library may print a line, even one that looks like an answer. `separate_output` is called
 before any library is loaded: from then on descriptor 1 leads nowhere, and only `say` reaches the
@@ -23,11 +24,11 @@ later call hangs."""
 
 
 class NotPlausible(Exception):
-    """An answer that cannot be."""
+    """An impossible value from the driver."""
 
 
 def separate_output(to: int | None = None) -> None:
-    """From now on only `say` writes answers; what libraries print goes `to` a descriptor, or
+    """From now on only `say` writes results; what libraries print goes `to` a descriptor, or
     nowhere."""
     # It was done already.
     if OUTPUT["descriptor"] != 1:
@@ -39,7 +40,7 @@ def separate_output(to: int | None = None) -> None:
 
 
 def say(line: Answer) -> None:
-    """One line at once, whatever else is printed: nothing may wait in a buffer."""
+    """Write one line immediately; nothing may wait in a buffer."""
     text = json.dumps(line, separators=(",", ":"))
     # One write: two threads never mix their lines.
     whole_line = text + "\n"
@@ -47,7 +48,7 @@ def say(line: Answer) -> None:
 
 
 def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
-    """Read every field by itself, so that one that fails takes no other along.
+    """Read every field with its own call, so that one failure does not affect the others.
 
     `error_type` is the driver's error, with its code as `value`; a call that is not there has none.
     """
@@ -68,7 +69,7 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
 
 
 def cuda_version(number: int) -> str | None:
-    """CUDA's way to write a version as a number.
+    """A version as text, from CUDA's notation as a number.
 
     >>> cuda_version(13000)
     '13.0'
@@ -82,7 +83,7 @@ def cuda_version(number: int) -> str | None:
 
 
 def plausible_count(count: int) -> int:
-    """The number of GPUs that a driver counts; NotPlausible for too many."""
+    """The number of GPUs that a driver reports; NotPlausible if there are too many."""
     if count > MOST_DEVICES:
         raise NotPlausible("%d GPUs are more than a machine has" % count)
     return count
@@ -91,8 +92,8 @@ def plausible_count(count: int) -> int:
 def read_device(
     error_type: Any, index: int, handle_of: Callable[[int], Tuple[Any, ...]], fields: Fields
 ) -> Answer:
-    """One GPU, whose fields are asked with what `handle_of` gives; what is known of it so far is
-    said before a call may hang."""
+    """Read one GPU through the handle that `handle_of` returns; partial results are reported before
+    a call that may hang."""
     handle_answer = read_fields(error_type, (("handle", handle_of),), index)
     problems = handle_answer["problems"]
     identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]
@@ -111,7 +112,7 @@ def read_device(
 
 
 def run(main: Callable[[], Answer]) -> None:
-    """Answer with what `main` returns, and end the process."""
+    """Report what `main` returns, and end the process."""
     separate_output()
     say(main())
     os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

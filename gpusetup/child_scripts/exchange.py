@@ -1,4 +1,4 @@
-"""Exchange in pairs, as one rank of `gpusetup fleet sweep`. Runs in a child.
+"""Exchanges data in pairs, as one rank of `gpusetup fleet sweep`. Runs in a child process.
 
     exchange.py DEVICE      cpu:LOCAL, cuda:LOCAL or auto:LOCAL, with the place among a host's ranks
     exchange.py store       only the store where pairs meet: it computes nothing, and cannot hang
@@ -44,7 +44,7 @@ def say(**message: Any) -> None:
 
 
 def main(device_argument: str) -> int:
-    """Get ready, then answer questions until there are no more."""
+    """Get ready, then carry out requests until there are no more."""
     driver_answers.separate_output()
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # a collective past its limit raises
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # and does not end the process
@@ -72,7 +72,7 @@ def main(device_argument: str) -> int:
 
 
 def device_of(torch: Any, kind: str, local: int) -> str:
-    """The device of this rank; where it sees one GPU alone, that one."""
+    """The device for this rank; if only one GPU is visible, that one."""
     has_gpu = torch.cuda.is_available()
     if kind == "cpu" or (kind == "auto" and not has_gpu):
         # The ranks of a host share its cores.
@@ -87,7 +87,7 @@ def device_of(torch: Any, kind: str, local: int) -> str:
 
 
 def keep_store(torch: Any) -> int:
-    """Listen until nobody asks any more."""
+    """Keep the store running until nobody needs it any more."""
     store = torch.distributed.TCPStore("localhost", 0, None, True, wait_for_workers=False)
     say(said="store", port=store.port)
     for _ in sys.stdin:
@@ -101,7 +101,7 @@ in vain, so that it is kept."""
 
 
 def join(torch: Any, place: Message, seconds: float) -> None:
-    """Connect to the store where pairs meet."""
+    """Connect to the store through which pairs find each other."""
     address = str(place["address"])
     port = int(place["port"])
     limit = timedelta(seconds=seconds)
@@ -112,7 +112,7 @@ def join(torch: Any, place: Message, seconds: float) -> None:
 
 
 def questions() -> Iterator[Message]:
-    """The leader's questions, one a line."""
+    """The leader's requests, one per line."""
     for line in sys.stdin:
         # Whatever is none is passed over.
         with contextlib.suppress(ValueError):

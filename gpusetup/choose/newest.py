@@ -83,7 +83,7 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
 
 
 def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
-    """The builds that may stand in for the first of some: of the same torch, for a GPU too."""
+    """The builds to use if the first one is not available: of the same torch, and for a GPU too."""
     fallbacks = []
     for build in fitting[1:]:
         is_same_torch = build.torch == fitting[0].torch
@@ -103,7 +103,7 @@ def rejections_of(
     chosen: TorchBuild | None,
     question: BuildQuestion,
 ) -> list[Rejection]:
-    """Why each build was not chosen; a fitting one of the chosen torch is a fallback."""
+    """Why each build was not chosen; builds of the chosen torch that fit are fallbacks."""
     rejections = []
     for build, reason in reasons:
         if reason is None and chosen is not None:
@@ -116,7 +116,7 @@ def rejections_of(
 
 
 def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuestion) -> str | None:
-    """Why a build that fits is not the answer; None for one of the chosen torch."""
+    """Why a build that fits was not chosen; None if it is of the chosen torch."""
     if build.torch == chosen.torch:
         return None
     # It is newer, and passed over because nobody knows the driver.
@@ -131,7 +131,7 @@ MOST_REASONS = 5
 
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
-    """Why nothing fits: what was asked for, or what keeps the builds of that from this machine."""
+    """Why no build fits: because of the request, or because of this machine."""
     reasons = []
     for rejection in choice.rejections:
         # What nobody asked for needs no reason.

@@ -1,4 +1,4 @@
-"""Words that are no package: an index does not have them, or has somebody else's package there."""
+"""Words that are not packages: no index has them, or somebody else's package has that name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MISSPELLED = 0.9
 
 
 def refuse_what_is_no_package(word: str) -> None:
-    """A word that no index has, or that is somebody else's package there (`pytorch`).
+    """Raise an error for a word that no index has, or that is somebody else's package (`pytorch`).
 
     >>> refuse_what_is_no_package("torch==2.5.1")
     """
@@ -76,7 +76,7 @@ LONGEST_SHOWN = 120
 
 
 def shortened(word: str) -> str:
-    """A word as a message quotes it.
+    """A word, shortened for a message.
 
     >>> shortened("numpy>=2")
     'numpy>=2'

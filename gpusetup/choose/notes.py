@@ -1,4 +1,4 @@
-"""What a reader of a choice should know besides the build: guesses, ages, what is missing."""
+"""Notes about a choice apart from the build: guesses, the age of the catalog, missing facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
 def notes_on(choice: Choice, question: BuildQuestion, machine: Snapshot) -> tuple[str, ...]:
-    """All notes that apply, each once."""
+    """All notes that apply, without duplicates."""
     notes: list[str] = []
     if choice.build is None:
         notes += on_missing_build(choice.conda, question)
@@ -56,8 +56,8 @@ ELSEWHERE = {
 
 
 def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
-    """A torch that the catalog does not know, or that was never built for the backend; and what
-    conda has in its place."""
+    """A note on a torch that is not in the catalog or was never built for the backend, and on what
+    conda has instead."""
     host, catalog = question.host, question.catalog
     if conda and conda.cuda:
         yield (
@@ -81,7 +81,7 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
 
 
 def on_backend_without_builds(question: BuildQuestion) -> str:
-    """A backend of another maker, or a CUDA that came after the catalog."""
+    """A note on another maker's backend, or on a CUDA version newer than the catalog."""
     backend = question.backend
     ask_now = ""
     if cuda_of(backend):
@@ -94,7 +94,7 @@ def on_backend_without_builds(question: BuildQuestion) -> str:
 
 
 def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
-    """A torch that exists, but not for the backend that is wanted."""
+    """A note on a torch that exists, but not for the requested backend."""
     backend, torch = question.backend, question.wish.torch
     backends_of_torch: dict[str, None] = {}
     torches_of_backend = []
@@ -120,7 +120,7 @@ def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
 
 
 def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """What was not judged, or not known, when the build was chosen."""
+    """A note on facts that were not judged, or not known, for the choice."""
     host = question.host
     if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
         unchecked = "you asked for this build, so it was not checked against a GPU"
@@ -145,7 +145,7 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 
 
 def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
-    """A driver or a GPU that is newer than the catalog, or that do not go together."""
+    """A note on a driver or GPU that is newer than the catalog, or that do not go together."""
     host, catalog = question.host, question.catalog
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):
@@ -164,7 +164,7 @@ def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
 
 
 def on_jetson(question: BuildQuestion) -> Iterator[str]:
-    """Whether a Jetson runs torch's own wheels, or which it needs instead."""
+    """A note whether a Jetson runs torch's own wheels, or which wheels it needs instead."""
     host = question.host
     jetpack = host.jetpack
     capabilities = filter(None, (gpu.compute_capability for gpu in host.gpus))
@@ -183,7 +183,7 @@ def on_jetson(question: BuildQuestion) -> Iterator[str]:
 
 
 def on_other_makers(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """A GPU of another maker on a machine without one of NVIDIA."""
+    """A note on another maker's GPU in a machine without an NVIDIA GPU."""
     if question.host.presence != "none":
         return
     vendors = vendors_of(machine)

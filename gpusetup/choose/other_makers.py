@@ -1,4 +1,4 @@
-"""Which torch build serves a GPU of AMD or Intel, one that was read or named. Pure.
+"""Which torch build supports a GPU from AMD or Intel that was read or named. Pure functions.
 
 The constraints are the target, ROCm, the system and Python. PyTorch's own index has ROCm builds for
 Linux and XPU builds for Linux and Windows; AMD's index has ROCm builds by family of targets, for
@@ -45,7 +45,7 @@ CONSTRAINTS = (is_asked_torch, is_asked_backend, has_this_python, libc_reaches)
 
 
 def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
-    """The maker whose own builds are needed: of the backend that is wanted, else of the GPUs.
+    """The maker whose builds are needed: that of the requested backend, or else of the GPUs.
 
     None where the ordinary builds serve. Unsatisfiable where GPUs of two makers would need two
     builds, or a backend is another maker's than the GPU.
@@ -75,7 +75,7 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
 
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs to serve: those that were named, or another maker's that were read.
+    """The GPUs to support: those that were named, or other makers' GPUs that were read.
 
     Graphics that torch has no build for, or that are too small to pay, ask for none: there the CPU
     build is the right one, until somebody names a backend.
@@ -132,7 +132,7 @@ def page_of(build: TorchBuild) -> str:
 
 
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
-    """What of the wish, the system and the GPUs speaks against a build."""
+    """The reasons in the request, the system and the GPUs against a build."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
     # AMD's index has a folder for each family: its builds have the kernels of that family.
     if row.index is None:
@@ -141,7 +141,8 @@ def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tu
 
 
 def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
-    """Why a ROCm build of PyTorch's lacks a GPU's kernels; None if it has them, or may have."""
+    """Why one of PyTorch's ROCm builds has no kernels for a GPU; None if it has, or may have,
+    some."""
     if gpu.target is None or not row.backend.startswith("rocm"):
         return None
     target, _ = RELATIVES.get(gpu.target, (gpu.target, ""))
@@ -184,7 +185,7 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
 
 
 def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
-    """The builds of AMD's own index for GPUs of one family, the newest torch first.
+    """The builds on AMD's own index for GPUs of one family, the newest torch first.
 
     They come after PyTorch's: on Linux they serve the targets that PyTorch's wheels lack, on
     Windows they are the only ones.
@@ -219,7 +220,7 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
 
 
 def platforms_of(catalog: Catalog, maker: Maker) -> str:
-    """Where torch's index has builds for a maker, in words."""
+    """The platforms for which torch's index has builds for a maker, in words."""
     platforms: set[str] = set()
     for release in catalog.other_makers:
         for platform, backends in release.seen.items():
@@ -253,7 +254,7 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | No
 def notes_of(
     gpus: Iterable[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
 ) -> Iterator[str]:
-    """What a reader should know of a build that nobody ran here."""
+    """Notes on a build that we have not run ourselves."""
     if build is not None and build.index:
         dates = [release.torch for release in catalog.amd_index]
         yield (
@@ -275,7 +276,7 @@ def notes_of(
 
 
 def note_on_target(gpu: Gpu) -> str:
-    """Whether torch's ROCm wheels have kernels for a GPU of AMD."""
+    """A note whether torch's ROCm wheels have kernels for an AMD GPU."""
     name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
     if gpu.target is None:
         return f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"

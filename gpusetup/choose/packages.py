@@ -1,4 +1,4 @@
-"""Chooses torch together with the packages that need it, by an index.
+"""Chooses torch together with the packages that need it, with the help of an index.
 
 The index is asked with each torch that fits, the newest first, and the table of companions rules
 out what an index cannot know. Pure but for the index, which is handed in.
@@ -47,8 +47,9 @@ def set_by_index(
     prefer: TorchBuild | None = None,
     behind_days: int = 0,
 ) -> PackageSet:
-    """The set that an index has. `prefer` is the torch that is taken if nothing beside it is more
-    than `behind_days` older than its newest release; else, with any such days, the next newer one.
+    """The set of packages from an index. `prefer` is kept if no package is then more than
+    `behind_days` older than its newest release; otherwise the next newer torch for which this is
+    true is used.
 
     Unsatisfiable if none goes together, or only with an old release of one of them.
     """
@@ -71,7 +72,7 @@ def set_by_index(
 
 
 def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
-    """The first torch with which all is at most so many days behind its newest.
+    """The first torch with which no package is more than this many days behind its newest release.
 
     Else that with the fewest releases of years ago, then with the fewest that are behind.
     """
@@ -106,7 +107,7 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
 
 
 def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirement of a single package that may come in any version, above that of a set.
+    """The requirement for a single package without a fixed version, newer than in a set.
 
     Several packages stay as they are: one may be older in a better set if another is newer.
     """
@@ -122,7 +123,7 @@ def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
-    """The first torch beside which every package may be at its newest; None if there is none.
+    """The first torch with which every package can be at its newest release; None if there is none.
 
     Each question names exact versions, so that uv fails at once where the newest does not fit,
     instead of looking through years of older releases (170 s for unsloth).
@@ -145,7 +146,7 @@ def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None
 
 
 def words_at_newest(search: Search) -> tuple[str, ...]:
-    """The requirements, each without a version at the newest release of its package."""
+    """The requirements, with those without a version set to the newest release."""
     words: list[str] = []
     for word in search.question.words:
         requirement = Requirement(word)
@@ -160,7 +161,7 @@ def words_at_newest(search: Search) -> tuple[str, ...]:
 
 
 def refuse_without_wheel(search: Search) -> None:
-    """Unsatisfiable if a package has no wheel at all here, whatever the torch.
+    """Raise Unsatisfiable if a package has no wheel at all for this host, with any torch.
 
     Without this, an index would be asked the same with each torch.
     """
@@ -181,8 +182,8 @@ def refuse_without_wheel(search: Search) -> None:
 def builds_in_order(
     search: Search, prefer: TorchBuild | None, behind_days: int
 ) -> Iterator[TorchBuild]:
-    """The builds in the order in which they are tried: `prefer`, then, if older releases would
-    do, the next newer ones, then all from the newest on."""
+    """The builds in the order in which to try them: `prefer`, then the next newer ones if older
+    releases are acceptable, then all from the newest on."""
     companions = search.question.companions
     if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
@@ -196,7 +197,7 @@ def builds_in_order(
 
 
 def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
-    """The whole set: torch's family, what was asked for, then the rest by name."""
+    """The whole set: torch and its companions, the requested packages, then the rest by name."""
     build, table = chosen.build, companion_table()
     names = search.question.companions.names
     torch_index = index_url(build.backend, search.index.torch_root)
@@ -219,7 +220,7 @@ def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
 
 
 def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
-    """Why nothing goes together: the table's reason, else the index's own words."""
+    """Why no packages go together: the table's reason, or else the index's message."""
     words = search.question.words
     # Without the table's limits uv has a set, whose misfit the table then names.
     unlimited = search.ask(first.build, words, limited=False)
@@ -234,7 +235,7 @@ def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
 
 
 def hint_for_one(search: Search, build: TorchBuild) -> str:
-    """What to do if a single package has no set: build it, or take something else."""
+    """What to do if there is no set for a single package: build it, or use something else."""
     name = search.question.companions.names[0]
     command = how_to_build(name)
     hint = f"if it has no wheel, `{command}` builds it"
@@ -247,7 +248,7 @@ def hint_for_one(search: Search, build: TorchBuild) -> str:
 
 
 def reason_of_table(search: Search, candidate: Candidate) -> str | None:
-    """Why the table does not take a package of a set beside its build."""
+    """Why the table excludes a package of a set with its build."""
     build = candidate.build
     for name in candidate.packages:
         if name in FAMILY:
@@ -263,7 +264,7 @@ def reason_of_table(search: Search, candidate: Candidate) -> str | None:
 
 
 def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
-    """What is not at its newest, and what holds it: the table, or uv in its own words."""
+    """Everything that is not the newest version, and the reason from the table or from uv."""
     newest = newest_alone(search.question) or chosen.build
     if parsed(newest.torch) > parsed(chosen.build.torch):
         reason = why_not_newest_torch(search, chosen, newest)
@@ -274,7 +275,7 @@ def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
 
 
 def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
-    """Each package that was asked for, at the version of a set."""
+    """Each requested package, with its version in a set."""
     words = {}
     for name in search.question.companions.names:
         version = chosen.version(name)
@@ -283,7 +284,7 @@ def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
 
 
 def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
-    """What of a set does not go with the newest torch."""
+    """Which package of a set does not work with the newest torch."""
     # Where torch's own index had none of them, the default index's are what does not go.
     has_torch_index = bool(chosen.on_torch_index)
     companions = replace(search.question.companions, takes_torch_index=has_torch_index)
@@ -299,7 +300,7 @@ def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) 
 
 
 def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
-    """What keeps a package of a set from its newest release."""
+    """Why a package of a set is not at its newest release."""
     companions, build = search.question.companions, chosen.build
     version = search.newest[name].public
     reason = why_release_differs(companions, name, version, build)
@@ -325,7 +326,7 @@ def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
 
 
 def notes_on_index(search: Search) -> Iterator[str]:
-    """What was guessed, or what the index does not say."""
+    """Notes on guesses, or on facts that the index does not contain."""
     newest = newest_alone(search.question)
     if newest:
         yield from notes_on_other_wheels(search.question.companions, newest)
@@ -343,15 +344,15 @@ def notes_on_index(search: Search) -> Iterator[str]:
 
 
 def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:
-    """A sort key: torch's family, what was asked for, the rest; each by name."""
+    """A sort key: torch and its companions, the requested packages, the rest, each by name."""
     is_of_others = package.name not in FAMILY
     # `asked` sorts after not asked.
     return is_of_others, not package.asked, package.name
 
 
 def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
-    """Unsatisfiable if a package would come in a release that is years older than its newest, which
-    exists only as source."""
+    """Raise Unsatisfiable if a package would be years older than its newest release, which exists
+    only as source code."""
     for name, source in search.newer_sources.items():
         wheel = chosen.packages.get(name)
         if wheel is None or days_between(wheel, source) <= YEAR:
@@ -368,7 +369,7 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
-    """Why a set of old releases is no answer, and the way out."""
+    """The error if a set only contains old releases, with what to do instead."""
     reasons, words = [], []
     for package in old:
         reasons.append(f"{package.package} only at {package.at}: {package.by}")

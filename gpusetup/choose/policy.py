@@ -1,4 +1,4 @@
-"""What becomes of the installed torch: as little as cures it.
+"""What happens to the installed torch: the smallest change that fixes it.
 
 torch that serves the machine stays. A wrong build becomes the same version from the right index,
 if that exists and fits; else the nearest newer version that fits; else the newest that fits.
@@ -26,7 +26,7 @@ from gpusetup.model.versions import parsed
 
 
 def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """What `install` makes of torch on a host, with the reason."""
+    """What `install` does with torch on a host, and the reason."""
     question = question_of(wish, host, catalog)
     machine = host.machine
     newest = newest_fitting(question, machine)
@@ -50,7 +50,7 @@ def change_of(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> Choice:
-    """Keep, same version, nearest, newest: the first that serves."""
+    """Keep it, the same version, the nearest or the newest: the first of these that works."""
     question, machine = case
     if stays(installed, newest, wish, case):
         choice = as_installed(installed, machine, question)
@@ -77,7 +77,7 @@ def stays(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> bool:
-    """Whether the installed torch is what is wanted, and does it."""
+    """Whether the installed torch meets the request and works."""
     question, machine = case
     if wish.wants_newest and newest.build is not None:
         is_newer = parsed(newest.build.torch) > parsed(installed.torch)
@@ -89,8 +89,8 @@ def stays(
 
 
 def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice for a GPU of AMD or Intel: the installed build of that maker stays if it is as
-    wanted, because nothing here judges whether another one serves its GPU better."""
+    """The choice for a GPU from AMD or Intel. The installed build of that maker is kept if it meets
+    the request, because gpusetup does not judge whether another one works better."""
     question = question_of(wish, host, catalog)
     machine = host.machine
     installed = installed_build(machine, question)
@@ -115,7 +115,7 @@ def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -
 
 
 def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice) -> Action:
-    """How torch changes: which rule led from the installed build to the chosen one."""
+    """The kind of change that leads from the installed build to the chosen one."""
     before = parsed(installed.torch)
     after = parsed(chosen.torch)
     # The label may change: that is the point of the same version from another index.
@@ -133,7 +133,7 @@ def refused_or_kept(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> Choice:
-    """What happens instead of a change to another maker's GPUs that nobody asked for."""
+    """What to do instead of a change to another maker's GPUs that nobody requested."""
     question, machine = case
     as_it_is = as_installed(installed, machine, question)
     # `--upgrade` of a torch that serves: there is nothing newer for its own GPUs.
@@ -147,7 +147,7 @@ def refused_or_kept(
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether the installed torch is one that the wish allows."""
+    """Whether the installed torch meets the request."""
     backends = ("auto", installed.backend)
     if question.backend not in backends:
         return False
@@ -155,7 +155,7 @@ def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch does what is wanted."""
+    """Whether the installed torch works on this host."""
     # Who wants the CPU's build does not care which GPU it leaves unused.
     if question.backend == "cpu":
         return True
@@ -170,8 +170,8 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
 
 
 def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
-    """torch as it is, whether or not it serves, because only other packages are wanted; None
-    without a torch."""
+    """The installed torch, whether or not it works, because only other packages were requested;
+    None if there is none."""
     machine = host.machine
     any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
     question = question_of(any_torch, host, catalog)
@@ -189,7 +189,7 @@ def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
 
 
 def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """What stays, as the channels have it that it is from; else as it was read."""
+    """The kept build as its channels have it, or else as it was read."""
     exact = Wish(
         torch=f"=={public(installed.torch)}",
         backend=installed.backend,
@@ -207,7 +207,8 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
 
 
 def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The same version on a backend that fits, else the nearest newer, else the newest that fits.
+    """The same version for a backend that fits, or else the nearest newer version, or else the
+    newest that fits.
 
     `conda` of the answer is chosen by the same rule from conda's own channels.
     """
@@ -242,7 +243,7 @@ REASONS: dict[str, str] = {
 
 
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
-    """Why this torch comes or stays, in a sentence."""
+    """A sentence that says why this torch is installed or kept."""
     build, installed = choice.build, choice.installed
     if build is None:
         return None

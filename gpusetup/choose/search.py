@@ -1,4 +1,4 @@
-"""Asks an index which packages go together with a torch, each question once."""
+"""Asks an index which packages go together with a torch, and never asks the same question twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YEAR = 365
 
 
 class Candidate(Frozen):
-    """What goes together with one build; or the index's sentence why nothing does."""
+    """The packages that go together with one build, or the index's message why there are none."""
 
     build: TorchBuild
     packages: Mapping[str, Released] = {}
@@ -40,20 +40,22 @@ class Candidate(Frozen):
 
     @property
     def most_days_behind(self) -> int:
-        """How far the oldest package is behind its newest release."""
+        """By how many days the oldest package is behind its newest release."""
         days = self.days_behind.values()
         return max(days, default=0)
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """How old the set is: releases of years ago, then releases behind, then days."""
+        """How old the set is: number of releases that are years old, of releases that are behind,
+        then days."""
         days = [*self.days_behind.values()]
         # One release of years ago is worse than many of last week.
         years_ago = [number for number in days if number > YEAR]
         return len(years_ago), len(days), sum(days)
 
     def version(self, name: str) -> str:
-        """The version of a package in the set, without its label; "" if it is not in it."""
+        """The version of a package in the set, without its label; "" if the set does not contain
+        it."""
         package = self.packages.get(name)
         if package is None:
             return ""
@@ -61,7 +63,7 @@ class Candidate(Frozen):
 
 
 class Search:
-    """One joint question to an index, which hears each question once."""
+    """One search in an index, which remembers the answers."""
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question = question
@@ -70,7 +72,8 @@ class Search:
         self.answers: dict[tuple[TorchBuild, tuple[str, ...], bool], Candidate] = {}
 
     def ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Candidate:
-        """What goes with a build; `limited`: within what the table of companions allows."""
+        """The packages that go with a build; with `limited`, within the limits of the table of
+        companions."""
         key = build, words, limited
         answer = self.answers.get(key)
         if answer is None:
@@ -79,7 +82,8 @@ class Search:
         return answer
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
-        """What goes with a build: with what torch's own index has for its CUDA, else without."""
+        """The packages that go with a build, first with those on torch's own index for its CUDA
+        version, then without."""
         exact = SetQuestion(backend=build.backend, torch=f"=={build.torch}", words=words)
         if not limited:
             return self._candidate(build, self.index.set_beside(exact), ())
@@ -99,7 +103,8 @@ class Search:
         return self._candidate(build, answer, ())
 
     def torch_among(self, builds: Sequence[TorchBuild], words: tuple[str, ...]) -> str | None:
-        """A torch of some builds of one backend that may go with the packages; None if none does.
+        """A torch among builds for one backend that may go with the packages; None if there is
+        none.
 
         The torch is left open between their oldest and newest, and only what all of them forbid is
         forbidden: a "no" to this holds for each of them, a "yes" has to be asked again.
@@ -125,7 +130,7 @@ class Search:
     def common_limits(
         self, builds: Sequence[TorchBuild], on_torch_index: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """What the table of companions forbids beside every one of some builds."""
+        """The releases that the table of companions excludes for all of some builds."""
         others = [set(self.limits(build, on_torch_index)) for build in builds[1:]]
         common = []
         for limit in self.limits(builds[0], on_torch_index):
@@ -146,7 +151,7 @@ class Search:
         )
 
     def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
-        """The packages, named or brought by others, that come from torch's own index."""
+        """The packages, requested or required by others, that come from torch's own index."""
         catalog = self.question.catalog
         # Only beside another CUDA than the default index's it matters what others bring.
         if not names_on_torch_index(self.known_names, build, catalog):
@@ -156,14 +161,14 @@ class Search:
 
     @property
     def known_names(self) -> tuple[str, ...]:
-        """The packages of the table of companions."""
+        """The names of packages in the table of companions."""
         projects = companion_table().projects
         names = [project.name for project in projects]
         return tuple(names)
 
     @cached_property
     def brought_by_others(self) -> tuple[str, ...]:
-        """What the packages bring along."""
+        """The packages that the requested packages require."""
         builds = candidates(self.question)
         if not builds:
             return ()
@@ -173,7 +178,7 @@ class Search:
         return tuple(names)
 
     def limits(self, build: TorchBuild, on_torch_index: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """What the table of companions forbids beside a build."""
+        """The releases that the table of companions excludes for a build."""
         question = self.question
         return limits_beside(
             question.host.facts,
@@ -184,7 +189,7 @@ class Search:
 
     @cached_property
     def in_any_version(self) -> tuple[str, ...]:
-        """The packages that may come in any version."""
+        """The packages for which any version is acceptable."""
         names = []
         for word in self.question.words:
             requirement = Requirement(word)
@@ -195,7 +200,7 @@ class Search:
 
     @cached_property
     def newest(self) -> Mapping[str, Released]:
-        """Each such package at its newest release for this Python and system."""
+        """The newest release of each such package for this Python and system."""
         names = self.in_any_version
         # Without a name uv would be asked for nothing.
         if not names:
@@ -204,7 +209,7 @@ class Search:
 
     @cached_property
     def newer_sources(self) -> dict[str, Released]:
-        """Each such package whose newest release exists only as source, with that release.
+        """The packages whose newest release exists only as source code, with that release.
 
         uv builds nothing here, so that it does not see those.
         """
@@ -222,7 +227,7 @@ class Search:
         return releases
 
     def days_behind(self, packages: Mapping[str, Released]) -> dict[str, int]:
-        """The packages of a set that are not at their newest, and by how many days."""
+        """The packages of a set that are not the newest, and by how many days."""
         behind = {}
         for name, newest in self.newest.items():
             package = packages.get(name)
@@ -236,7 +241,7 @@ class Search:
 
 
 def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirements, and each further package that is to come from torch's own index.
+    """The requirements, and the additional packages that should come from torch's own index.
 
     What others bring must be named: uv takes from an explicit index only what is.
     """
@@ -246,7 +251,7 @@ def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
 
 
 def days_between(release: Released, newest: Released) -> int:
-    """How many days before its newest release a package's release came."""
+    """How many days lie between a package's release and its newest one."""
     # A pre-release or a patched build counts as the release that it belongs to.
     version = parsed(parsed(release.version).base_version)
     newest_version = parsed(parsed(newest.version).base_version)

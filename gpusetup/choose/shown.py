@@ -1,4 +1,5 @@
-"""The wish that a machine or somebody's text shows, and who installs into its environment. Pure.
+"""The request that a machine or a posted text shows, and which installer its environment uses. Pure
+functions.
 
 A text often asks for what does not exist for its machine, which is why it was written: then the
 wish is loosened, its backend first, its torch last.
@@ -20,7 +21,7 @@ from gpusetup.model.versions import cuda_of, parsed
 
 
 def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
-    """What a machine or a text shows that is wanted, the strictest wish first."""
+    """The requests that a machine or text shows, the strictest first."""
     if machine.origin != "report":
         yield shown_wish(machine, catalog)
         return
@@ -44,7 +45,7 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
 
 
 def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
-    """Whether the index that a text asks for is its fault: no catalog has such a build there."""
+    """Whether the index in a text is the problem, because it never had such a build."""
     refusals = filter(is_refusal_of_index, machine.events)
     if not any(refusals):
         return False
@@ -55,7 +56,7 @@ def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
 
 
 def is_refusal_of_index(event: Event) -> bool:
-    """Whether the index that a text asks for has nothing for this machine."""
+    """Whether the index in a text has nothing for this machine."""
     if event.kind == "wrong-index":
         return True
     # pip lists the versions that an index has, if it has any.
@@ -64,7 +65,7 @@ def is_refusal_of_index(event: Event) -> bool:
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
-    """The backends that an extension build of one CUDA can use, the nearest first."""
+    """The backends for an extension that was built for a CUDA version, the nearest first."""
     cuda_text = cuda_shown(machine)
     # A backend that is wanted by name leaves no choice.
     if not cuda_text or machine.wanted.backend:
@@ -84,8 +85,8 @@ def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
 
 
 def cuda_shown(machine: Snapshot) -> str | None:
-    """The CUDA that a text asks for; else nvcc's, where an extension does not fit a torch that is
-    not shown."""
+    """The CUDA version in a text; or nvcc's, if an extension does not fit a torch that the text
+    does not show."""
     if machine.wanted.cuda:
         return machine.wanted.cuda
     # The torch that is there decides, if it is shown.
@@ -97,7 +98,7 @@ def cuda_shown(machine: Snapshot) -> str | None:
 
 
 def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
-    """The wish that stands in the snapshot; of a text without one, the installed release."""
+    """The request in the snapshot; for a text without one, the installed release."""
     torch = machine.wanted.torch
     is_report = machine.origin == "report"
     if is_report and torch is None:
@@ -109,7 +110,7 @@ def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
 
 
 def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend that is wanted, or that a text's companions come from; `auto` for any."""
+    """The requested backend, or that of the companions in a text; `auto` for any."""
     torch = machine.torch
     is_report = machine.origin == "report"
     backend = named_backend(machine)
@@ -133,7 +134,7 @@ def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
 
 
 def named_backend(machine: Snapshot) -> str:
-    """The backend that is wanted by its name or its CUDA; `auto` for any."""
+    """The backend that is named, or implied by a CUDA version; `auto` for any."""
     if machine.wanted.backend:
         return machine.wanted.backend
     cuda = cuda_shown(machine)
@@ -165,7 +166,7 @@ def installed_release(machine: Snapshot) -> str | None:
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The torch to which the torchvision or torchaudio of a text belongs."""
+    """The torch that belongs to the torchvision or torchaudio in a text."""
     packages = installed_packages(machine)
     name, _, version = (machine.wanted.companion or "").partition("==")
     # What is asked for counts more than what is there.
@@ -185,7 +186,7 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
 
 
 def shown_installer(machine: Snapshot) -> str:
-    """The tool whose commands are shown.
+    """The tool for which commands are shown.
 
     The one that installed torch, else the one that made the environment, else one that is there.
     """

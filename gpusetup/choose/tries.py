@@ -1,4 +1,5 @@
-"""Builds in the order in which an index is asked about them, less those whose answer is known."""
+"""Builds in the order in which to ask an index about them, without those whose answer is already
+known."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
 
 
 class Beside(NamedTuple):
-    """What decides, of a build, which packages go with it: two backends with the same have the same
-    answer."""
+    """The facts that decide which packages go with a build; two backends with the same facts have
+    the same answer."""
 
     torch: str
     limits: tuple[str, ...]
@@ -25,7 +26,7 @@ class Beside(NamedTuple):
 
 
 class Tries:
-    """The builds that are to be tried, and what the index answered about those before."""
+    """The builds to try, and the index's answers about earlier ones."""
 
     def __init__(self, search: Search, builds: Iterable[TorchBuild]) -> None:
         self.search = search
@@ -35,13 +36,13 @@ class Tries:
         """Torches that may go with some words, by an answer for several torches at once."""
 
     def beside(self, build: TorchBuild) -> Beside:
-        """What decides, of a build, which packages go with it."""
+        """The facts that decide which packages go with a build."""
         on_torch_index = self.search.on_torch_index(build)
         limits = self.search.limits(build, on_torch_index)
         return Beside(build.torch, limits, on_torch_index)
 
     def note(self, candidate: Candidate) -> None:
-        """Remember that the index answered about a build."""
+        """Record the index's answer about a build."""
         # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
         # alone), unless the table forbids the same beside it. And another backend may have the
         # torch that this one lacks.
@@ -49,7 +50,8 @@ class Tries:
             self.answered.add(self.beside(candidate.build))
 
     def is_ruled_out(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether the answer for a build is known: the same was asked, or nothing goes with it.
+        """Whether the answer for a build is known: the same question was asked, or nothing goes
+        with it.
 
         Each question takes uv seconds, and there are dozens of builds: one question about many of
         them comes first.
@@ -62,7 +64,7 @@ class Tries:
         return (build.torch, words) not in self.promising and self._none_alike(build, words)
 
     def _none_alike(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether nothing goes with a build and with those that can be asked about together."""
+        """Whether nothing goes with a build and those in the same question."""
         builds = self.alike(build)
         while len(builds) > 1:
             torch = self.search.torch_among(builds, words)
@@ -77,7 +79,7 @@ class Tries:
         return False
 
     def alike(self, build: TorchBuild) -> tuple[TorchBuild, ...]:
-        """The builds of one backend, as many as can be asked about together with a build."""
+        """The builds for one backend that can be in the same question."""
         beside = self.beside(build)
         by_backend: dict[str, dict[Beside, TorchBuild]] = {}
         for other in self.builds:

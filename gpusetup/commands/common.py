@@ -61,7 +61,7 @@ DRIVER: Option = option(
 )
 TORCH: Option = option("the torch that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC")
 BACKEND: Option = option(
-    "auto, cpu, cu124 or 12.4, ... (default: auto)",
+    "the backend of torch: auto, cpu, cu124 or 12.4, ... (default: auto)",
     "--backend",
     default="auto",
     metavar="NAME",

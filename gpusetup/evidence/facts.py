@@ -351,7 +351,7 @@ def another_python_was_asked(context: RuleContext) -> str:
 
 
 def lists_another_torch(context: RuleContext) -> bool:
-    """Whether the program's own message names another torch than the list of packages."""
+    """The program's own message contains another torch than the list of packages."""
     listed_releases = {
         distribution.version.partition("+")[0] for distribution in packages(context, "torch")
     }
@@ -368,7 +368,7 @@ def lists_another_torch(context: RuleContext) -> bool:
 
 
 def was_tried(*remedies: str) -> Fact:
-    """All of these remedies were tried already, and the failure is still there."""
+    """Somebody has already tried all of these remedies, and it still fails."""
     words = {
         "torch": "torch was reinstalled already",
         "driver": "the driver was reinstalled already",
@@ -418,7 +418,7 @@ def several_gpus_are_used(context: RuleContext) -> str:
 
 
 def torchs_own_call_fails(context: RuleContext) -> str:
-    """A call of torch alone fails too, so that no extension is at fault."""
+    """A call of torch alone also fails, so no extension is at fault."""
     for event in events(context, "torch-call-fails"):
         return f"torch's own call fails ({(event.text or '')[:60].strip()})"
     return ""

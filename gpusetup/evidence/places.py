@@ -20,7 +20,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """The opposite of a question."""
+    """The negation of a question."""
 
     def is_false(context: RuleContext) -> bool:
         return not question(context)

@@ -153,7 +153,7 @@ def mlp_bytes(job: TrainingJob) -> float:
 
 
 def mlp_tensors(job: TrainingJob) -> int:
-    """How many tensors of the MLP's width it keeps."""
+    """How many tensors of the MLP's width are kept for the backward pass."""
     # The up projection and its activation.
     if not job.shape.gated:
         return 2

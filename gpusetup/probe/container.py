@@ -80,7 +80,7 @@ def nvidia_given(system: System) -> bool | None:
 
 
 def compat_path(system: System) -> str | None:
-    """The first cuda-compat folder whose libcuda the loader would find before the driver's."""
+    """The first cuda-compat folder whose libcuda the loader finds before the driver's."""
     # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists.
     variable = system.environ().get("LD_LIBRARY_PATH", "")
     texts = [variable.replace(":", "\n")]

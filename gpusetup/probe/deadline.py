@@ -1,4 +1,4 @@
-"""Waiting for the driver: calls in the background, and the deadline that they share."""
+"""Waits for the driver: calls in the background, with a common deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
 class BackgroundCall(Generic[T]):
-    """A call that runs in a thread of its own; `result()` waits and returns or raises."""
+    """A call in a separate thread; `result()` waits and returns or raises."""
 
     def __init__(self, call: Callable[..., T], *arguments: Any) -> None:
         self._answer: list[T] = []
@@ -34,12 +34,12 @@ class BackgroundCall(Generic[T]):
             self._problem.append(problem)
 
     def ended_within(self, seconds: float) -> bool:
-        """Whether it has ended, after at most so many seconds more."""
+        """Whether it ends within this many seconds."""
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
     def result(self) -> T:
-        """Wait for the call's end; its result, or what it raised."""
+        """Wait for the end of the call, then return its result or raise its error."""
         self._thread.join()
         for problem in self._problem:
             raise problem
@@ -47,7 +47,7 @@ class BackgroundCall(Generic[T]):
 
 
 class Deadline:
-    """A deadline that several calls share. `notify` is called once, if one of them is slow."""
+    """A common deadline for several calls. `notify` is called once, if one of them is slow."""
 
     def __init__(self, limit: float = LIMIT_SECONDS, notify: Notify | None = None) -> None:
         self.limit = limit
@@ -56,13 +56,13 @@ class Deadline:
         self._pending: list[str] = []
 
     def left(self) -> float:
-        """The seconds that are left; 0 if it is over."""
+        """The remaining seconds; 0 if the deadline has passed."""
         seconds = self._until - time.monotonic()
         return max(0.0, seconds)
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
-        """Notify if the block, which asks this source, takes more than some seconds."""
+        """Notify if the block, which reads this source, takes more than some seconds."""
         self._pending.append(source)
         timer = Timer(NOTICE_SECONDS, self._notify_once)
         timer.daemon = True

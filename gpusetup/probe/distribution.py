@@ -1,4 +1,5 @@
-"""The Linux distribution: its name, id, version and what it is like. The home of `distro`."""
+"""The Linux distribution: its name, id, version and related distributions. The only module that
+imports `distro`."""
 
 from __future__ import annotations
 

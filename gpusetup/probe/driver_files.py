@@ -86,7 +86,7 @@ NODE = re.compile(r"nvidia(?!-caps)|dxg")
 
 
 def read_nodes(system: System) -> Snapshot:
-    """The device nodes of the driver, with their rights."""
+    """The device nodes of the driver, with their permissions."""
     names = unless_refused(system.list, DEVICES_FOLDER)
     if names is None:
         return missing("devices", DEVICES_FOLDER, "cannot be listed")

@@ -21,7 +21,7 @@ Answer = Mapping[str, Any]
 
 
 class Library(NamedTuple):
-    """One of the driver's libraries, and how its child's answer is named in a snapshot."""
+    """One of the driver's libraries, and the names for its results in a snapshot."""
 
     source: str
     number_field: str
@@ -50,12 +50,12 @@ not support is judged by comparison with the others (gpu-does-not-answer)."""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
-    """The answer of NVML within `limit` seconds."""
+    """NVML's result, within `limit` seconds."""
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
 def parse_nvml(answer: Answer) -> Snapshot:
-    """The answer of NVML's child as a part of a snapshot.
+    """The result of the NVML child as a part of a snapshot.
 
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
@@ -97,12 +97,12 @@ def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
-    """The answer of libcuda within `limit` seconds."""
+    """libcuda's result, within `limit` seconds."""
     return parse_cuda(system.ask("read_cuda", timeout=limit))
 
 
 def parse_cuda(answer: Answer) -> Snapshot:
-    """The answer of libcuda's child as a part of a snapshot.
+    """The result of the libcuda child as a part of a snapshot.
 
     >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
     804
@@ -144,7 +144,7 @@ NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compa
 
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
-    """The plausible values of a child's answer, and what both libraries' answers have in common.
+    """The plausible values of a child's result, with the parts that both libraries have in common.
 
     That is a snapshot of the GPUs, an event for each value that should be there and is not, and
     the readings.
@@ -170,7 +170,7 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
 
 
 def partial(answer: Answer) -> Answer:
-    """What a child answered before it hung or crashed; a GPU that it did not reach has no name.
+    """What a child reported before it hung or crashed; a GPU that it did not reach has no name.
 
     >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]
@@ -193,7 +193,7 @@ def partial(answer: Answer) -> Answer:
 
 
 def child_failure(source: str, answer: Answer) -> Snapshot:
-    """An event for a child that crashed, hung or could not start, which rules can judge.
+    """An event, for the rules, about a child that crashed, hung or could not start.
 
     >>> child_failure("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
     'crashed'

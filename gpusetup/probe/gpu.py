@@ -1,4 +1,4 @@
-"""The GPU side of a machine, from every source at once.
+"""Everything about GPUs on a machine, from all sources at the same time.
 
 The cheap sources (files) come first, because they tell whether there is a driver to ask. Then NVML,
 which `nvidia-smi` asks too, and libcuda are asked in two children at the same time, under one
@@ -147,7 +147,8 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
-    """The driver from all sources. The kernel's files come first: they know its version best."""
+    """The driver from all sources. The kernel's files take precedence, because they have the exact
+    version."""
     drivers = [part.driver for part in (*files, *answers)]
     driver = first_known((Driver(), *drivers))
     # A libcuda that was loaded was found, also in an unusual folder.
@@ -197,7 +198,7 @@ def _listed_gpus(
 def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """GPUs with `visible`, from CUDA's own list."""
+    """The GPUs with `visible` set, from CUDA's own list."""
     for part in answers:
         if part.gpus is not None and part.cuda_api.init_code == 0:
             return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
