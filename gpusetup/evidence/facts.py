@@ -276,7 +276,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """torch and a companion have versions that belong together."""
+    """torch and a companion belong together in the listed versions."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -327,7 +327,7 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 
 
 def another_python_was_asked(context: RuleContext) -> str:
-    """The values of torch that a person gives come from another Python than the one whose program
+    """The person's output of torch comes from another Python than the one in which the program
     fails.
 
     torch's own warning denies the kernels that `get_arch_list()` lists elsewhere, or a program's
@@ -394,7 +394,7 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """A run that differs in one of these ways works, so that the difference holds the fault."""
+    """A run that differs in one of these things works, so the fault is in the difference."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -406,7 +406,7 @@ def works_otherwise(*ways: str) -> Fact:
 
 
 def display_driver_was_reset(context: RuleContext) -> str:
-    """When the run failed, the display driver was reset, or the screen or the machine went off."""
+    """The display driver was reset, or the screen or machine switched off, when it failed."""
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
@@ -425,7 +425,7 @@ def torchs_own_call_fails(context: RuleContext) -> str:
 
 
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
-    """A trace shows that Windows' C++ runtime was loaded from a folder that is not Windows' own."""
+    """A trace shows that Windows' C++ runtime was loaded from a folder other than Windows' own."""
     for event in events(context, "copied-runtime"):
         return f"{event.values['dll']} comes from {event.values['folder']}"
     return ""
@@ -456,7 +456,7 @@ def a_program_computed(context: RuleContext) -> str:
 
 
 def any_of(*facts: Fact) -> Fact:
-    """A fact that holds if one of these does; its sentence is that of the first."""
+    """The first of these facts that is true."""
 
     def first_fact(context: RuleContext) -> str:
         for fact in facts:
@@ -469,7 +469,7 @@ def any_of(*facts: Fact) -> Fact:
 
 
 def all_of(*facts: Fact) -> Fact:
-    """A fact that holds if all of these do, with their sentences joined; "" otherwise."""
+    """All of these facts in one sentence; "" if one is not true."""
 
     def joined_facts(context: RuleContext) -> str:
         sentences = [fact(context) for fact in facts]

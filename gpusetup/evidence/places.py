@@ -1,4 +1,4 @@
-"""Yes-or-no questions about where a program runs, for the records of causes."""
+"""Where a program runs: yes-or-no questions for the records of causes."""
 
 from __future__ import annotations
 
@@ -64,13 +64,12 @@ def gpu_is_listed(context: RuleContext) -> bool:
 
 
 def in_an_image_build(context: RuleContext) -> bool:
-    """Whether a step of an image build failed; such a step has no GPU, whatever the host has."""
+    """A step of an image build failed; such a step never has a GPU."""
     return bool(events(context, "image-build"))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
-    """Whether the program runs in a hosted notebook (Colab, Kaggle), whose machine cannot be
-    changed."""
+    """In a hosted notebook (Colab, Kaggle)."""
     return bool(events(context, "hosted-notebook"))
 
 
@@ -97,7 +96,7 @@ def windows_shows_no_torch(context: RuleContext) -> bool:
 
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
-    """Whether the program runs in a container and nothing shows that it was given a GPU."""
+    """In a container, without any sign that it was given a GPU."""
     if not in_container(context):
         return False
     container = context.snapshot.container
@@ -109,8 +108,7 @@ def in_a_container_without_gpu(context: RuleContext) -> bool:
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:
-    """Whether the text shows how the container was started, and that it got no GPU (apptainer needs
-    `--nv`)."""
+    """The text shows a start command without a GPU; apptainer, for example, needs `--nv`."""
     container = context.snapshot.container
     starts_without = container.nvidia_requested is False or container.kind == "singularity"
     return starts_without and in_a_container_without_gpu(context)

@@ -1,5 +1,4 @@
-"""When a text alone proves a cause: a message states the cause, or two values that were read
-contradict each other.
+"""When a text proves a cause on its own: a message that states it, or two values that were read.
 
 A record names its proof (`certain_if`). Without one its cause is at most likely in a text, however
 often it was right: what a text leaves out may speak against it. A proof is needed and does not
@@ -29,7 +28,7 @@ Proof = Callable[[RuleContext], bool]
 
 
 def message_states_it(context: RuleContext) -> bool:
-    """The program's message names the cause literally, and has no other possible reason."""
+    """The program's message states the cause explicitly, and can have only one reason."""
     return True
 
 
@@ -39,7 +38,7 @@ def two_values_do_not_fit(context: RuleContext) -> bool:
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """One of the cause's messages contains these words; its other messages are less specific."""
+    """One of the cause's messages contains these words; its other messages prove less."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -80,7 +79,7 @@ def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
 
 
 def capability_is_read(context: RuleContext) -> bool:
-    """The GPU's model, and so its compute capability, was read."""
+    """The GPU's model, and so its compute capability, is known."""
     if any(gpu.compute_capability for gpu in gpus(context)):
         return True
     messages = events(context, *NAMES_CAPABILITY)
@@ -91,7 +90,7 @@ NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wh
 
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
-    """The text shows the driver's version and what needs a newer one, or torch reports both."""
+    """Both the driver's version and what needs a newer one are known, or torch states both."""
     values_of_both = ("found", "needs_driver", "needed")
     refusals = events(context, "driver-too-old", "image-needs-newer-driver")
     if any(not message.values.keys().isdisjoint(values_of_both) for message in refusals):
@@ -166,8 +165,8 @@ def compatibility_library_is_read(context: RuleContext) -> bool:
 
 
 def message_names_the_stub(context: RuleContext) -> bool:
-    """The program's message names the stub library. In LD_LIBRARY_PATH its folder may also stand
-    after the driver's, where it does no harm."""
+    """A program's message shows it, because a folder in LD_LIBRARY_PATH may come after the
+    driver's."""
     shown = events(context, "libcuda-stub")
     return any(event.source != "LD_LIBRARY_PATH" for event in shown)
 
@@ -189,8 +188,8 @@ def not_in_a_container(context: RuleContext) -> bool:
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
-    """The message's own numbers show that more memory is requested than is free, or than the limit
-    leaves."""
+    """The numbers in a message show it: the request is larger than the free memory, or than the
+    rest below the limit."""
     return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
 
 
