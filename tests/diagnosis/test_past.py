@@ -91,3 +91,11 @@ def test_an_exception_of_a_download_is_no_fault_of_the_gpu() -> None:
     answer = read_report(said)
     assert answer.cause == "program-failed"
     assert "GPU, driver and torch are not the reason" in (answer.findings[0].detail or "")
+
+
+def test_a_mismatched_companion_gets_the_release_for_the_torch_that_is_there() -> None:
+    said = (
+        "OSError: /opt/e/lib/python3.12/site-packages/torchcodec/libtorchcodec_core6.so: undefined "
+        "symbol: torch_from_blob\ntorch 2.9.1+cu128, torchcodec 0.10.0\nRTX 4070\n"
+    )
+    assert "torchcodec==0.9.*" in commands_of(said)
