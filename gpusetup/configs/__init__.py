@@ -1,1 +1,1 @@
-"""A person's training config: its text with the positions of its values, and what its keys mean."""
+"""Reads training configs with the positions of their values, and knows what their keys mean."""

@@ -1,4 +1,4 @@
-"""A config file with the positions of its values: read it, change it in place, and check the
+"""A config file with the positions of its values: read it, change values in place, and check the
 result.
 
 Nothing is dumped: a reader says where a value stands, the new value replaces the old text there,
@@ -29,7 +29,7 @@ Format = Literal["yaml", "json", "toml", "python"]
 
 
 class Config(Frozen):
-    """A config file: its text, and every setting with its position."""
+    """A config file: its text, and each setting with its position in the text."""
 
     name: str
     text: str
@@ -40,7 +40,7 @@ class Config(Frozen):
 
     @property
     def raw(self) -> bytes:
-        """The file's bytes."""
+        """The file's content as bytes, with a byte order mark if the original has one."""
         text = self.text
         if self.bom:
             text = BOM + text
@@ -48,7 +48,8 @@ class Config(Frozen):
 
 
 class Edit(Frozen):
-    """One change of the text. `path` is the setting that is changed or added."""
+    """One change of the text: the characters from `start` to `end` are replaced. `path` is the
+    setting that changes or is added."""
 
     path: Path
     start: int
@@ -59,7 +60,8 @@ class Edit(Frozen):
 
 
 def read_config(raw: bytes, name: str) -> Config:
-    """Read the settings of a YAML, JSON, TOML or Python file; `BadInput` names the line."""
+    """Read the settings of a YAML, JSON, TOML or Python file; BadInput names the line if the file
+    is invalid."""
     if len(raw) > SIZE_LIMIT_BYTES:
         raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
@@ -90,7 +92,8 @@ def read_config(raw: bytes, name: str) -> Config:
 
 
 def edited(config: Config, edits: Sequence[Edit]) -> Config:
-    """Apply the edits to a config; raises `BadInput` if anything else would change with them."""
+    """The config after the edits; BadInput if they would change anything besides the edited
+    settings."""
     if not edits:
         return config
     text = config.text
@@ -107,7 +110,7 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
 
 
 def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
-    """Check that the two trees only differ in the settings that were to change."""
+    """Raise BadInput unless the two configs differ only in the edited settings."""
     old, new = _contents(before), _contents(after)
     for edit in edits:
         content = new.pop(edit.path, None)
@@ -124,7 +127,7 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
 
 
 def _contents(config: Config) -> dict[Path, tuple[str, ...]]:
-    """Maps each path to the content that must not change, in the file's order."""
+    """Path of each setting -> its content for comparison, in the file's order."""
     contents = {}
     for setting in config.settings:
         contents[setting.path] = _content(setting)
@@ -132,8 +135,8 @@ def _contents(config: Config) -> dict[Path, tuple[str, ...]]:
 
 
 def _content(setting: Setting) -> tuple[str, ...]:
-    """The content of a setting that must not change; for maps and lists, their items represent
-    it."""
+    """The content of a setting for comparison: its kind and, for a scalar, its text. A map or list
+    is compared through its items."""
     if setting.kind == "scalar":
         return (setting.kind, setting.text)
     return (setting.kind,)
@@ -163,8 +166,8 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
 
 
 def _in_its_spelling(config: Config, value: str, like: str) -> str:
-    """The new value in the style of the old one: `True`, `yes` or `on`; quoted in JSON if it is
-    text.
+    """The new value in the style of the old one: the same spelling of switches, and quotes if the
+    format requires them.
 
     >>> _in_its_spelling(Config(name="c", text="", format="yaml", settings=()), "true", "False")
     'True'
@@ -186,7 +189,8 @@ NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
 
 
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
-    """The edit that adds a key on a new line below another; None if that is not possible."""
+    """The edit that adds a key on a new line below an existing one; None if that is not possible in
+    this file."""
     # TOML and Python tell no place of a key.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
@@ -212,13 +216,13 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
 
 
 def _line_start(text: str, position: int) -> int:
-    """The position where a line starts."""
+    """The position at which the line that contains `position` starts."""
     last_end = text.rfind("\n", 0, position)
     return last_end + 1
 
 
 def _line_end(text: str, position: int) -> int:
-    """The position where a line ends, including its newline."""
+    """The position just after the newline of the line that contains `position`."""
     newline = text.find("\n", position)
     # The last line may have no end.
     if newline < 0:
@@ -227,7 +231,7 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
-    """The text that adds a key after another one in JSON."""
+    """The JSON text that adds a key after the key at `key_start`, with its indentation."""
     line_start = _line_start(config.text, key_start)
     indent = config.text[line_start:key_start]
     # In a file of one line the new key stands behind its neighbour.
@@ -239,7 +243,7 @@ def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
 
 
 def _yaml_line(config: Config, key_start: int, text: str) -> str:
-    """A line with the indent of another key."""
+    """A line of text, indented like the key at `key_start`."""
     line_start = _line_start(config.text, key_start)
     column = key_start - line_start
     indent = " " * column

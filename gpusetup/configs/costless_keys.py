@@ -1,4 +1,4 @@
-"""Keys of training configs that are known not to need GPU memory.
+"""Recognises keys of training configs that are known not to need GPU memory.
 
 A key takes none if every word of its name is one of those below (`output_dir`, `logging_steps`), if
 it stands in a map about data, logging or the like, or if it is switched off. Every other key that
@@ -140,7 +140,7 @@ PURPOSES = frozenset(("save", "saves", "saving", "log", "logging", "tokenizer", 
 
 
 def is_switched_off(text: str) -> bool:
-    """Whether a value switches off its key: `false`, `0`, `none`."""
+    """Whether a value switches its key off, such as `false`, `0` or `none`."""
     without_blanks = text.strip()
     bare = without_blanks.strip("'\"")
     return bare.lower() in OFF
@@ -179,7 +179,7 @@ def takes_no_memory(path: Path) -> bool:
 
 
 def plain_key(word: str) -> str:
-    """A key in lower case, without the dashes of an option."""
+    """A key in lower case with underscores, and without leading dashes or underscores."""
     small = word.lower()
     with_underlines = small.replace("-", "_")
     return with_underlines.lstrip("_")

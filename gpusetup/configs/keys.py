@@ -1,4 +1,5 @@
-"""What the keys and values of training configs mean (`data/plan/keys.json`), with their synonyms.
+"""What the keys and values of training configs mean, with their synonyms, from
+`data/plan/keys.json`.
 
 A row of `keys` has names as they stand in a config, their role, and whose they are. `under` narrows
 names that are common elsewhere (`compile`, `workers`); a row with a narrower `under` comes first.
@@ -25,7 +26,7 @@ ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "keys.json"
 
 
 class Key(Frozen):
-    """Names of a key, what they mean, and whose documentation says so."""
+    """Names of a config key that share a role, and the source that documents them."""
 
     role: str
     names: str
@@ -41,7 +42,7 @@ class Key(Frozen):
 
 
 class Added(Frozen):
-    """A key that may be added on a new line."""
+    """A key that may be added to a config on a new line, and where."""
 
     beside: str
     """The key below which it is written."""
@@ -53,7 +54,7 @@ class Added(Frozen):
 
 
 class Loop(Frozen):
-    """A trainer, the key names that only its configs have, and what its steps count."""
+    """A trainer, the key names that only its configs have, and what its step counts refer to."""
 
     name: str
     names: str = ""
@@ -79,7 +80,7 @@ class KeyTable(Frozen):
 
 @lru_cache(maxsize=1)
 def key_table() -> KeyTable:
-    """All rows."""
+    """The table of keys, trainers and values, read from the package's data."""
     text = ROWS.read_bytes()
     return from_json(text, KeyTable, what=ROWS.name)
 
@@ -101,7 +102,7 @@ NOT_LOADER_MAPS = frozenset((
 
 @lru_cache(maxsize=1)
 def _keys_by_name() -> Mapping[str, list[Key]]:
-    """Maps each name to the rows that contain it, in the table's order."""
+    """Key name -> the rows that contain it, in the table's order."""
     rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
         # The first row that suits counts, so the order stays.
@@ -112,7 +113,7 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
-    """The row for a path; None if the key has nothing to do with the training.
+    """The table row for the key at a path; None if the key has nothing to do with training.
 
     >>> key_of(("trainer", "precision")).role, key_of(("buffer", "batch_size")).role
     ('precision', 'rollout-batch')
@@ -140,7 +141,7 @@ def key_of(path: Iterable[str | int]) -> Key | None:
 
 
 def _has_word(words: str, maps: Sequence[str]) -> bool:
-    """Whether one of the words is a key in one of the maps."""
+    """Whether one of the space-separated words is among the keys of the maps."""
     possible = set(words.split())
     common = possible.intersection(maps)
     return bool(common)
@@ -183,8 +184,8 @@ NEUTRAL_WORDS = TRAINING | frozenset((
 
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:
-    """Whether a worker setting belongs to a data loader: it is below one or, if the config does not
-    use Ray, in a map without another meaning.
+    """Whether a worker setting is about a data loader, rather than about Ray's or other worker
+    processes.
 
     >>> [belongs_to_loader((name, "num_workers")) for name in ("train_loader", "training")]
     [True, True]
@@ -210,8 +211,8 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
 
 
 def meaning(kind: str, text: str) -> Any:
-    """What a text means for a kind of key; None if nothing. Module names, case and dashes are
-    ignored.
+    """What a text means for a kind of key, regardless of case, dashes and module names; None if it
+    is not in the table.
 
     >>> meaning("optimizer", "bitsandbytes.optim.PagedAdamW8bit"), meaning("dtype", "auto")
     ('paged-adamw8bit', None)
@@ -226,7 +227,8 @@ def meaning(kind: str, text: str) -> Any:
 
 
 def optimizer_named(text: str) -> str:
-    """Our name for an optimizer that another program calls differently.
+    """The name that plan uses for an optimizer which other programs call differently; an unknown
+    name is returned unchanged.
 
     >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
     ('adamw', 'adamw8bit')
@@ -239,7 +241,7 @@ def optimizer_named(text: str) -> str:
 
 
 def strategy_named(text: str) -> str:
-    """Our name for a strategy, from what FSDP or DeepSpeed call it.
+    """The name that plan uses for a strategy which FSDP or DeepSpeed call differently.
 
     >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
     ('fsdp1', 'zero3', 'ddp')

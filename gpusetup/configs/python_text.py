@@ -20,8 +20,8 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def read_python(text: str, name: str) -> Iterator[Setting]:
-    """Every assigned value with its position, in order; `BadInput` names the line that is not valid
-    Python."""
+    """The assigned values in a Python config with their positions, in order; BadInput names the
+    line of a syntax error."""
     try:
         tree = _parsed(text, name)
         settings = list(_PythonWalk(text).body(tree.body, ()))
@@ -34,7 +34,8 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
 
 
 def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
-    """The settings without those that a later assignment replaces."""
+    """The settings without those that a later assignment overrides; the last one of a repeated path
+    is marked as shared."""
     last_of_path = {setting.path: setting for setting in settings}
     repeated_paths = set()
     for setting in settings:
@@ -49,21 +50,21 @@ def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
 
 
 def _parsed(text: str, name: str) -> ast.Module:
-    """The syntax tree; Python's warnings about the person's file are suppressed."""
+    """The syntax tree of a file, without the warnings that Python prints about its code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         return ast.parse(text, name)
 
 
 def is_below(path: Path, parent: Path) -> bool:
-    """Whether a path equals another one or is below it."""
+    """Whether a path equals `parent` or lies below it."""
     beginning = path[: len(parent)]
     return beginning == parent
 
 
 class _PythonWalk:
-    """Reads one file: syntax nodes count lines and bytes, settings count characters from the
-    start."""
+    """Collects the settings of one Python file from its syntax tree, with positions in
+    characters."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -73,7 +74,7 @@ class _PythonWalk:
             self.line_starts.append(line_end.end())
 
     def body(self, nodes: list[ast.stmt], path: Path) -> Iterator[Setting]:
-        """The settings of a file or of a class: its assignments."""
+        """The settings that the assignments of a file or class body make."""
         for node in nodes:
             if isinstance(node, ast.ClassDef):
                 class_path = child_path(path, node.name)
@@ -86,7 +87,8 @@ class _PythonWalk:
                 yield from self.assigned(node.target, node.value, path)
 
     def assigned(self, target: ast.expr, value: ast.expr, path: Path) -> Iterator[Setting]:
-        """The settings of `target = value`; none if the target is not a name, attribute or key."""
+        """The settings that `target = value` makes; none if the target is not a name, attribute or
+        constant key."""
         names = _target(target)
         if not names:
             return
@@ -115,8 +117,7 @@ class _PythonWalk:
             yield from self.value(child, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
-        """The position in the text of a line and byte, because Python's columns count UTF-8
-        bytes."""
+        """The position in characters of a line and column; Python's columns count UTF-8 bytes."""
         line_start = self.line_starts[line - 1]
         # No letter has less than a byte.
         longest_part = self.text[line_start : line_start + column]
@@ -130,7 +131,8 @@ SEQUENCES = ast.List | ast.Tuple | ast.Set
 
 
 def _target(node: ast.expr) -> Path:
-    """The path of a name, an attribute or a key; () for anything else."""
+    """The path that an assignment target names (a name, an attribute or a key); () for anything
+    else."""
     match node:
         case ast.Name(id=name):
             return (name,)
@@ -144,7 +146,8 @@ def _target(node: ast.expr) -> Path:
 
 
 def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
-    """The values inside a value that is read recursively."""
+    """The values directly inside a value, with their keys or indices: in a dict, a list, or the
+    keywords of a call."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             # A key that is computed has no name; `**other` has no key.

@@ -1,4 +1,4 @@
-"""One setting of a config with its position in the text, in any file format."""
+"""A single setting of a config with its position in the text, for every file format."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOST_DEPTH = 64
 
 
 def child_path(path: Path, key: str | int) -> Path:
-    """The path of a value under a key; RecursionError if a file is nested too deeply."""
+    """The path of a value under a key; RecursionError if the file is nested too deeply."""
     if len(path) >= MOST_DEPTH:
         raise RecursionError
     return (*path, key)
 
 
 class Setting(Frozen):
-    """A value in the file; `text` is a scalar exactly as it is written."""
+    """A value in a config file, with its position; `text` is a scalar exactly as written."""
 
     path: Path
     kind: Kind
@@ -45,12 +45,12 @@ class Setting(Frozen):
 
     @property
     def is_collection(self) -> bool:
-        """Whether it is a list or a map, which has no text."""
+        """Whether the setting is a list or a map, which has no text."""
         return self.kind in ("list", "map")
 
 
 def dotted(path: Path) -> str:
-    """A path as a single dotted name, for messages.
+    """A path as one dotted name, for messages.
 
     >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'
@@ -65,7 +65,7 @@ def dotted(path: Path) -> str:
 
 
 def key_name(word: str) -> str:
-    """A key without the dashes of a command line's option.
+    """A key as it would be spelled without the dashes of a command-line option.
 
     >>> key_name("--train-batch-size"), key_name("batch_size")
     ('train_batch_size', 'batch_size')
@@ -76,7 +76,8 @@ def key_name(word: str) -> str:
 
 
 def name_of(path: Path) -> str:
-    """The last word of a path in plain form; "" for the whole file, the number for a list item.
+    """The last key of a path without option dashes; "" for the whole file, the index for a list
+    item.
 
     >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
     ('batch_size', '', '0')
@@ -87,7 +88,7 @@ def name_of(path: Path) -> str:
 
 
 def words_of(word: str) -> set[str]:
-    """The words of a name in lower case; a capital letter after a small one starts a new word.
+    """The words of a name in lower case, split at underscores and before capital letters.
 
     >>> sorted(words_of("DataLoader")), sorted(words_of("val_ds"))
     (['data', 'loader'], ['ds', 'val'])
@@ -98,7 +99,7 @@ def words_of(word: str) -> set[str]:
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
-    """All keys of the config."""
+    """The names of all keys in the settings, without option dashes."""
     names: set[str] = set()
     for setting in settings:
         for part in setting.path:
@@ -109,7 +110,8 @@ def names_in(settings: Iterable[Setting]) -> frozenset[str]:
 
 
 def whole_number(setting: Setting) -> int | None:
-    """A whole number as plain digits; None for anything else (`"32"`, `auto`, `1e3`, 19 digits).
+    """The setting's value if it is a plain whole number; None for anything else (`"32"`, `auto`,
+    `1e3`, 19 digits).
 
     >>> whole_number(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
@@ -122,7 +124,7 @@ def whole_number(setting: Setting) -> int | None:
 
 
 def switch_value(setting: Setting) -> bool | None:
-    """The value of a switch, quoted (`'no'`) or not; None for anything else."""
+    """Whether a switch is on, quoted (`'no'`) or not; None if the setting is not a switch."""
     if setting.kind != "scalar":
         return None
     text = unquoted(setting.text)
@@ -134,7 +136,7 @@ def switch_value(setting: Setting) -> bool | None:
 
 
 def unquoted(text: str) -> str:
-    """A scalar's text without the quotes around it.
+    """The text of a scalar without the quotes around it.
 
     >>> unquoted("'no'"), unquoted("no"), unquoted("'")
     ('no', 'no', "'")
@@ -149,7 +151,7 @@ def unquoted(text: str) -> str:
 
 
 def value_of(setting: Setting) -> int | bool | str | None:
-    """The value for our output: a number, a switch, or its text."""
+    """The setting's value as a number, a switch or a text; None if it is empty."""
     number = whole_number(setting)
     if number is not None:
         return number

@@ -1,5 +1,5 @@
-"""Reads TOML with the line of each value and the position of plain values, which the decoder does
-not keep."""
+"""Reads TOML with the line of each value and the position of plain values, neither of which tomllib
+keeps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Spot = tuple[int, int, int]
 
 
 def read_toml(text: str, name: str) -> Iterator[Setting]:
-    """Every value with its line; `BadInput` names the line that is not valid TOML."""
+    """The values in a TOML file with their lines, and their positions if they are plain; BadInput
+    if the file is invalid."""
     try:
         values = tomllib.loads(text)
     except ValueError as problem:  # also a number too long for Python
@@ -48,14 +49,14 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
 
 
 def _kind(value: Any) -> Kind:
-    """The kind of a decoded value."""
+    """Whether a decoded value is a map, a list or a scalar."""
     if isinstance(value, dict):
         return "map"
     return "list" if isinstance(value, list) else "scalar"
 
 
 def _spelled(value: Any) -> str:
-    """A plain value as TOML writes it, for example `true` where Python's `str` gives `True`."""
+    """A plain value as TOML writes it, with `true` and `false` in lower case."""
     text = str(value)
     if isinstance(value, bool):
         return text.lower()
@@ -63,7 +64,8 @@ def _spelled(value: Any) -> str:
 
 
 def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
-    """The position of a value, or else the line of the nearest table or key above it."""
+    """The line and position of a value; if unknown, the line of the nearest table or key above it
+    and no position."""
     words = [part for part in path if isinstance(part, str)]
     for depth in range(len(words), 0, -1):
         name = ".".join(words[:depth])
@@ -74,7 +76,7 @@ def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
 
 
 def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """A value with its path, followed by the values inside it."""
+    """A value with its path, followed by all values inside it."""
     yield path, value
     children: Iterable[tuple[str | int, Any]] = ()
     if isinstance(value, dict):
@@ -87,7 +89,8 @@ def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _spots(text: str) -> dict[str, Spot]:
-    """Maps each dotted name at the start of a line to its line and position."""
+    """Dotted name of each table or key in the text -> its line and the position of its value (0 and
+    0 if unknown)."""
     spots: dict[str, Spot] = {}
     table = ""
     offset = 0

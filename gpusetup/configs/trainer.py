@@ -1,4 +1,4 @@
-"""Recognises the trainer of a config by the keys that only its configs have.
+"""Recognises which trainer a config is for, by keys that only this trainer's configs have.
 
 A single common name decides nothing: `max_length` and `dataset_name` stand in configs of TRL, of
 transformers' own examples and of many loops of one's own.
@@ -15,7 +15,7 @@ from gpusetup.configs.settings import names_in, unquoted
 
 
 class TrainerKeys(NamedTuple):
-    """The keys by which a trainer's configs are recognised."""
+    """The key names by which a trainer's configs are recognised."""
 
     trainer: str
     own: str = ""
@@ -56,7 +56,8 @@ ENCODER_NAME = re.compile(
 
 
 def trainer_of(config: Config) -> str | None:
-    """The trainer's name for `plan --trainer`; None if the person wrote their own training loop.
+    """The name of the config's trainer as in `plan --trainer`; None if no known trainer is
+    recognised.
 
     >>> from gpusetup.configs.config import read_config
     >>> head = "model_name_or_path: bert-base-uncased\\nper_device_train_batch_size: 32\\n"
@@ -81,7 +82,7 @@ def trainer_of(config: Config) -> str | None:
 
 
 def _is_torchtunes(config: Config) -> bool:
-    """Whether a component belongs to torchtune, so that only its recipes build it."""
+    """Whether the config builds components of torchtune, so that it is for a torchtune recipe."""
     for setting in config.settings:
         if setting.path[-1:] != ("_component_",):
             continue
@@ -92,7 +93,7 @@ def _is_torchtunes(config: Config) -> bool:
 
 
 def _names_encoder(config: Config) -> bool:
-    """Whether the model in the config does not generate text."""
+    """Whether the config names a model that does not generate text, such as BERT."""
     for setting in config.settings:
         key = key_of(setting.path)
         if key is None or key.role != "named-model":

@@ -21,7 +21,8 @@ LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[\]}])')
 
 
 def without_comments(text: str) -> str:
-    """Replace comments and a trailing comma with spaces, but leave strings alone.
+    """The JSON text with comments and trailing commas replaced by spaces, so that positions stay;
+    strings are unchanged.
 
     >>> without_comments('{"a": "//", } // b')
     '{"a": "//"  }     '
@@ -40,7 +41,8 @@ def without_comments(text: str) -> str:
 
 
 def read_json(text: str, name: str) -> Iterator[Setting]:
-    """Every value with its position, in order; `BadInput` names the line that is not valid JSON."""
+    """The values in a JSON file with their positions, in order; BadInput names the line if the file
+    is invalid."""
 
     def no_number(word: str) -> None:  # NaN and Infinity, which only Python's own decoder takes
         raise BadInput(f"{name}: not JSON: {word} is no value of it")
@@ -55,7 +57,8 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
 
 
 def read_yaml(text: str, name: str) -> Iterator[Setting]:
-    """Every node with its position, in order; `BadInput` names the line that is not valid YAML."""
+    """The values in a YAML file with their positions, in order; BadInput names the line if the file
+    is invalid."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -79,7 +82,8 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
 
 
 def _where(name: str, mark: Any, reason: str) -> str:
-    """The error at a mark of ruamel.yaml, which counts lines and columns from 0."""
+    """An error message with the file's name and, if known, the line and column of ruamel.yaml's
+    mark."""
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     problem = " ".join(reason.split())
     problem = problem.removeprefix("but ")
@@ -89,7 +93,7 @@ def _where(name: str, mark: Any, reason: str) -> str:
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The nodes in a map or list, with their keys (in a list, their index)."""
+    """The nodes directly inside a map or list, each with its key node or index."""
     kind = KINDS.get(type(node).__name__)
     if kind == "map":
         yield from node.value
@@ -102,7 +106,7 @@ KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
 
 
 class _Parents(NamedTuple):
-    """What the parents of a node mean for it."""
+    """The facts about a node's parents that its setting depends on."""
 
     path: Path = ()
     key: Any = None
@@ -114,7 +118,8 @@ class _Parents(NamedTuple):
 
 
 class _YamlWalk:
-    """Reads a file's nodes. A node with an anchor, and everything inside it, counts as shared."""
+    """Collects the settings of one YAML file from its nodes. A node with an anchor, and everything
+    inside it, counts as shared."""
 
     def __init__(self, text: str, name: str) -> None:
         self.text = text
@@ -160,7 +165,8 @@ class _YamlWalk:
             yield from self.settings(child, parents_of_child)
 
     def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
-        """The text of a key; duplicate keys are an error."""
+        """The text of a map's key; BadInput if the same map already has the key. A key that is not
+        a scalar gets a made-up name."""
         if type(key).__name__ != "ScalarNode":
             return f"?{index}"
         word = str(key.value)

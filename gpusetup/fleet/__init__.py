@@ -1,1 +1,1 @@
-"""Many machines: how they differ, and which one differs from the others."""
+"""Compares the machines of a fleet, and finds the nodes that differ from the others."""

@@ -1,4 +1,4 @@
-"""Compares two records: of two machines, or of one machine at two dates."""
+"""Compares two records, of two machines or of one machine at two times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Difference(Frozen):
-    """A fact in which the two differ; null if one of them does not have it."""
+    """A fact in which two records differ; a value is null if that record does not have the fact."""
 
     field: str
     first: str | None
@@ -35,7 +35,8 @@ class CompareAnswer(Frozen):
 
     @property
     def matters(self) -> bool:
-        """Whether the second is worse, or differs in something that programs depend on."""
+        """Whether the second record has additional findings, or differs in something that programs
+        depend on."""
         if self.only_second:
             return True
         severities = {difference.severity for difference in self.differences}
@@ -45,7 +46,8 @@ class CompareAnswer(Frozen):
 
 
 def compare(first: Node, second: Node) -> CompareAnswer:
-    """How two records differ, and which differences matter."""
+    """The differences between two records: facts with different values, and findings that only one
+    of them has."""
     differences = []
     for name in {*first.facts, *second.facts}:
         first_value = first.facts.get(name)
@@ -69,7 +71,7 @@ def compare(first: Node, second: Node) -> CompareAnswer:
 
 
 def _gravest_first(difference: Difference) -> tuple[int, str]:
-    """A sort key: the most serious first, equal ones by field."""
+    """A sort key that puts the most serious differences first, then orders them by field."""
     gravity = GRAVITY[difference.severity]
     # Negative, because sorting begins with the smallest.
     return -gravity, difference.field
@@ -78,7 +80,7 @@ def _gravest_first(difference: Difference) -> tuple[int, str]:
 def _without(
     findings: Iterable[NodeFinding], common_findings: Iterable[NodeFinding]
 ) -> tuple[NodeFinding, ...]:
-    """The findings whose ids the other record does not have."""
+    """The findings whose ids do not occur in `common_findings`."""
     common_ids = {finding.id for finding in common_findings}
     different = []
     for finding in findings:

@@ -1,4 +1,4 @@
-"""How a machine differs from most machines of its kind, in its facts and measured rates.
+"""Finds how a machine differs from most machines of its kind, in its facts and its measured speeds.
 
 Of rates the middle is the median, the spread the median distance from it (MAD), scaled to a normal
 distribution's standard deviation: half of the values may be wild without moving either. A value is
@@ -28,7 +28,8 @@ Kind = tuple[str, ...]
 
 
 class FactDifferences(Frozen):
-    """In which facts nodes are not like most others of their kind, and where no most exist."""
+    """The facts in which nodes differ from the majority of their kind, and the facts for which
+    there is no majority."""
 
     drifts: Mapping[str, Sequence[Drift]]
     """Node -> its differences from the majority."""
@@ -36,7 +37,7 @@ class FactDifferences(Frozen):
 
 
 def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
-    """Compare the facts of each node with those of the nodes of its kind."""
+    """Compare the facts of each node with those of all nodes of its kind."""
     by_kind: dict[Kind, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -67,7 +68,7 @@ def fact_differences(nodes: Iterable[Node]) -> FactDifferences:
 
 
 def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
-    """Node -> its value of one fact; nodes that do not tell it are left out."""
+    """Node -> its value of one fact; nodes whose records do not contain the fact are left out."""
     values = {}
     for node in nodes:
         value = value_of(field, node.facts)
@@ -79,7 +80,7 @@ def _values_of(field: str, nodes: Iterable[Node]) -> dict[str, str]:
 def _drifts_in(
     field: str, majority: str, counts: Counter[str], nodes: Iterable[Node]
 ) -> Iterator[tuple[str, Drift]]:
-    """The nodes whose value of one fact is not the majority's, each with the difference."""
+    """The nodes whose value of one fact differs from the majority's, each with the difference."""
     for node in nodes:
         value = value_of(field, node.facts)
         if value and value != majority:
@@ -95,7 +96,8 @@ def _drifts_in(
 
 
 def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
-    """A fact without a majority, with the nodes of each value; the most frequent value first."""
+    """A fact without a majority value, with the nodes that have each value; the most frequent value
+    comes first."""
     names_by_value: dict[str, list[str]] = defaultdict(list)
     for name, value in values.items():
         names_by_value[value].append(name)
@@ -114,8 +116,7 @@ def _split_of(field: str, kind: Kind, values: Mapping[str, str]) -> FactSplit:
 
 
 def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
-    """Maps each kind of machine to the kind that it is compared with: its own, however few there
-    are.
+    """Kind of machine -> the kind that its nodes are compared with, usually the same one.
 
     Nodes whose GPUs are not seen are no kind if others have some: they are compared with the
     largest kind.
@@ -127,7 +128,7 @@ def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
 
 
 def _largest_kind(sizes: Mapping[Kind, int]) -> Kind:
-    """The kind with GPUs that most nodes have; the empty one if there is no other."""
+    """The kind with GPUs to which most nodes belong; () if no node has GPUs."""
 
     def preference(kind: Kind) -> tuple[bool, int, Kind]:
         has_gpus = bool(kind)
@@ -142,7 +143,7 @@ KIND = "node.kind"
 
 
 def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
-    """Maps the kinds with too few nodes for a comparison to the names of these nodes."""
+    """Kind of machine with too few nodes for a comparison -> the names of these nodes."""
     by_kind: dict[Kind, list[str]] = defaultdict(list)
     for node in nodes:
         if node.facts:
@@ -160,7 +161,7 @@ def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
 
 
 def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
-    """Nodes that are the only ones of their kind, while another kind has several.
+    """Node -> a warning that it is the only node of its kind, if another kind has several nodes.
 
     Such a node is compared with no other, so a wrong GPU would pass unseen. In a
     fleet of single machines this is no surprise, and nothing is said.
@@ -202,8 +203,7 @@ CLOCK_ERROR = timedelta(minutes=10)
 
 
 def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
-    """Nodes whose record is much older than most, so that it may not show what the node is like
-    now, and nodes whose record is dated in the future."""
+    """Node -> a warning that its record is much older than most, or dated in the future."""
     taken: dict[str, datetime] = {}
     for node in nodes:
         time = moment(node.taken_at)
@@ -225,7 +225,7 @@ def misdated_records(nodes: Iterable[Node], now: datetime) -> dict[str, Drift]:
 
 
 def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
-    """Nodes whose record is much older than the others."""
+    """Node -> a warning that its record is much older than the others."""
     if len(taken) < LEAST_NODES:
         return {}
     middle = median_low(taken.values())
@@ -250,12 +250,13 @@ def _old_records(taken: Mapping[str, datetime]) -> dict[str, Drift]:
 
 
 def _in_words(time: datetime) -> str:
-    """A time as the answer writes it."""
+    """A time as the answer shows it, `2026-11-19 03:00 UTC`."""
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
 def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
-    """When the newest record was taken that is not dated in the future."""
+    """When the newest record was taken, ignoring records dated in the future; None if no record has
+    a date."""
     times = [moment(node.taken_at) for node in nodes]
     plausible = [time for time in times if time is not None and time <= now + CLOCK_ERROR]
     return max(plausible, default=None)
@@ -266,7 +267,7 @@ MOST_HOURS = 72
 
 
 def span(time: timedelta) -> str:
-    """A time in days or hours.
+    """A time span in hours, or in days from 72 hours on.
 
     >>> span(timedelta(days=1, hours=7)), span(timedelta(days=30))
     ('31 hours', '30 days')
@@ -279,7 +280,8 @@ def span(time: timedelta) -> str:
 
 
 def majority_of(counts: Counter[str]) -> str | None:
-    """The value that more than half of those nodes have that report one.
+    """The value that more than half of the nodes have; None if there is none or too few nodes
+    report the fact.
 
     >>> majority_of(Counter({"580": 3, "570": 1})), majority_of(Counter({"580": 2, "570": 2}))
     ('580', None)
@@ -311,7 +313,8 @@ RATES = "rates."
 
 
 def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Maps each node to its rates that are too slow for the same check, GPU model and unit."""
+    """Node -> its measured speeds that are too slow compared with the same check, GPU model and
+    unit on other nodes."""
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
@@ -332,7 +335,7 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
 
 
 def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
-    """The text about a rate that is too slow compared with the others."""
+    """A measured speed that is too slow, as a difference from the median of all."""
     # A device at less than half of the usual speed is broken.
     is_below_half = rate.value < middle / 2
     severity = Severity.ERROR if is_below_half else Severity.WARNING
@@ -347,7 +350,8 @@ def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
 
 
 def least_healthy(values: Sequence[float], loss: float) -> float:
-    """The slowest rate that a healthy device may have, at least this loss below the median.
+    """The lowest rate that a healthy device may have; it is at least the share `loss` below the
+    median.
 
     >>> round(least_healthy([100, 101, 99, 100, 102, 98, 50], 0.05), 1)
     81.6
@@ -365,7 +369,7 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
 
 
 def spreads(count: int) -> float:
-    """By how many spreads the slowest of this many healthy values may be below the median.
+    """How many spreads below the median the slowest of `count` healthy values may be.
 
     A quantile of Student's t, for the spread is estimated from these values themselves.
 

@@ -1,4 +1,4 @@
-"""The facts by which two machines are compared, each as one line of text.
+"""The facts by which machines are compared, each as one line of text.
 
 A fact is what should be the same on machines of one kind. What differs by nature (a temperature, a
 UUID, a bus address, free memory) is none.
@@ -84,7 +84,7 @@ TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 
 
 def facts_of(snapshot: Snapshot) -> dict[str, str]:
-    """Every fact in the record, by name; unknown facts are left out.
+    """Fact -> its value as text, for all facts in a snapshot; unknown facts are left out.
 
     >>> from gpusetup.model.machine import Gpu
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
@@ -106,7 +106,7 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _fact(name: str, snapshot: Snapshot) -> str | None:
-    """One fact of the table; None if no source told it."""
+    """The value of one fact in a snapshot; None if it is unknown."""
     if name == GPU_COUNT:
         gpus = snapshot.gpus
         # None: nobody could ask for GPUs.
@@ -119,7 +119,7 @@ def _fact(name: str, snapshot: Snapshot) -> str | None:
 
 
 def shown(name: str, value: object) -> str | None:
-    """A value in a form for people.
+    """A value with its unit as the answer shows it; None if it is unknown.
 
     >>> shown("memory.total_bytes", 80 << 30), shown("gpus.lost", True), shown("os.name", None)
     ('80 GiB', 'yes', None)
@@ -146,7 +146,7 @@ def shown(name: str, value: object) -> str | None:
 
 
 def size_in_words(size: float) -> str:
-    """Bytes in GiB, or MiB if they are fewer.
+    """A size in bytes as text, in GiB, or in MiB if it is smaller than 1 GiB.
 
     >>> size_in_words(80 << 30), size_in_words(512 << 20)
     ('80 GiB', '512 MiB')
@@ -159,8 +159,8 @@ def size_in_words(size: float) -> str:
 
 
 def joined(values: Sequence[str | None]) -> str | None:
-    """The values of several GPUs as one text: the common value, or how many GPUs have each. GPUs
-    that do not report a value are ignored.
+    """The values of several GPUs as one text: the common value, or how many GPUs have which.
+    Unknown values are ignored.
 
     >>> joined(["16", "16", "8"]), joined(["on", None, "on"]), joined([None])
     ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
@@ -185,7 +185,7 @@ OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
 
 
 def commonest(value: str) -> str:
-    """The value that most GPUs of a node have, from the fact of all of them.
+    """The most common value in a text that `joined` made from the values of several GPUs.
 
     >>> commonest("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), commonest("NVIDIA L4")
     ('NVIDIA L40S', 'NVIDIA L4')
@@ -196,7 +196,7 @@ def commonest(value: str) -> str:
 
 
 def words_of(name: str) -> str:
-    """The name of a fact in words.
+    """A fact's name as the answer shows it.
 
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
@@ -209,7 +209,7 @@ def words_of(name: str) -> str:
 
 
 def severity_of(name: str) -> Severity:
-    """How serious a difference in this fact is.
+    """How serious it is if machines differ in this fact.
 
     >>> severity_of("gpus.count").value, severity_of("packages.numpy").value
     ('error', 'note')
@@ -224,8 +224,8 @@ def severity_of(name: str) -> Severity:
 
 
 def value_of(name: str, facts: Mapping[str, str]) -> str | None:
-    """The value of a fact; `absent` for a package or variable that the machine does not have; None
-    if the record does not contain the fact."""
+    """A fact's value; `absent` for a package or variable that the machine lacks; None if the record
+    does not contain the fact."""
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):

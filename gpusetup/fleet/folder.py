@@ -1,5 +1,5 @@
-"""A folder of records, read file by file: snapshots, doctor's JSON, reports of verify and of `fleet
-check`, of this version or an older one.
+"""Reads a folder of records: snapshots, doctor's JSON, reports of verify and `fleet check`, and
+histories, of this version or an older one.
 
 Files of one node are put together: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
 and `node7/verify.json`. What is no record of ours is left out and counted; a record that is cut
@@ -52,7 +52,7 @@ FAILED = ("failed", "crashed")
 
 
 class Records(Frozen):
-    """The content of a folder."""
+    """The records that were read from a folder."""
 
     folder: str | None = None
 
@@ -68,13 +68,14 @@ class _Header(Frozen):
 
 
 class _Run(Frozen):
-    """What `fleet run` reports about a node without complete records."""
+    """The part that is read of the file that `fleet run` writes if a node's records are
+    incomplete."""
 
     problem: str
 
 
 class _NodeCheck(Frozen):
-    """The part of a node check's document that is read."""
+    """The part that is read of a node check's document."""
 
     ok: bool
     reason: str
@@ -88,8 +89,8 @@ class _NodeCheck(Frozen):
 def read_folder(
     folder: Path, reached: Callable[[int, int], None] = lambda done, of: None
 ) -> Records:
-    """Every record in a folder and in the folders in it, by node; `reached` is told how many files
-    are read, of how many."""
+    """The records in a folder and its direct subfolders, grouped by node. `reached` is called with
+    the number of files read and the total."""
     records_of: dict[str, list[Node]] = defaultdict(list)
     left_out: list[str] = []
     files = _files(folder)
@@ -117,7 +118,8 @@ def read_folder(
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
-    """The node in a file, or why it is not a record, as a text that a process pool can return."""
+    """The node in a file, or a text that says why the file is not a record (an exception would not
+    return from a process pool)."""
     name = name_of(path, folder)
     try:
         return read_record(path, name)
@@ -127,7 +129,8 @@ def _node_or_reason(folder: Path, path: Path) -> Node | str:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a folder and of those directly in it, by name."""
+    """The JSON files in a folder and its direct subfolders, sorted by path; BadInput if it is not a
+    folder or has too many files."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
     # A file that begins with a dot is one that is being written.
@@ -141,7 +144,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def name_of(path: Path, folder: Path) -> str:
-    """The node's name, from the file name.
+    """The node's name according to a file's name or its folder.
 
     >>> here, names = Path("runs"), ("gpu1.json", "gpu1.verify.json", "gpu1/doctor.json")
     >>> [name_of(here / name, here) for name in names]
@@ -156,7 +159,7 @@ def name_of(path: Path, folder: Path) -> str:
 
 
 def on_one_line(name: str) -> str:
-    """A name without line breaks and terminal codes.
+    """A name with `?` in place of line breaks, control characters and other unprintable characters.
 
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
@@ -170,11 +173,12 @@ def on_one_line(name: str) -> str:
 
 
 class _NoRecord(Exception):
-    """A file that gpusetup did not write."""
+    """Raised for a file that is not a record of gpusetup."""
 
 
 def read_record(path: Path, name: str) -> Node:
-    """One file as a node; a broken file has a problem instead of facts."""
+    """The node in one file. A file that cannot be read gives a node with a problem instead of
+    facts."""
     try:
         family, node = _read(path)
     except BadInput as problem:
@@ -190,7 +194,8 @@ def read_record(path: Path, name: str) -> Node:
 
 
 def _read(path: Path) -> tuple[str, Node]:
-    """A record: its schema without the version, and its node, with the name from the record."""
+    """The family of a record's schema (without the version), and the node in it; the name is "" if
+    the record gives none."""
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
         raise _NoRecord("this is no record of gpusetup (no JSON object)")
@@ -210,7 +215,7 @@ def _read(path: Path) -> tuple[str, Node]:
 
 
 def named_record(path: Path) -> Node:
-    """The record in a file that somebody named; `BadInput` if it is not one."""
+    """The record in a file that the user named; BadInput if the file is not a record of a node."""
     try:
         node = read_record(path, on_one_line(path.stem))
         if not node.has_record:
@@ -223,7 +228,7 @@ def named_record(path: Path) -> Node:
 
 
 def _from_snapshot(raw: bytes, what: str) -> Node:
-    """The node in a snapshot, or in doctor's document, which contains one."""
+    """The node in a snapshot, or in doctor's document, which contains a snapshot."""
     snapshot = parse_snapshot(raw, what)
     facts = facts_of(snapshot)
     # Some other JSON with a schema of ours.
@@ -240,7 +245,8 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 
 
 def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
-    """Doctor's findings; what a node's check does not look for has the snapshot as its source."""
+    """Doctor's findings in a snapshot. Findings that `fleet check` does not look for are marked
+    with the source `snapshot`."""
     findings = findings_of(snapshot)
     # Most nodes have none, and to judge thousands of nodes twice takes time.
     if not findings:
@@ -255,14 +261,15 @@ def _findings_of_snapshot(snapshot: Snapshot) -> tuple[NodeFinding, ...]:
 
 
 def kind_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """The model of most of a node's GPUs, by its facts; () if no GPU is seen."""
+    """The model that most GPUs of a node have, as a tuple; () if no GPU is known."""
     names = facts.get(GPU_NAME)
     return (commonest(names),) if names else ()
 
 
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The variables without those that a snapshot hides, because most records are snapshots."""
+    """The facts about environment variables after redaction as in a snapshot, so that redacted and
+    other records can be compared."""
     snapshot = Snapshot(environment=dict(environment))
     # A node-check was not redacted when it was written.
     redacted = redact(snapshot)
@@ -270,7 +277,7 @@ def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
-    """The node in a report of verify: whether the checks passed, and the measured rates."""
+    """The node in a report of verify: its failed checks as findings, and the measured speeds."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     gpu_models = [model for device, model in models.items() if device != "cpu"]
@@ -296,7 +303,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
 
 
 def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]:
-    """The speeds that verify measured, with the models of their devices."""
+    """The speeds that verify measured, each with the model of its device."""
     for check in answer.checks:
         # Other figures than speeds are not compared among nodes.
         is_speed = check.unit in RATE_UNITS and check.status != "skipped"
@@ -312,7 +319,7 @@ def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]
 
 
 def _failed_check(problem: str) -> NodeFinding:
-    """The finding of a check of verify that failed."""
+    """The finding for a check of verify that failed."""
     return NodeFinding(
         id="gpu-check-failed", severity=Severity.ERROR, title=f"verify's {problem}", source="verify"
     )
@@ -333,7 +340,8 @@ def _from_node_check(raw: bytes, what: str) -> Node:
 
 
 def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
-    """What a node's check could see. An older record does not say whether it read the log."""
+    """The sources that a node check could read. Records of older versions do not say whether the
+    kernel log was among them."""
     if answer.blind_to is not None:
         return tuple(source for source in OF_A_CHECK if source not in answer.blind_to)
     has_gpus = answer.facts.get(GPU_COUNT, "0") != "0"
@@ -341,7 +349,7 @@ def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
 
 
 def _as_today(finding: NodeFinding, taken_at: str | None) -> NodeFinding:
-    """A check's finding as today's version writes it: older ones name GPUs in the title only."""
+    """A finding of a node check in today's form; older versions name the GPUs only in the title."""
     about = finding.about or gpus_of(finding.title)
     is_of_profile = finding.id == "unlike-profile"
     return replace(
@@ -364,7 +372,8 @@ def _from_history(raw: bytes, what: str) -> Node:
 
 
 def _from_run(raw: bytes, what: str) -> Node:
-    """The node for which `fleet run` has no complete records."""
+    """The node in a file that `fleet run` wrote because the records are incomplete; it has only a
+    problem."""
     run = from_json(raw, _Run, what=what)
     # The problem is all that it says.
     problem = run.problem

@@ -1,4 +1,4 @@
-"""The GPUs that a finding's title names: which they are, and how they fit into one short line.
+"""Finds the GPUs that a finding's title names, and shortens their list.
 
 Doctor names each GPU in full, `GPU 4 (00000000:5E:00.0, NVIDIA H100)`. Slurm and
 node-problem-detector cut a reason after some hundred letters, so a list of eight such names would
@@ -22,8 +22,8 @@ ADDRESS = re.compile(BUS_ADDRESS)
 
 
 def gpus_of(title: str) -> tuple[str, ...]:
-    """The GPUs that a title names: by PCI address, which stays the same if another GPU is lost, or
-    by number if there is no address.
+    """The GPUs that a title names: the PCI address of each, which does not change if another GPU is
+    lost, otherwise its number.
 
     >>> gpus_of("GPU 4 (00000000:5E:00.0, NVIDIA L4), GPU 5 (00000000:6F:00.0, NVIDIA L4): hot")
     ('0000:5e:00.0', '0000:6f:00.0')
@@ -42,7 +42,7 @@ def gpus_of(title: str) -> tuple[str, ...]:
 
 
 def in_short(title: str) -> str:
-    """A title with its GPUs in few letters, and what is wrong before them.
+    """A title with a shortened list of GPUs, moved after the words that say what is wrong.
 
     >>> in_short("GPU 4 (00000000:5E:00.0, NVIDIA L4): memory errors")
     'memory errors: GPU 4 (00000000:5E:00.0)'
@@ -66,7 +66,8 @@ def in_short(title: str) -> str:
 
 
 def _short_list(gpu_list: str) -> str | None:
-    """GPUs in few letters: one with its address, several by number; None if they have neither."""
+    """A list of GPUs in short form: one GPU with its address, several by number; None if they have
+    neither."""
     numbers = [int(number) for number in NUMBER.findall(gpu_list)]
     addresses = ADDRESS.findall(gpu_list)
     if len(numbers) > 1:
@@ -81,7 +82,7 @@ def _short_list(gpu_list: str) -> str | None:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers with three and more in a row as a range.
+    """Numbers as text, with three or more consecutive ones as a range.
 
     >>> ranges([0, 1, 2, 3, 5, 7]), ranges([2, 3]), ranges([4])
     ('0-3, 5, 7', '2, 3', '4')
@@ -106,7 +107,7 @@ GPU_NUMBERS = re.compile(r"\(GPUs? ([\d, -]{1,200})\)")
 
 
 def numbered_gpus(value: str) -> tuple[str, ...]:
-    """The GPUs whose value of a fact is not the usual one.
+    """The GPUs that a fact's text lists because their value differs from that of most.
 
     >>> numbered_gpus("6 x 400 W, 2 x 250 W (GPUs 3, 7)"), numbered_gpus("400 W")
     (('GPU 3', 'GPU 7'), ())

@@ -1,4 +1,5 @@
-"""Since when a node has each of its findings: a small file that `fleet check --history` updates.
+"""Records since when a node has each of its findings, in a small file that `fleet check --history`
+updates.
 
 The file lies in a folder of records, so `fleet show` reads it like any other record. It holds no
 more than each finding's id, severity, words and times.
@@ -26,7 +27,8 @@ MOST_PAST_FINDINGS = 100
 
 
 class FindingHistory(Frozen):
-    """A finding of one GPU or of the whole node, from the first check that had it to the last."""
+    """A finding about one GPU or the whole node, with the times of the first and the last check
+    that had it."""
 
     id: str
     about: str | None = None
@@ -46,14 +48,14 @@ class FindingHistory(Frozen):
 
 
 class NodeHistory(Frozen):
-    """The findings of one node over time, current ones first."""
+    """The findings of one node over time; current ones come first."""
 
     schema: Literal["gpusetup.history/1"] = "gpusetup.history/1"
     checked_at: str | None = None
     findings: tuple[FindingHistory, ...] = ()
 
     def since(self) -> Mapping[FindingKey, str]:
-        """Each finding that the node still has -> when a check had it for the first time."""
+        """Key of each current finding -> the time of the first check that had it."""
         began: dict[FindingKey, str] = {}
         for finding in self.findings:
             if not finding.is_over:
@@ -62,7 +64,7 @@ class NodeHistory(Frozen):
 
 
 def file_name(node: str) -> str:
-    """The file name of a node's history.
+    """The file name for a node's history; a name that is not safe as a file name becomes `node`.
 
     >>> file_name("gpu07"), file_name("../gpu07")
     ('gpu07.history.json', 'node.history.json')
@@ -74,7 +76,7 @@ def file_name(node: str) -> str:
 
 
 def read_history(text: str, what: str, now: str) -> NodeHistory:
-    """The history in a file. Raises BadInput for a file that gpusetup did not write.
+    """The history in a file's text. Raises BadInput if gpusetup did not write the file.
 
     Times that cannot be read, or that lie after `now`, become `now`: a node's clock may have been
     wrong, and somebody may have edited the file.
@@ -99,7 +101,7 @@ def read_history(text: str, what: str, now: str) -> NodeHistory:
 def updated(
     history: NodeHistory, findings: Iterable[NodeFinding], now: str, sight: Sight
 ) -> NodeHistory:
-    """The history after a check at `now` with these findings.
+    """The history after a check at the time `now` that had these findings.
 
     A finding ends only if the check looked where it would have been (`sight`): while the driver
     hangs, no memory error is over. A finding that ended and comes back begins anew.
@@ -139,7 +141,7 @@ def updated(
 
 
 def moment(text: str | None) -> datetime | None:
-    """A record's time in UTC; None if the text is not a time.
+    """The time in a text, in UTC; None if the text is not an ISO 8601 time.
 
     >>> str(moment("2026-11-19T03:00:00Z")), moment("yesterday"), moment(None)
     ('2026-11-19 03:00:00+00:00', None, None)

@@ -1,4 +1,5 @@
-"""The records of one node put together: what the newest record that could see it says, counts."""
+"""Merges the records of one node: for each finding, the newest record that could have seen it
+decides."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ UNDATED = datetime.min.replace(tzinfo=timezone.utc)
 
 
 def merged(records: Sequence[Node]) -> Node:
-    """Several records of one node as one. Records without a date count as the oldest."""
+    """Several records of one node merged into one; newer records take precedence, and undated ones
+    count as the oldest."""
     newest_first = sorted(records, key=_newness, reverse=True)
     node = newest_first[0]
     for older in newest_first[1:]:
@@ -40,19 +42,20 @@ def merged(records: Sequence[Node]) -> Node:
 
 
 def _newness(record: Node) -> tuple[datetime, bool]:
-    """A key by which the newest record is the largest; of the same time a snapshot, which today's
-    doctor judges again."""
+    """A sort key that is largest for the newest record; at the same time, a snapshot counts as
+    newer than other records."""
     has_whole_snapshot = "snapshot" in record.sight.sources
     return _time_of(record), has_whole_snapshot
 
 
 def _time_of(record: Node) -> datetime:
-    """When a record was taken."""
+    """When a record was taken; the earliest possible time if it has no date."""
     return moment(record.taken_at) or UNDATED
 
 
 def _findings_that_hold(newest_first: Iterable[Node]) -> list[NodeFinding]:
-    """The findings that no newer record denies, each id from the newest record that has it."""
+    """The findings that no newer record contradicts; each id comes from the newest record that has
+    it."""
     findings: list[NodeFinding] = []
     newer_records: list[Node] = []
     for record in newest_first:
@@ -66,7 +69,8 @@ def _findings_that_hold(newest_first: Iterable[Node]) -> list[NodeFinding]:
 
 
 def _is_denied(finding: NodeFinding, record: Node, newer: Node) -> bool:
-    """Whether a newer record looked for the finding of a record, and does not have it.
+    """Whether a newer record would have seen a finding of an older one, so that its absence there
+    means that the fault is gone.
 
     A report of verify has no date: it denies nothing, and nothing denies it.
     """

@@ -1,4 +1,5 @@
-"""The command to run next about a node: each shows more than the records do, or takes a new one."""
+"""Chooses the command to run next for a node: one that shows more than the records do, or takes a
+new record."""
 
 from __future__ import annotations
 
@@ -24,8 +25,7 @@ RECORDERS = {
 
 
 def next_command(node: Node, drift: Sequence[Drift], folder: str | None = None) -> str | None:
-    """What to run next about a node with these findings; None if its name must not be part of a
-    command.
+    """The command to run next for a node; None if the node's name is not safe in a command.
 
     `folder`: where its record belongs.
 
@@ -50,7 +50,8 @@ def next_command(node: Node, drift: Sequence[Drift], folder: str | None = None) 
 
 
 def _doctor_knows(node: Node, drift: Iterable[Drift]) -> bool:
-    """Whether doctor finds in the node's snapshot the gravest of what the node has."""
+    """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
+    findings."""
     file = node.snapshot_file
     # A name that steers a terminal is no part of a command.
     if file is None or not file.isprintable():
@@ -64,12 +65,12 @@ def _doctor_knows(node: Node, drift: Iterable[Drift]) -> bool:
 
 
 def _is_missing_gpu(finding: NodeFinding) -> bool:
-    """Whether a node has fewer GPUs than its profile."""
+    """Whether a finding says that a node's number of GPUs differs from its profile."""
     return finding.source == "profile" and GPU_COUNT in finding.about
 
 
 def _new_record(node: Node, folder: str | None) -> str:
-    """The command that takes a node's record, which is missing or broken, again."""
+    """The command that takes a node's missing or broken record again."""
     file = node.broken_file
     # Where a part of the records is there, something hangs on the node.
     has_no_record = file is None and not node.facts

@@ -1,4 +1,5 @@
-"""Whether a node can take jobs: doctor's findings, and how the node differs from its profile.
+"""Decides whether a node can take jobs, from doctor's findings and from the differences to its
+profile.
 
 The profile says what a node of a kind should be like: it is the record that `fleet check --json`
 writes on a sound one. A person deletes from its `facts` what may differ between nodes. A fact that
@@ -32,8 +33,8 @@ NVML_NOT_SUPPORTED = "3"
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
-    """Doctor's findings in short, the root first; no consequences, and nothing that a running job
-    does.
+    """Doctor's findings in short form, root causes first, without consequences of other findings
+    and without effects of running jobs.
 
     `rules`: those of a check; None for all.
     """
@@ -58,18 +59,19 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
 
 
 def _source_of(finding: Finding) -> Source:
-    """Where a finding of a check comes from: the kernel's log if nothing else shows it."""
+    """The source of a check's finding: `kernel log` if only the kernel's log shows it, otherwise
+    `driver`."""
     sources = {quote.source for quote in finding.evidence}
     return "kernel log" if sources == {"kernel log"} else "driver"
 
 
 def check_rules() -> tuple[Rule, ...]:
-    """The rules that a node's check applies: those about the driver and its GPUs."""
+    """The rules that a node check applies: those about the driver and its GPUs."""
     return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
 
 
 def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
-    """The record without the used memory of GPUs that compute: a job that runs is no fault.
+    """The snapshot without the used memory of busy GPUs, because a running job is not a fault.
 
     Memory that is taken on an idle GPU may be left over from a job that is gone. Where no source
     tells how busy a GPU is, it counts as one that computes.
@@ -84,7 +86,7 @@ def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
-    """The record without events that are no reason to drain a node.
+    """The snapshot without events that are no reason to take a node out of service.
 
     Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 is a row that was remapped or a page
     that was retired, Xid 94 a memory error that stayed within its program. If a reset is due, or
@@ -99,7 +101,7 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
 
 
 def _is_harmless(event: Event) -> bool:
-    """Whether an event of the driver needs no action."""
+    """Whether a driver event needs no action."""
     values = event.values
     if event.kind == "gpu-read-failed":
         # Such a GPU lacks the feature that was asked for.
@@ -118,7 +120,7 @@ MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_byte
 
 
 class Profile(Frozen):
-    """The part of a record with which other nodes are compared."""
+    """The part of a node check's record that serves as a profile for other nodes."""
 
     schema: Literal["gpusetup.node-check/1"]
     ok: bool
@@ -127,7 +129,8 @@ class Profile(Frozen):
 
 
 def read_profile(text: str, what: str) -> dict[str, str]:
-    """The facts of a healthy node; `BadInput` says what is wrong in the file."""
+    """The facts of a profile that other nodes must have; BadInput if the file is invalid or its
+    node failed the check."""
     try:
         profile = from_json(text, Profile, what=what)
     except BadInput as problem:
@@ -146,7 +149,7 @@ def read_profile(text: str, what: str) -> dict[str, str]:
 def unlike_profile(
     expected: Mapping[str, str], facts: Mapping[str, str]
 ) -> tuple[NodeFinding, ...]:
-    """How a node differs from the profile.
+    """A finding for each fact in which a node differs from its profile.
 
     >>> unlike_profile({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
     'number of GPUs 7, expected 8'
@@ -199,8 +202,8 @@ class NodeCheckAnswer(Frozen):
 def all_findings(
     ok: bool, reason: str, findings: tuple[NodeFinding, ...]
 ) -> tuple[NodeFinding, ...]:
-    """The findings of a check. If a failed check has no error among them, as on a node without a
-    GPU, a finding with the reason is added."""
+    """The findings of a check. If a failed check has no finding of severity error, one with the
+    check's reason is added."""
     severities = {finding.severity for finding in findings}
     has_error = Severity.ERROR in severities
     if ok or has_error:
@@ -216,8 +219,8 @@ def check_node(
     expected: Mapping[str, str],
     since: Mapping[FindingKey, str] | None = None,
 ) -> NodeCheckAnswer:
-    """Judge a node. `expected` are the facts in its profile; `since` maps its earlier findings to
-    times from its history, None if it keeps no history."""
+    """Judge a node. `expected` are the facts in its profile; `since` has the times of earlier
+    findings (None without a history)."""
     snapshot = record.snapshot
     now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
@@ -250,7 +253,8 @@ HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause !=
 
 
 def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
-    """The errors as words of a reason, those of the hardware first; each id once.
+    """The errors among the findings as parts of the reason, hardware faults first; findings with
+    the same id are joined.
 
     Slurm cuts a reason, and its limit for drained nodes asks what the reason begins with.
     """
@@ -267,7 +271,7 @@ def _problems(findings: Iterable[NodeFinding], now: str | None) -> list[str]:
 
 
 def sight_of(record: NodeRecord, expected: Mapping[str, str]) -> Sight:
-    """What a check with this record and this profile could see."""
+    """What a check with this record and profile could have seen."""
     facts = {**facts_of(record.snapshot), **record.facts}
     # A fact that the node does not tell was not compared.
     compared_facts = tuple(name for name in expected if name in facts)
@@ -287,7 +291,7 @@ def _blind_to(sight: Sight) -> tuple[Source, ...]:
 
 
 def what_it_is(facts: Mapping[str, str]) -> str:
-    """A healthy node in one line: its GPUs and its driver."""
+    """A healthy node in one line: its GPUs and its driver version."""
     gpu_count = facts.get(GPU_COUNT, "0")
     gpu_name = facts.get("gpus.name", "GPU")
     # A driver that is not loaded tells no version.

@@ -1,4 +1,4 @@
-"""A finding about a node, and what tells it from others over time."""
+"""A finding about a node, and the key that identifies it over time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
 
 
 class NodeFinding(Frozen):
-    """A finding about a node."""
+    """A finding about a node, with its GPUs, its source and its dates."""
 
     id: str
     severity: Severity
@@ -35,7 +35,8 @@ FindingKey = tuple[str, str]
 
 
 def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
-    """A key for each GPU of a finding; one key if it is about the whole node.
+    """A key for each GPU or fact that a finding is about; a single key if it is about the whole
+    node.
 
     >>> keys_of(NodeFinding(id="hot", severity=Severity.ERROR, about=("0000:1a:00.0",)))
     (('hot', '0000:1a:00.0'),)
@@ -47,7 +48,8 @@ def keys_of(finding: NodeFinding) -> tuple[FindingKey, ...]:
 def dated(
     finding: NodeFinding, since: Mapping[FindingKey, str], now: str | None = None
 ) -> NodeFinding:
-    """A finding with the dates of a node's history; what the history lacks is as new as `now`."""
+    """The finding with the dates from a node's history; keys that the history lacks get the time
+    `now`."""
     times = [since.get(key, now) for key in keys_of(finding)]
     known_times = sorted(time for time in times if time is not None)
     if not known_times:
@@ -58,7 +60,8 @@ def dated(
 
 
 def since_words(finding: NodeFinding, now: str | None = None) -> str:
-    """` (since DATE)` for a finding that an earlier check had too; "" for one that is new `now`.
+    """` (since DATE)` for a finding that an earlier check already had; "" if it has no date or is
+    new at the time `now`.
 
     >>> since_words(NodeFinding(id="hot", severity=Severity.ERROR, since="Monday"))
     ' (since Monday)'

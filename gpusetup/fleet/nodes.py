@@ -1,5 +1,5 @@
-"""The nodes of a fleet: what is stored about each, and lists of their names as schedulers write
-them."""
+"""The nodes of a fleet: the content of their records, and lists of node names in Slurm's
+notation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Rate(Frozen):
-    """A speed that was measured on one device of a node."""
+    """A speed that a check of verify measured on one device of a node."""
 
     check: str
     device: str
@@ -27,7 +27,7 @@ class Rate(Frozen):
 
 
 class Drift(Frozen):
-    """A field in which a node differs from most nodes of its kind.
+    """A difference between a node and most nodes of its kind, in one field.
 
     Some fields are no facts of the node: `record.taken_at`, if the record is older than the others,
     `record.future`, if it is dated in the future, and `node.kind`, if no other node has such GPUs.
@@ -44,8 +44,8 @@ class Drift(Frozen):
 
 
 class FactSplit(Frozen):
-    """A fact of which no value has a majority among the nodes of a kind, so that nobody can say
-    which of them are right."""
+    """A fact for which no value has a majority among the nodes of a kind, so that it is unclear
+    which nodes are right."""
 
     field: str
     severity: Severity
@@ -56,7 +56,7 @@ class FactSplit(Frozen):
 
 
 class Node(Frozen):
-    """One node: the content of its records, or why there is none."""
+    """A node with the content of its records, or the reason why there are none."""
 
     name: str = ""
     taken_at: str | None = None
@@ -91,7 +91,7 @@ NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
 
 
 def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """A sort key that puts node9 before node10.
+    """A sort key that orders numbers in names by value, so that node9 comes before node10.
 
     >>> sorted(["node10", "node9"], key=natural)
     ['node9', 'node10']
@@ -105,7 +105,7 @@ def natural(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def slurm_list(names: Iterable[str]) -> str:
-    """Names in the form for Slurm's `--exclude=`, with ranges in brackets.
+    """Node names in Slurm's notation (as for `--exclude=`), with ranges in brackets.
 
     >>> slurm_list(["gpu09", "gpu10", "gpu11", "gpu13", "login"])
     'gpu[09-11,13],login'
@@ -131,13 +131,13 @@ def slurm_list(names: Iterable[str]) -> str:
 
 
 class NumberRange(Frozen):
-    """Consecutive numbers, as text with their leading zeros."""
+    """A range of consecutive numbers as text, with leading zeros."""
 
     first: str
     last: str
 
     def is_before(self, digits: str) -> bool:
-        """Whether the number comes right after this range."""
+        """Whether a number directly follows the last number of this range."""
         next_number = int(self.last) + 1
         # The same count of digits is a matter of the caller.
         return int(digits) == next_number
@@ -151,7 +151,8 @@ class NumberRange(Frozen):
 
 
 def _split_at_number(name: str) -> tuple[str, str, str]:
-    """A name as prefix, last number and suffix; without a number, everything is the prefix."""
+    """A name split into prefix, last number and suffix; without a number, all of it is the
+    prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
     # A line break, or a number with too many digits.
     if parts is None:
@@ -162,7 +163,8 @@ def _split_at_number(name: str) -> tuple[str, str, str]:
 
 
 def expanded(text: str) -> tuple[str, ...]:
-    """The single names in such a list.
+    """The individual names in a list in Slurm's notation; UsageError if the list is malformed or
+    too long.
 
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
@@ -186,7 +188,7 @@ def expanded(text: str) -> tuple[str, ...]:
 
 
 def _names_of_part(part: str) -> list[str]:
-    """The names of one part of a list: a name, or `gpu[09-11]`."""
+    """The names in one part of a list: a plain name, or a range such as `gpu[09-11]`."""
     prefix, bracket, after_bracket = part.partition("[")
     numbers_text, _, suffix = after_bracket.partition("]")
     # Without brackets the prefix is the whole name.
@@ -200,7 +202,7 @@ WRITE = "write gpu[001-016],login1"
 
 
 def _numbers(inside: str) -> list[str]:
-    """The numbers in brackets, `1-3,7`, as wide as they are written.
+    """The numbers that brackets contain (`1-3,7`), with leading zeros as written.
 
     Raises ValueError for what is no range, or too long a one.
     """

@@ -1,4 +1,5 @@
-"""A node's check as metrics for the textfile collector of Prometheus' node_exporter.
+"""Writes the result of a node check as metrics for the textfile collector of Prometheus'
+node_exporter.
 
 Only numbers, ids of findings, the GPU's model and the driver's version: no names of hosts, users or
 folders, no UUIDs, and no words of a finding. node_exporter adds the node's own label.
@@ -22,7 +23,8 @@ Labels = Mapping[str, str]
 
 
 def metrics(answer: NodeCheckAnswer, now: float) -> str:
-    """The metrics of a node. `now` is the time of the check in seconds since 1970."""
+    """The metrics of a node check, in Prometheus' text format. `now` is the time of the check in
+    seconds since 1970."""
     counts: Counter[tuple[str, str]] = Counter()
     since: dict[tuple[str, str], float] = {}
     for finding in answer.findings:
@@ -61,7 +63,7 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
 
 
 def _machine(facts: Mapping[str, str]) -> str:
-    """Prometheus metrics that describe the node: driver version, GPU model and GPU count."""
+    """The metrics that describe the node: driver version, GPU model and number of GPUs."""
     driver = facts.get("driver.version", "")
     gpu = facts.get("gpus.name", "")
     info = {"driver": driver, "gpu": gpu}
@@ -79,7 +81,7 @@ def _labels(id: str, severity: str) -> Labels:
 
 
 def _metric(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> str:
-    """One gauge in the text format; nothing if it has no sample."""
+    """One gauge metric in Prometheus' text format; "" if it has no samples."""
     lines = [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
     heading_length = len(lines)
     for labels, value in samples:
@@ -92,7 +94,7 @@ def _metric(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) 
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
-    """One line of a metric.
+    """One sample line of a metric.
 
     >>> _sample("up", {"gpu": 'a "b"\\\\'}, 1.0), _sample("at", {}, 1795000000.5)
     ('up{gpu="a \\\\"b\\\\"\\\\\\\\"} 1', 'at 1795000000.5')
@@ -111,7 +113,8 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 
 
 def escaped(text: str) -> str:
-    """A label's value with the three escapes of the format; otherwise it could end its line."""
+    """A label's value, escaped for Prometheus' text format, without line breaks and control
+    characters."""
     printable = on_one_line(text)
     # The backslash first: the other escape brings one.
     without_backslashes = printable.replace("\\", r"\\")

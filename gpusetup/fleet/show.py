@@ -1,4 +1,4 @@
-"""The answer of `fleet show`: one row for each node, those with the worst problems first."""
+"""Builds the answer of `fleet show`: one row for each node, the worst first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NodeAnswer(Frozen):
 
 
 class Uncompared(Frozen):
-    """Nodes of a kind that has too few nodes for a comparison."""
+    """A kind of machine with too few nodes for a comparison, and these nodes."""
 
     gpus: tuple[str, ...]
     """The models of their GPUs."""
@@ -60,7 +60,8 @@ class Uncompared(Frozen):
 
 
 class Common(Frozen):
-    """A finding that most nodes have, or most of a kind, so that it does not distinguish them."""
+    """A finding that most nodes have, of the whole fleet or of one kind, so that it does not set a
+    node apart."""
 
     id: str
     severity: Severity
@@ -71,14 +72,15 @@ class Common(Frozen):
     """The models of the GPUs of that kind; empty if most nodes of the whole fleet have it."""
 
     def is_of(self, node: Node) -> bool:
-        """Whether a node is one of those that were counted."""
+        """Whether the finding was counted over the nodes to which this one belongs: the whole fleet
+        or its kind."""
         is_of_whole_fleet = not self.gpus
         # Else it is of one kind.
         return is_of_whole_fleet or self.gpus == node.kind
 
 
 class Exclude(Frozen):
-    """The failed nodes in the form for schedulers."""
+    """The failed nodes, in the form that schedulers need to exclude them."""
 
     slurm: str = ""
     """An option of sbatch and srun; empty if no node failed."""
@@ -111,7 +113,8 @@ OLD = timedelta(days=1)
 
 
 def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
-    """Judge a fleet. `expected`: nodes that should have a record."""
+    """Judge a fleet by its records. `expected` names nodes that should have a record; a node
+    without one fails."""
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
@@ -147,7 +150,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
 
 
 def _nodes_in(splits: Iterable[FactSplit]) -> set[str]:
-    """The nodes with a fact of which no value has a majority."""
+    """The names of all nodes in facts that have no majority value."""
     names: set[str] = set()
     for split in splits:
         for nodes_of_value in split.values.values():
@@ -156,15 +159,15 @@ def _nodes_in(splits: Iterable[FactSplit]) -> set[str]:
 
 
 def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
-    """A key that puts the gravest facts first, and alike ones by their names."""
+    """A sort key that puts the most serious facts first, then orders them by name."""
     return -GRAVITY[split.severity], split.field
 
 
 def all_differences(
     nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
-    """Node -> in what it is unlike the others: `fact_drifts`, its slow rates, its kind, and the
-    date of its record."""
+    """Node -> its differences from the others: in facts (`fact_drifts`), measured speeds, kind of
+    GPU, and the date of its record."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
@@ -180,7 +183,8 @@ NO_RECORD = "no record: the node did not answer"
 
 
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
-    """The findings that more than half of the nodes have, or more than half of one kind.
+    """The findings that more than half of the nodes have, of the whole fleet or of one kind of
+    machine.
 
     On nodes whose GPUs are all divided (MIG), the finding about that is no difference, although
     the rest of the fleet has other GPUs.
@@ -199,7 +203,8 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
 
 
 def _common_among(nodes: Sequence[Node]) -> list[Common]:
-    """The findings that more than half of these nodes have, the most frequent first."""
+    """The findings that more than half of these nodes have, most frequent first; [] if there are
+    too few nodes."""
     counts: Counter[str] = Counter()
     examples: dict[str, NodeFinding] = {}
     for node in nodes:
@@ -227,7 +232,7 @@ def _common_among(nodes: Sequence[Node]) -> list[Common]:
 def _row(
     node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
 ) -> NodeAnswer:
-    """One node's part of the answer, with its status."""
+    """A node's row of the answer, with its status, differences and next command."""
     findings = tuple(
         finding if finding.since else dated(finding, node.since) for finding in node.findings
     )
@@ -246,8 +251,8 @@ def _row(
 def _next_of(
     node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
 ) -> str | None:
-    """The command that says more of a node than the answer: None if all that it has are differences
-    in facts."""
+    """The command that shows more about a node than the answer; None if the node has only minor
+    differences in facts."""
     findings = []
     for finding in node.findings:
         is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
@@ -260,8 +265,8 @@ def _next_of(
 
 
 def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
-    """The status of a node: an error makes it fail; a warning sets it apart if most nodes do not
-    have it."""
+    """The status of a node: `failed` after an error, `differs` after a difference or an uncommon
+    warning, `degraded` if it is slow, otherwise `ok`."""
     severities = {finding.severity for finding in node.findings}
     severities |= {row.severity for row in drift}
     if node.problem or Severity.ERROR in severities:
@@ -276,7 +281,7 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """A sort key: the worst nodes first, equal ones by name."""
+    """A sort key that puts the nodes with the worst status first, then orders them by name."""
     # The type lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
     badness = statuses.index(row.status)
@@ -285,7 +290,8 @@ def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 
 def excluded(names: Iterable[str]) -> Exclude:
-    """The nodes to leave out of jobs, in the form for schedulers."""
+    """The nodes to keep out of jobs, in the form that schedulers need; names that are not safe in a
+    command are left out."""
     usable_names = []
     for name in names:
         # The names become part of a command.

@@ -1,4 +1,5 @@
-"""What a record could see of its node: only a record that looked can say that a fault is over."""
+"""What a record could have seen of its node: only a record that looked for a fault can show that
+the fault is gone."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ EVERYTHING: tuple[Source, ...] = get_args(Source)
 
 
 class Sight(Frozen):
-    """Which findings a record would have if its node had the fault."""
+    """Which findings a record would contain if its node had the fault: by source, by GPU and by
+    fact."""
 
     sources: tuple[Source, ...] = EVERYTHING
     gpus: tuple[str, ...] | None = None
@@ -22,7 +24,8 @@ class Sight(Frozen):
     """The facts that were compared with a profile; None if they are not known."""
 
     def covers(self, source: Source, about: str) -> bool:
-        """Whether a finding from this source, about this GPU or fact, would have been seen."""
+        """Whether the record would contain a finding from this source about this GPU or fact, if
+        the node had it."""
         if source not in self.sources:
             return False
         if source == "profile":
@@ -33,12 +36,14 @@ class Sight(Frozen):
         return not is_address or self.gpus is None or about in self.gpus
 
     def covers_all(self, finding: NodeFinding) -> bool:
-        """Whether the record would have seen the finding at each of its GPUs."""
+        """Whether the record would have seen a finding on every GPU (or in every fact) that it is
+        about."""
         return all(self.covers(finding.source, about) for about in finding.about or ("",))
 
 
 def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:
-    """Whether the driver answered for its GPUs, and whether the kernel's log could be read."""
+    """The sources that a snapshot could read: `driver` if it answered for all GPUs, and `kernel
+    log`."""
     sources: list[Source] = []
     answered = {reading.subject for reading in snapshot.readings if reading.problem is None}
     failed = {reading.subject for reading in snapshot.readings if reading.problem is not None}
@@ -51,7 +56,8 @@ def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:
 
 
 def addresses(snapshot: Snapshot) -> tuple[str, ...] | None:
-    """The PCI addresses of the GPUs that a record lists; None if one of them has no address."""
+    """The PCI addresses of the GPUs in a snapshot, without lost ones; None if one has no
+    address."""
     keys = []
     for gpu in snapshot.gpus or ():
         key = bus_key(gpu.pci_bus_id)

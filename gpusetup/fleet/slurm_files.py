@@ -1,4 +1,5 @@
-"""The programs that Slurm calls on a node, each a few lines of shell around `fleet check`.
+"""Writes the programs that Slurm runs on each node; each is a short shell script around `fleet
+check`.
 
 A node is drained after two failed checks in a row, and resumed after two good ones, but only if the
 reason is still one that gpusetup gave. A node that somebody else took out of service is left alone.
@@ -194,7 +195,7 @@ HealthCheckNodeState=ANY,CYCLE
 
 
 class SlurmSetup(Frozen):
-    """What the programs should do on each node."""
+    """The settings of the programs that Slurm runs on each node."""
 
     folder: str
     """Where they lie: the same path on each node."""
@@ -214,7 +215,8 @@ class SlurmSetup(Frozen):
 
 
 def files(setup: SlurmSetup) -> dict[str, str]:
-    """The files that `fleet slurm` writes, by name: two programs, and lines for slurm.conf.
+    """File name -> content of the files that `fleet slurm` writes: two programs, and lines to add
+    to slurm.conf.
 
     Raises UsageError for a folder that slurm.conf cannot name.
     """
@@ -241,7 +243,7 @@ def files(setup: SlurmSetup) -> dict[str, str]:
 
 
 def _slurm_conf_lines(slurm_conf: str | None) -> tuple[str, ...]:
-    """The lines that tell Slurm's commands where its configuration is, if it must be told."""
+    """The shell lines that set SLURM_CONF; none if Slurm's configuration is in its usual place."""
     if slurm_conf is None:
         return ()
     return (
@@ -252,7 +254,8 @@ def _slurm_conf_lines(slurm_conf: str | None) -> tuple[str, ...]:
 
 
 def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> str:
-    """The beginning of a program: its settings, and the part that both programs share."""
+    """The beginning of a program: its settings, and the shell functions that both programs
+    share."""
     check = shlex.join((setup.python, "-I", "-m", "gpusetup", "fleet", "check", *check_options))
     more_path = f":{shlex.quote(setup.scontrol_folder)}" if setup.scontrol_folder else ""
     lines = (

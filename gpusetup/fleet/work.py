@@ -1,4 +1,4 @@
-"""The work for each node of a fleet, and which of its output is kept.
+"""The work for each node of a fleet, and how its output becomes records.
 
 A node runs three commands of gpusetup one after the other, each of which prints one JSON document
 on stdout. Anything else there (a greeting, a module's message) is passed over.
@@ -31,7 +31,7 @@ Document = Mapping[str, Any]
 
 
 class NodeWork(Frozen):
-    """The work for one node."""
+    """The settings of the work that each node does."""
 
     python: str
     """The interpreter on the nodes that has gpusetup."""
@@ -48,7 +48,7 @@ SAVED_SECONDS = 30.0
 
 
 def script(work: NodeWork) -> str:
-    """The node's work as one line for a POSIX shell.
+    """The node's work as one line for a POSIX shell: check, snapshot and verify.
 
     >>> print(script(NodeWork(python="/env/bin/python")).replace("; ", "\\n"))
     /env/bin/python -I -m gpusetup fleet check --json
@@ -74,7 +74,7 @@ def script(work: NodeWork) -> str:
 
 
 def ssh_command(work: NodeWork) -> str:
-    """The script as a single command for any login shell, as ssh runs it.
+    """The script wrapped in `sh -c`, so that ssh can run it in any login shell.
 
     >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
@@ -91,7 +91,7 @@ SCHEMA_NAME = re.compile(r"gpusetup\.([a-z-]+)/\d+")
 
 
 def documents(text: str) -> dict[str, Document]:
-    """The documents of gpusetup in a node's output, by the names of their schemas.
+    """Schema name (without version) -> gpusetup's JSON document of that schema in a node's output.
 
     >>> output = 'Welcome {to} n1\\n{"schema": "gpusetup.verify/1", "verdict": "passed"}\\nbye'
     >>> documents(output)["verify"]["verdict"]
@@ -111,7 +111,7 @@ def documents(text: str) -> dict[str, Document]:
 
 
 def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
-    """Why a node's records are incomplete; None if they are complete.
+    """Why a node's records are incomplete; None if all three are there.
 
     >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
     >>> problem_of(gone, {})
@@ -128,7 +128,7 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
 
 
 def _refusal(by_schema: Mapping[str, Document]) -> str:
-    """The error message of gpusetup on the node; empty if there is none."""
+    """The error message that gpusetup printed on the node, with its hint; "" if there is none."""
     error = by_schema.get("error", {})
     parts = []
     for name in ("message", "hint"):
@@ -140,7 +140,7 @@ def _refusal(by_schema: Mapping[str, Document]) -> str:
 
 
 def _last_lines(output: Output) -> str:
-    """The last two different lines of stderr."""
+    """The last two distinct lines of stderr, or the exit status if stderr is empty."""
     stripped_lines = (line.strip() for line in output.stderr.splitlines())
     # A dict keeps each line once, where it came first.
     lines = dict.fromkeys(filter(None, stripped_lines))
@@ -151,7 +151,7 @@ def _last_lines(output: Output) -> str:
 
 
 def write_records(folder: Path, node: str, output: Output) -> str | None:
-    """Write a node's records into the folder; returns a problem, or None.
+    """Write a node's records into the folder; returns why they are incomplete, or None.
 
     A node without whole records gets a file that says why, so that the folder tells it later too.
     """

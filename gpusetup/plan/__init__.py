@@ -1,2 +1,2 @@
-"""Decides whether a training fits on GPUs, with which settings, and how much memory is left. Pure
-functions."""
+"""Decides whether a training job fits on the GPUs, with which settings, and how much memory
+remains. Pure functions."""

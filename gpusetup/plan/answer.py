@@ -1,4 +1,5 @@
-"""Turns a question and the GPUs into the public answer: memory in GiB, settings, savings, notes."""
+"""Turns a planning question and the GPUs into the public answer: memory in GiB, settings, savings
+and notes."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ SOURCES = {
 
 
 class PlanRequest(Frozen):
-    """One job to plan, and what the answer should show in addition to the plan."""
+    """One training job to plan, with everything that the answer needs: the question, the GPU and
+    its limits, and what a config said."""
 
     question: TrainingQuestion
     hardware: Place
@@ -79,7 +81,7 @@ class PlanRequest(Frozen):
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
-    """The plan for one job, with everything that helps a person.
+    """The complete answer for one job: memory, settings, alternatives and advice.
 
     If the question leaves a value open, the plan is for its best value.
     """
@@ -117,7 +119,8 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
-    """The fields of a cell that its answer repeats unchanged."""
+    """The fields of a cell that the full answer repeats unchanged, without the fields that the
+    answer sets itself and those in `without`."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
         "uncounted", "smallest_gpu", *without,
@@ -134,7 +137,8 @@ ALWAYS_RL = ("verl", "openrlhf")
 
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
-    """The keys that may need memory but are not counted; models come first."""
+    """The config keys and additional models that may need memory but are not counted in the plan;
+    models come first."""
     question, shape = request.question, request.job.shape
     setup = rl_setup_of(question, request.job)
     uncounted = list(uncounted_models(setup, shape))
@@ -155,7 +159,8 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
-    """The trainer for which the settings are printed.
+    """The trainer in whose format the settings are printed; None for preference or reinforcement
+    learning.
 
     Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
     `actor_rollout_ref` at its top, and needs verl's words.
@@ -176,7 +181,8 @@ GPUS_IN_A_MACHINE = 8
 
 
 def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str]:
-    """The environment variables to export: the allocator's, and the visible GPUs."""
+    """The environment variables to export for this plan: the allocator's setting and, if some GPUs
+    stay unused, CUDA_VISIBLE_DEVICES. Empty if nothing fits."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
@@ -191,8 +197,8 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
-    """All sentences of the answer: what is wrong, what to do before the start, what is
-    uncertain."""
+    """All sentences of advice in the answer: errors in the config, what to do before the start, and
+    what is uncertain."""
     if request.hardware.remark:
         yield request.hardware.remark
     wrong_factor = factor_remark(request.rope, decision.job)
@@ -205,7 +211,7 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
 
 
 def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
-    """The plan for one of many jobs, without suggestions."""
+    """The plan for a single job as one row of results, without suggestions."""
     job, shown, limits = decision.job, decision.shown, decision.limits
     confidence: Literal["measured", "clear", "close"] = "clear" if decision.clear else "close"
     source = SOURCES["fitted" if is_standard(job) else "model"]
@@ -238,7 +244,7 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
 
 
 def memory_gib(decision: RecipeDecision) -> PlanMemory:
-    """The memory of the GPU that needs most, part by part, in GiB."""
+    """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
     values = {name: getattr(memory, name) for name in PARTS}
@@ -260,7 +266,7 @@ NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "o
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
-    """The settings for the trainer's config, without those that are the default."""
+    """The settings to put into the trainer's config, without those that equal the default."""
     values: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
@@ -302,7 +308,8 @@ Trainer."""
 
 
 def ways(request: PlanRequest) -> Iterator[Way]:
-    """Whether full training, LoRA and QLoRA fit on one GPU, if the person did not choose one.
+    """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
+    choose a kind of training.
 
     Each with checkpointing, for the whole length; the batch is the largest of that length, the
     context the longest of one sequence. Nothing is offloaded.
@@ -323,7 +330,8 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 
 
 def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
-    """Whether one of them fits, with its largest batch and longest context."""
+    """One usual way of training: whether it fits, its largest batch and its longest context (None
+    if not even one sequence fits)."""
     one_sequence = decide(job, limits)
     largest = max_batch(job, limits)
     longest = max_context(job, limits)

@@ -1,5 +1,5 @@
-"""Decides whether a batch is *clear* for a config on a card; `tune` calls this before it writes a
-batch. Pure functions."""
+"""Decides whether a batch size certainly fits on a card with a given config; `tune` calls this
+before it writes a batch into the config. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from gpusetup.plan.savings import helps
 
 
 class BatchVerdict(Frozen):
-    """The answer for one batch. `tune` may write the batch without a measurement only if it is
-    `clear`."""
+    """The verdict on one batch size. `tune` may write the batch without a measurement only if the
+    verdict is `clear`."""
 
     verdict: Literal["clear", "close", "too much"]
     total_gib: float
@@ -42,8 +42,8 @@ def batch_verdict(
     any_length: bool = False,
     accumulate: int | None = None,
 ) -> BatchVerdict:
-    """Whether this many sequences per GPU certainly fit with the config as it is, without any
-    recipe.
+    """Judge whether `per_gpu` sequences on each GPU fit with the config as it is, without adding
+    any memory-saving recipe.
 
     `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
     enough. `any_length` takes one token if no length is said; `accumulate` other steps than the
@@ -73,7 +73,7 @@ def batch_verdict(
 
 
 class ConfigRun(Frozen):
-    """How a config is run: with which GPUs and options."""
+    """How a config is run: the batch on each GPU and options that replace what the config says."""
 
     per_gpu: int
     """Sequences on each GPU."""
@@ -84,7 +84,7 @@ class ConfigRun(Frozen):
 
 
 def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether everything that needs memory is counted."""
+    """Whether the plan counts everything in this run that needs memory."""
     # A key that nothing has read may take memory, so no batch is sure beside it.
     if from_config.read.not_understood:
         return False
@@ -97,7 +97,8 @@ MOST_KEYS_NAMED = 3
 def _why_it_may_fit(
     from_config: FromConfig, job: TrainingJob, recipe: Recipe, capacity_gib: float
 ) -> str:
-    """Why a run that is too large according to plan may still fit; "" if nothing can save enough.
+    """Why a run that is too large according to plan may still fit; "" if nothing known could save
+    enough memory.
 
     Three things are outside of what plan counts: a launcher that shards the model (accelerate's and
     DeepSpeed's settings are not in this file), keys that plan has not read (`use_badam`), and what
@@ -128,7 +129,8 @@ def _why_it_may_fit(
 
 
 def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
-    """The memory that no setting can save: weights in 16 bits, or in their quantised format."""
+    """The least memory in GiB that the weights need: 16 bits each, or their quantised format.
+    `divided`: whether the GPUs share them."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
     # However weights are divided, all GPUs together hold them once.
@@ -138,7 +140,8 @@ def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
 
 
 def _may_save_memory(key: ConfigKey) -> bool:
-    """Whether a key could switch on something that saves memory: a switch, a number or a word.
+    """Whether a config key that plan does not know could save memory: its value is a number, a word
+    or a switch that is on.
 
     Paths, names on a hub, special tokens and the items of a list are none of these.
     """
@@ -154,7 +157,8 @@ def _may_save_memory(key: ConfigKey) -> bool:
 def _job_of_run(
     from_config: FromConfig, run: ConfigRun, hardware: Place
 ) -> tuple[TrainingJob, Recipe]:
-    """The run as the config has it."""
+    """The job and recipe that the config describes with this batch; UsageError if the config gives
+    no batch or no sequence length."""
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
     gpus = from_config.gpus or hardware.count or 1
@@ -173,7 +177,8 @@ def _job_of_run(
 
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
-    """What would make one sequence per GPU fit, according to plan."""
+    """What would make a batch of one sequence per GPU fit, according to plan, as short phrases;
+    empty if nothing would."""
     run = ConfigRun(per_gpu=1, any_length=True, accumulate=accumulate)
     from_config = question_of(config)
     job, _ = _job_of_run(from_config, run, hardware)

@@ -1,4 +1,4 @@
-"""Many plans at once: plans the rows of a CSV file in order."""
+"""Plans many jobs at once: one for each row of a CSV file, in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
-    """One plan for each row of the file, in order; a row that cannot be planned has an `error`.
+    """Yield one plan for each row of the CSV file, in order; a row that cannot be planned gets an
+    `error`.
 
     Raises BadInput if a column is missing: then no row can be answered.
     """
@@ -56,8 +57,8 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 
 
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
-    """The GPU of a row, from its name, its memory size or both; UsageError if they contradict each
-    other."""
+    """The GPU that a row describes by its name, its memory size or both; UsageError if the two
+    contradict each other."""
     if not name:
         gib = number("gpu_mem_gb", size, LARGEST_GIB)
         return place_of(None, round(gib * GIB))
@@ -74,7 +75,7 @@ def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
 
 
 def job_of_row(row: Mapping[str, str | None]) -> TrainingJob:
-    """The job of a row, as Trinity-RFT trains it."""
+    """The training job in a CSV row, with Trinity-RFT as the trainer."""
     gpus = number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)
     context = number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)
     model = row.get("model") or ""
@@ -86,7 +87,8 @@ def job_of_row(row: Mapping[str, str | None]) -> TrainingJob:
 
 
 def unanswered(error: str, model: str, gpu: str) -> PlanCell:
-    """The cell for a row that cannot be planned; only its error is meaningful."""
+    """The result for a row that cannot be planned; all fields but `error`, the model and the GPU
+    are placeholders."""
     nothing = PlanMemory(
         states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
     )
@@ -108,7 +110,7 @@ def unanswered(error: str, model: str, gpu: str) -> PlanCell:
 
 
 def number(name: str, text: str | None, most: int) -> float:
-    """The number in a column; UsageError if it is not a number or too large.
+    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`.
 
     >>> number("num_gpus", "8", 10)
     8.0

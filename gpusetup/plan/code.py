@@ -25,7 +25,8 @@ UNLIMITED_BATCH = 1 << 40
 
 
 def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
-    """Maps each phase to the bytes in use on one GPU."""
+    """Phase of a training step -> the bytes in use on one GPU, for the requested number of GPUs and
+    strategy."""
     if request.gpus == 1 or request.strategy == "single":
         return dict(step.phases)
     if request.strategy == "ddp":
@@ -36,7 +37,8 @@ def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
 
 
 def sharded_phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
-    """The same with FSDP2, which divides weights, gradients, states and the optimizer's step."""
+    """Phase of a training step -> the bytes in use on one GPU under FSDP2, which divides weights,
+    gradients and optimizer states among the GPUs."""
     forward, backward, optimizer = step.transient.values()
     states = step.states / request.gpus
     gradients = step.gradients / request.gpus
@@ -52,8 +54,8 @@ def sharded_phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, fl
 
 
 def step_at_batch(trace: Trace, batch: int) -> TracedStep:
-    """The step with another batch size, interpolated between two traces, one with twice the batch
-    of the other."""
+    """The step for another batch size, extrapolated linearly from two traces, the second of which
+    has twice the batch of the first."""
     single, double = trace.traces[:2]
 
     def sizes_at_batch(of_single: Mapping[str, int], of_double: Mapping[str, int]) -> Sizes:
@@ -80,7 +82,7 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 
 
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
-    """What the reader should know about the trace, and what would help if the job does not fit."""
+    """Remarks about the trace and, if the job does not fit, what would help."""
     remarks = list(trace_remarks(trace, largest))
     # What fits needs no remedy.
     if not fits:
@@ -89,7 +91,7 @@ def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) 
 
 
 def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
-    """What the trace could not see."""
+    """What the trace left out or replaced, and what it could not measure, one sentence each."""
     step = trace.asked
     if step.values_read:
         times = f"(times: {step.values_read})"
@@ -105,7 +107,7 @@ def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
 
 
 def remedies(request: TraceRequest, largest: int | None) -> Iterator[str]:
-    """What would help a job that does not fit."""
+    """What would make a job fit that does not, one sentence each."""
     if largest:
         yield f"a batch of {largest * request.gpus} would fit"
     if not request.checkpointing:
@@ -125,7 +127,7 @@ never compared with a GPU. Expandable segments (Env) leave none of note."""
 
 
 class CodeQuestion(Frozen):
-    """A traced job on a GPU, and whether to find its largest batch."""
+    """A request to trace code, the GPU to plan for, and whether to find the largest batch."""
 
     request: TraceRequest
     hardware: Place
@@ -134,21 +136,21 @@ class CodeQuestion(Frozen):
 
     @property
     def runtime(self) -> float:
-        """The bytes of CUDA's context and, with several GPUs, of NCCL's buffers."""
+        """The bytes that CUDA's context takes and, with several GPUs, NCCL's buffers."""
         if self.request.gpus == 1:
             return CUDA_CONTEXT
         return CUDA_CONTEXT + NCCL
 
     @property
     def free(self) -> float:
-        """The bytes that remain for the training."""
+        """The bytes of one GPU that torch's allocator can use for the training."""
         capacity = self.hardware.capacity
         # torch's allocator has no say over the runtime.
         return capacity - self.runtime
 
     @property
     def near(self) -> float:
-        """An answer is not clear if it is within this share of the GPU's memory."""
+        """The share of the GPU's memory within which an answer counts as close instead of clear."""
         if self.request.gpus == 1:
             return CLEAR
         # What a sharded step gathers was never compared with a GPU.
@@ -157,8 +159,8 @@ class CodeQuestion(Frozen):
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
-    """The largest batch for one GPU, with expandable segments if the system supports them; None if
-    there is none."""
+    """The largest batch that fits on one GPU, with expandable segments if the system supports them;
+    None if only one batch was traced or memory does not grow with the batch."""
     if len(trace.traces) < 2:
         return None
     free = question.free
@@ -176,8 +178,8 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
 
 
 class CodeMemory(Frozen):
-    """The memory that the step needs on one GPU, and the allocator setting for it. Sizes are in
-    bytes."""
+    """The memory that one training step needs on one GPU, in bytes, and whether it needs expandable
+    segments to fit."""
 
     allocated: float
     fragmentation: float
@@ -197,7 +199,8 @@ class CodeMemory(Frozen):
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
-    """What one GPU needs for a step; expandable segments are only used if they are necessary."""
+    """The memory that a step needs on one GPU; expandable segments are switched on only if it would
+    not fit otherwise."""
     allocated = max(phase_bytes(step, question.request).values())
     transient = max(step.transient.values())
     fragmentation = FRAGMENTATION * transient
@@ -214,7 +217,7 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 
 
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
-    """The rows of the memory table, in GiB."""
+    """The rows of the answer's memory table, in GiB."""
     states = memory.allocated - memory.transient
     parts = {
         "states": states,
@@ -232,7 +235,7 @@ def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
 
 
 def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
-    """The answer; `largest` is the largest batch for one GPU, if there is one."""
+    """The complete answer of `plan --code`; `largest` is the largest batch for one GPU, or None."""
     request, capacity = question.request, question.hardware.capacity
     step = planned_step(trace, question, largest)
     memory = memory_of(step, question)
@@ -270,7 +273,8 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
 
 
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
-    """The parts of the answer that only `--code` has: the phases of the planned step."""
+    """The part of the answer that only `--code` has: memory in each phase, the torch version, and
+    the largest batch of all GPUs together."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
     phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
     # The question is of all GPUs together, the trace of one.
@@ -283,8 +287,8 @@ def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> C
 
 
 def planned_step(trace: Trace, question: CodeQuestion, largest: int | None) -> TracedStep:
-    """The step that the answer describes: the one with the largest batch, if the person asked for
-    it."""
+    """The step that the answer describes: the one with the largest batch if the user asked for it,
+    otherwise the traced one."""
     if question.finds_batch and largest:
         return step_at_batch(trace, largest)
     return trace.asked

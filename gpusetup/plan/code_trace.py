@@ -1,4 +1,5 @@
-"""The request to the child process that traces the user's code, and its result. Pure functions."""
+"""The request to the child process that traces the user's code, and the parsed result. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
 
 
 class TraceRequest(Frozen):
-    """What to trace, and how it is trained."""
+    """Which code to trace, and with which batch, optimizer, precision and GPUs it is trained."""
 
     code: str
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
@@ -32,7 +33,7 @@ class TraceRequest(Frozen):
 
 
 class TracedStep(Frozen):
-    """One step with one batch on a single GPU. Sizes are in bytes."""
+    """The memory of one training step with one batch size on a single GPU, in bytes."""
 
     batch: int
     phases: Mapping[str, int]
@@ -57,7 +58,7 @@ class TracedStep(Frozen):
 
 
 class Trace(Frozen):
-    """Traces of the same code with different batch sizes, the requested one first."""
+    """Traces of the same code with different batch sizes; the requested batch comes first."""
 
     torch: str
     traces: tuple[TracedStep, ...]
@@ -92,7 +93,8 @@ OVERRIDES = {
 
 
 def check_request(request: TraceRequest) -> None:
-    """Raise `UsageError` for a question that cannot be traced."""
+    """Raise UsageError if a request cannot be traced: a malformed `--code`, an unknown strategy or
+    optimizer, or a number below 1."""
     module, _, function = request.code.rpartition(":")
     if not module or not function:
         raise UsageError(
@@ -106,7 +108,7 @@ def check_request(request: TraceRequest) -> None:
 
 
 def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
-    """Raise `UsageError` for a strategy or optimizer that the trace does not support."""
+    """Raise UsageError if `word` is not among the values that a trace supports for this option."""
     if word not in traceable:
         raise UsageError(
             f"`--{option} {word}` cannot be traced from code",
@@ -115,7 +117,8 @@ def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
 
 
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
-    """Read the child's result, or raise the error that it reports."""
+    """The trace that the child process printed; raises the error that the child reported or ended
+    with."""
     # The user's code may print, too; the child's answer is its last line.
     last_line = stdout.strip().rpartition("\n")[2]
     if last_line.startswith('{"problem"'):
@@ -166,7 +169,7 @@ SAYS_ALL = ("Contract", "NoLoss", "TouchesGpu")
 
 
 def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
-    """The error for a problem that the child reports."""
+    """The exception to raise for a problem that the child process reported, with a hint."""
     message = problem.message
     if problem.problem == "Question":
         return UsageError(message)
@@ -182,8 +185,8 @@ def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
 
 
 def problem_by_words(problem: TraceProblem) -> str:
-    """The child's name for a problem, or ours if a library raised the error with its own
-    message."""
+    """The key of a problem in `HINTS`, recognised by words of the message if a library raised its
+    own error; otherwise the child's name for the problem."""
     for words, name in PROBLEM_BY_WORDS.items():
         if words in problem.message:
             return name

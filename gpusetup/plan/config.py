@@ -1,5 +1,5 @@
-"""Turns a training config into a question for `plan`: what it says, what is assumed, what was not
-read.
+"""Turns a training config into a question for `plan`, and records what was read, what was assumed
+and which keys were not understood.
 
 What is asked for are roles of keys (`data/plan/keys.json`). A map `plan:` in the file holds
 settings of a job by their own names (`plan: {loss: eager, step: loop}`), for what no option and no
@@ -41,7 +41,8 @@ SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 
 
 class FromConfig(Frozen):
-    """A question from a config; its batch depends on the number of GPUs."""
+    """A planning question that was read from a config. Its batch is not final: it depends on the
+    number of GPUs."""
 
     question: TrainingQuestion
     per_gpu: int | None
@@ -61,7 +62,8 @@ class FromConfig(Frozen):
 def question_of(
     config: Config, trainer: str | None = None, variables: Mapping[str, str] | None = None
 ) -> FromConfig:
-    """The question that a config describes; `BadInput` with the line if a value is impossible.
+    """The planning question that a config describes; BadInput with the line number if a value is
+    impossible.
 
     `trainer`: whose config it is, if that is known. `variables`: those of the environment.
     """
@@ -88,7 +90,7 @@ def question_of(
 
 
 def assumed_trainer(fields: Fields) -> str:
-    """What plan assumes of a config that shows no trainer."""
+    """The sentence that says what plan assumes if a config shows no trainer."""
     usual = "a plain loop in 32 bits"
     if fields.get("lora") is not None:
         usual = "transformers' Trainer with PEFT"
@@ -96,7 +98,8 @@ def assumed_trainer(fields: Fields) -> str:
 
 
 def question_of_fields(fields: Fields) -> TrainingQuestion:
-    """The question, with the fields of the job that the config sets."""
+    """The planning question with the values that the config sets; whatever it does not set is left
+    to the trainer's defaults."""
     question_fields: Fields = {}
     job_fields: Fields = {}
     for name in dict(defaults(TrainingQuestion)):
@@ -110,7 +113,8 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
 
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
-    """What was read from the config, what was assumed, and which unread keys may need memory."""
+    """The report about a config: the keys that were read, the assumptions, and the unread keys that
+    may need memory."""
     keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
     not_understood = reader.not_understood(counted_maps(fields))
     return ConfigRead(
@@ -123,7 +127,8 @@ def read_of(reader: Reader, fields: Fields) -> ConfigRead:
 
 
 def counted_maps(fields: Fields) -> frozenset[str]:
-    """The maps about additional models that plan counts as a whole.
+    """The config sections about additional models whose memory plan already counts, so that unread
+    keys in them are not reported.
 
     Trinity-RFT's are on other GPUs, or within what was measured; of a teacher nothing is counted.
     """
@@ -135,7 +140,8 @@ def counted_maps(fields: Fields) -> frozenset[str]:
 
 
 def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
-    """The question with its batch for all GPUs together."""
+    """The question for this number of GPUs, with the config's batch converted to the batch of all
+    GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     if from_config.per_gpu is None and from_config.total is None:
         return question
@@ -152,7 +158,8 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
 
 
 def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
-    """What was read from the config, with the assumption about its batch on several GPUs.
+    """The report about a config, with a note about how the batch is counted if several GPUs run an
+    unknown trainer.
 
     A plain loop under DDP gives each GPU its `batch_size`; under DataParallel it is divided.
     """

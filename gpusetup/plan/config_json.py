@@ -1,4 +1,4 @@
-"""Reads the shape of a model from any `config.json`, by the keys that nearly all configs have in
+"""Reads a model's shape from any `config.json`, using the keys that nearly all configs have in
 common.
 
 Widths, layers, heads, vocabulary, experts. Biases and what projects images, a hundredth of the
@@ -30,7 +30,7 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
 
 
 def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
-    """The shape of the model in a config.
+    """The shape of the model that a `config.json` describes.
 
     Raises UsageError for a model that has no layers of attention, BadInput for a needed key that is
     missing.
@@ -55,7 +55,7 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
 
 
 def has_layers(config: ModelConfig) -> bool:
-    """Whether a decoder has layers that plan can count."""
+    """Whether a decoder has layers of a kind that plan can count."""
     # RWKV has no such layers, and Zamba uses the same attention blocks in many places.
     if config.has("rwkv") or config.has("num_mem_blocks"):
         return False
@@ -65,7 +65,7 @@ def has_layers(config: ModelConfig) -> bool:
 
 
 def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
-    """The error for a config whose layers plan cannot count."""
+    """The error for a config whose model family plan cannot count."""
     return UsageError(
         f"{source}: the family {values.get('model_type')!r} is not known",
         hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -74,7 +74,7 @@ def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
 
 
 def decoder(config: ModelConfig) -> Shape:
-    """The shape of a text decoder."""
+    """The shape of a text decoder, such as Llama or GPT-2."""
     values, family = config.values, config.family
     sizes = decoder_sizes(config)
     widths = attention_widths(config)
@@ -107,7 +107,7 @@ def decoder(config: ModelConfig) -> Shape:
 
 
 class DecoderSizes(NamedTuple):
-    """Parameters of a decoder, and the width of its MLPs."""
+    """The parameter counts of a decoder, and the width of its MLPs."""
 
     parameters: int
     active: int
@@ -118,7 +118,7 @@ class DecoderSizes(NamedTuple):
 
 
 def decoder_sizes(config: ModelConfig) -> DecoderSizes:
-    """The parameters of a text decoder, part by part."""
+    """The parameter counts of a text decoder, summed over its parts."""
     mixers = mixers_of(config)
     widths = attention_widths(config)
     mixer_sizes = [mixer_parameters(config, mixer, widths) for mixer in mixers]
@@ -139,7 +139,8 @@ def decoder_sizes(config: ModelConfig) -> DecoderSizes:
 
 
 def tables_of(config: ModelConfig, layers: int) -> int:
-    """The parameters outside the layers: embedding, head, positions, the last norm."""
+    """The number of parameters outside the layers: token embedding, output head, learned positions
+    and the last norm."""
     # Without a tied head the head is a table as large as the embedding.
     tables = 1 if is_tied(config) else 2
     rows = config.need("vocab_size") * tables
@@ -155,8 +156,8 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 
 
 def is_tied(config: ModelConfig) -> bool:
-    """Whether the head shares the embedding's weights; the default of transformers depends on the
-    family."""
+    """Whether the output head shares the embedding's weights; if the config does not say so, the
+    default of the family applies."""
     # Configs leave the key out where it has the family's default.
     is_usual = "a tied head" in config.family
     says_tied = config.values.get("tie_word_embeddings", is_usual)
@@ -164,7 +165,8 @@ def is_tied(config: ModelConfig) -> bool:
 
 
 def has_layer_norms(config: ModelConfig) -> bool:
-    """Whether the norms are layer norms, judged by the family or the name of their epsilon."""
+    """Whether the norms are LayerNorm rather than RMSNorm, judged by the family or by the name of
+    the epsilon key."""
     if config.has("rms") and config.values.get("rmsnorm", True):
         return False
     if "layer norms" in config.family:
@@ -173,7 +175,7 @@ def has_layer_norms(config: ModelConfig) -> bool:
 
 
 def has_gate(config: ModelConfig) -> bool:
-    """Whether the MLPs have a gate, as in nearly all models since Llama."""
+    """Whether the MLPs have a gate (as in SwiGLU), which nearly all models since Llama have."""
     if "a gate" in config.family:
         return True
     if "no gate" in config.family:
@@ -187,15 +189,15 @@ def has_gate(config: ModelConfig) -> bool:
 
 
 def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
-    """How many layers cache keys and values; state space and convolution layers have a state
-    instead."""
+    """The number of layers that cache keys and values; layers with a state space or a convolution
+    keep a fixed-size state instead."""
     if is_parallel(config):  # attention and state space side by side in every layer
         return len(mixers)
     return mixers.count(ATTENTION)
 
 
 def latent_width(config: ModelConfig) -> int:
-    """How many elements latent attention caches per token; 0 for other kinds of attention."""
+    """The elements that latent attention caches per token; 0 for other kinds of attention."""
     rank = config.get("kv_lora_rank")
     if rank == 0:
         return 0
@@ -204,8 +206,8 @@ def latent_width(config: ModelConfig) -> int:
 
 
 def attention_widths(config: ModelConfig) -> AttentionWidths:
-    """The heads and widths of attention; for a pure state space model, its inner width as one
-    head."""
+    """The number of attention heads and the widths of queries, keys and values. A pure state space
+    model counts as one head of its inner width."""
     hidden = config.hidden
     has_heads = bool(config.values.get("num_attention_heads"))
     if not has_heads or is_state_space_alone(config):
@@ -220,7 +222,8 @@ def attention_widths(config: ModelConfig) -> AttentionWidths:
 
 
 def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
-    """The same for DeepSeek's latent attention, in which every head has its own keys and values."""
+    """The heads and widths of DeepSeek's latent attention, in which every head has separate keys
+    and values."""
     rotated = config.get("qk_rope_head_dim", 64)
     key = config.get("qk_nope_head_dim", 128) + rotated
     value = config.get("v_head_dim", 128)
@@ -234,7 +237,8 @@ def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
 
 
 def key_value_heads_of(config: ModelConfig, heads: int) -> int:
-    """The number of key-value heads; the same as for queries unless a key says fewer."""
+    """The number of key-value heads; equal to the number of query heads unless the config sets
+    fewer."""
     values = config.values
     # Falcon's newer models say `multi_query` and have several heads all the same.
     says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
@@ -251,7 +255,7 @@ TOWER_PARTS = ("vision_config", "audio_config")
 
 
 def nested_text(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The text config inside a config for text with images or sound; None if there is none."""
+    """The text model's section inside the config of a multimodal model; None if there is none."""
     for key in TEXT_PARTS:
         part = values.get(key)
         if isinstance(part, Mapping) and part:
@@ -260,8 +264,8 @@ def nested_text(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def with_towers(values: Mapping[str, Any], source: str) -> Shape:
-    """The shape of a text model with image or sound encoders, including the parameters of their
-    layers."""
+    """The shape of a text model with image or audio encoders, whose layers are included in the
+    parameters."""
     text_config = nested_text(values)
     if text_config is None:
         # Some keep the text's keys at the top, beside the towers' configs.

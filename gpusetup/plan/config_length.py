@@ -1,5 +1,5 @@
-"""How much a training config processes at once: tokens per sequence, sequences, or a token
-budget."""
+"""Reads from a training config how much is processed at once: tokens per sequence, sequences per
+batch, or a token budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 
 
 def length(reader: Reader, fields: Fields) -> Fields:
-    """The tokens of a sequence, which an RL trainer may give in two parts."""
+    """The sequence length in tokens; RL trainers may give it as a prompt length and a response
+    length."""
     trainer = fields["trainer"]
     parts = read_lengths(reader)
     if trainer != "trinity":
@@ -34,7 +35,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
 
 
 class Lengths(NamedTuple):
-    """The token counts in a config; None if it has none."""
+    """The lengths that a config sets, in tokens; None for those it does not set."""
 
     sequence: int | None
     total: int | None
@@ -54,7 +55,8 @@ def read_lengths(reader: Reader) -> Lengths:
 
 
 def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
-    """The longest sequence of Trinity-RFT, if its config only gives the two parts."""
+    """The longest sequence of Trinity-RFT in tokens, if its config gives only the prompt and the
+    response; None if one of them is missing."""
     if not lengths.prompt or not lengths.response:
         return None
     # The two are limited apart, so that a sequence may be as long as both.
@@ -68,7 +70,8 @@ PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 
 
 def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
-    """The tokens of a prompt and its generated answer; None if nothing is generated."""
+    """The tokens of a prompt with its generated answer; None if the training method generates
+    nothing."""
     if method_of(reader) not in GENERATING:
         return None
     response = lengths.response
@@ -84,7 +87,7 @@ def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
 
 
 def batch(reader: Reader, fields: Fields) -> Fields:
-    """The sequences per GPU or for all GPUs, or the token budget that RL trainers fill.
+    """The batch as sequences per GPU or for all GPUs together, or the token budget of RL trainers.
 
     Trinity-RFT fills a budget unless it is told not to, verl only if it is told to.
     """
@@ -104,7 +107,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
 
 
 def trinity_batch(reader: Reader) -> Fields:
-    """The token budget or the batch with which Trinity-RFT and verl train."""
+    """The token budget or the batch for Trinity-RFT and verl."""
     is_dynamic = reader.switch("dynamic")
     if is_dynamic is None:
         is_dynamic = not reader.has_map("actor_rollout_ref")
@@ -122,7 +125,7 @@ def trinity_batch(reader: Reader) -> Fields:
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
-    """How far the config extends the model's positions; None if it does not."""
+    """The RoPE scaling with which the config extends the model's context; None if it sets none."""
     factor = reader.decimal("rope-factor")
     original = reader.number("rope-original", LARGEST["context"])
     kind = reader.word("rope-kind")

@@ -1,4 +1,5 @@
-"""What a training config trains: the model, its adapters, frozen parts, and additional tables."""
+"""Reads from a training config what is trained: the model, its adapters, frozen parts and embedding
+tables."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from gpusetup.plan.tables import tables_in
 
 
 def model(reader: Reader, fields: Fields) -> Fields:
-    """The model, by its name or folder, with torchtitan's flavor."""
+    """The model's name or folder from the config, with torchtitan's flavor appended."""
     for setting, text in reader.all("named-model"):
         if names_model(setting, text):
             return model_of_setting(reader, setting, text)
@@ -23,7 +24,8 @@ def model(reader: Reader, fields: Fields) -> Fields:
 
 
 def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
-    """The model that a setting names; `BadInput` for a file that is no config.json."""
+    """The model that one setting names; BadInput if it points to a file that is not a
+    config.json."""
     flavor = reader.word("flavor")
     if flavor:
         text = f"{text}-{flavor}"
@@ -42,7 +44,8 @@ def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
 
 
 def names_model(setting: Setting, text: str) -> bool:
-    """Whether a setting names a model; the key `model` may also contain a kind (`model: lstm`)."""
+    """Whether a setting names a model; the key `model` may also hold a kind of network instead
+    (`model: lstm`)."""
     if setting.path[-1] != "model":
         return True
     is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
@@ -52,7 +55,8 @@ def names_model(setting: Setting, text: str) -> bool:
 
 
 def known_name(text: str) -> str:
-    """A known model name that the text contains, such as the end of a path."""
+    """The known model name that a text contains, for example at the end of a path; otherwise the
+    text itself."""
     if named_file.is_there(Path(text) / "config.json"):
         return text
     name = text
@@ -68,7 +72,7 @@ def known_name(text: str) -> str:
 
 
 def _name_of_component(component: str) -> str:
-    """The model that a torchtune builder creates; torchtune writes `.` as `_`.
+    """The model that a torchtune builder function creates; its name has `_` in place of `.`.
 
     >>> [_name_of_component(name) for name in ("lora_llama3_1_8b", "llama3_8b", "qwen3_0_6b")]
     ['llama3.1_8b', 'llama3_8b', 'qwen3_0.6b']
@@ -90,7 +94,8 @@ config has (TRL, ModelConfig; axolotl's examples leave `adapter:` empty beside `
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
-    """LoRA with its rank, if the config sets it."""
+    """The adapters that the config trains: LoRA with its rank, or the last layers under
+    LLaMA-Factory's `freeze`."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
         # LLaMA-Factory trains the last layers, two by default.
@@ -114,7 +119,7 @@ EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 
 
 def rank_of(reader: Reader, fields: Fields, method: str) -> int | None:
-    """The rank of the adapters that are trained; None if there are none."""
+    """The rank of the LoRA adapters to train; None if the config trains none."""
     is_lora = method in ("lora", "qlora", "true", "yes")
     is_other_method = method != "" and not is_lora
     needs_word = fields["trainer"] in TRAINERS_THAT_NAME_LORA and not is_lora
@@ -128,7 +133,7 @@ def rank_of(reader: Reader, fields: Fields, method: str) -> int | None:
 
 
 def quantised(reader: Reader, fields: Fields) -> Fields:
-    """The format of the quantised, frozen base on which adapters are trained."""
+    """The format of a quantised, frozen base model, on which adapters are trained."""
     storage = fields.get("quantize")
     if reader.switch("four-bit"):
         storage = "nf4"
@@ -147,8 +152,8 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 
 
 def frozen(reader: Reader, fields: Fields) -> Fields:
-    """The part of the model that is not trained; with adapters, the whole model is frozen
-    anyway."""
+    """The part of the model that the config freezes; empty with adapters, because they freeze the
+    whole model anyway."""
     part = frozen_in(reader, fields.get("model"))
     if part is None:
         return {}
@@ -159,5 +164,6 @@ def frozen(reader: Reader, fields: Fields) -> Fields:
 
 
 def tables(reader: Reader, fields: Fields) -> Fields:
-    """Embedding tables for users, items and the like."""
+    """The embedding tables (for users, items and the like) that are trained in addition to the
+    model."""
     return {"tables": tables_in(reader)}

@@ -1,5 +1,5 @@
-"""Reads settings of a config by their role (numbers in a range, switches, words) and records what
-was read."""
+"""Finds settings in a config by their role, converts them to numbers, switches or words, and
+records which were read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ Meaning = Callable[[Setting, str], Any]
 
 
 def by_words(kind: str, if_on: str | None = None) -> Meaning:
-    """How to read a setting of this kind: by its text or, for a switch that is on, by its name.
+    """A function that interprets settings of this kind: by their text or, for a switch that is on,
+    by their key.
 
     `if_on`: what such a switch means if its name says nothing.
     """
@@ -53,7 +54,7 @@ def by_words(kind: str, if_on: str | None = None) -> Meaning:
 
 
 class Reader:
-    """A config, and what was read from it so far."""
+    """Reads one config, and records which settings were read and what was assumed."""
 
     def __init__(self, config: Config, variables: Mapping[str, str]) -> None:
         self.config = config
@@ -68,7 +69,7 @@ class Reader:
             self._sort_by_role(setting)
 
     def _sort_by_role(self, setting: Setting) -> None:
-        """Add a setting to the others with the same role, unless it is about another model."""
+        """File a setting under its role, unless it is about a model other than the trained one."""
         key = key_of(setting.path)
         if key is None:
             return
@@ -78,14 +79,15 @@ class Reader:
             settings.append(setting)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
-        """All settings of a role that have a meaning, with their texts."""
+        """All settings with this role that have a value, each with its text."""
         for setting in self.by_role.get(role, ()):
             text = self.text(setting)
             if text is not None:
                 yield setting, text
 
     def word(self, role: str, meaning: Meaning | None = None) -> Any:
-        """The meaning of the first setting of a role that has one."""
+        """The value of the first setting with this role that `meaning` understands; None if there
+        is none."""
         for setting, text in self.all(role):
             value = meaning(setting, text) if meaning else text
             if value is not None:
@@ -94,7 +96,8 @@ class Reader:
         return None
 
     def _note_repetitions(self, role: str, text: str, value: Any) -> None:
-        """Record all settings of a role with the same text as the one that was read."""
+        """Record as read all other settings of a role that have the same text as the one that was
+        used."""
         for setting, repeated_text in self.all(role):
             # Another value of the same role stays open: it was not what counted.
             if repeated_text != text:
@@ -102,7 +105,8 @@ class Reader:
             self.note(setting, f"{role}: {value}")
 
     def number(self, role: str, most: int = 10**6) -> Any:
-        """The first whole number of a role; `BadInput` with the line if it is out of range."""
+        """The first whole number set for this role; BadInput with the line number if it is out of
+        range. 0 and -1 count as not set."""
 
         def value_of(setting: Setting, text: str) -> int | None:
             digits = text.replace("_", "")
@@ -119,7 +123,7 @@ class Reader:
         return self.word(role, value_of)
 
     def decimal(self, role: str) -> float | None:
-        """The first positive number of a role, with or without decimals."""
+        """The first positive number set for this role, with or without decimals."""
 
         def value_of(_: Setting, text: str) -> float | None:
             is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text)
@@ -129,7 +133,8 @@ class Reader:
         return value
 
     def number_anywhere(self, name: str, role: str, most: int) -> int | None:
-        """The smallest whole number with this name, even if it is about another model.
+        """The smallest whole number from 1 to `most` set under this key anywhere in the config,
+        even in a section about another model.
 
         The token budget of a reference model or a rollout is one of the training's own knobs.
         """
@@ -144,7 +149,7 @@ class Reader:
         return min(numbers, default=None)
 
     def settings_named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
-        """All settings with a name that have a value, whatever model they are about.
+        """All settings with this key that have a value, in any section of the config.
 
         `inside`: the key of a map that it stands in. An item of a list has the list's name.
         """
@@ -161,14 +166,14 @@ class Reader:
                 yield setting, text
 
     def text_named(self, name: str, meaning: str, inside: str | None = None) -> str | None:
-        """The first text with a name, which is then recorded as read."""
+        """The first text set under this key, which is recorded as read; None if there is none."""
         for setting, text in self.settings_named(name, inside):
             self.note(setting, f"{meaning}: {text}")
             return text
         return None
 
     def texts_named(self, name: str, meaning: str) -> tuple[str, ...]:
-        """The texts of a list, or the single text; they are then recorded as read."""
+        """All texts set under this key, from a list or a single value; each is recorded as read."""
         texts: list[str] = []
         for setting, text in self.settings_named(name):
             self.note(setting, f"{meaning}: {text}")
@@ -176,13 +181,14 @@ class Reader:
         return tuple(texts)
 
     def has_map(self, name: str) -> bool:
-        """Whether a map with this name is at the top of the config."""
+        """Whether the config has this key at its top level."""
         # Paths have numbers for items of lists: a map's name is a word.
         top_keys = [path[0] for path in self.by_path if path]
         return name in top_keys
 
     def key_and_line(self, role: str) -> str:
-        """The key and line of a role's first setting, as the answer shows them."""
+        """The key and line number of the first setting with this role, as shown in the answer; the
+        role itself if none is set."""
         for setting in self.by_role.get(role, ()):
             if not self.text(setting):
                 continue
@@ -191,7 +197,7 @@ class Reader:
         return role
 
     def switch(self, role: str) -> Any:
-        """The first switch of a role."""
+        """Whether the first switch with this role is on; None if there is none."""
 
         def value_of(_: Setting, text: str) -> bool | None:
             return SWITCH_VALUES.get(text)
@@ -199,7 +205,7 @@ class Reader:
         return self.word(role, value_of)
 
     def names(self, role: str) -> frozenset[str]:
-        """The words of a list, or of a text with commas."""
+        """The words set for this role, from a list or a comma-separated text."""
         names: set[str] = set()
         for setting in self.by_role.get(role, ()):
             items = [setting]
@@ -213,7 +219,7 @@ class Reader:
         return frozenset(names)
 
     def _items_of(self, setting: Setting) -> list[Setting]:
-        """The settings that are direct items of a list."""
+        """The settings that are direct items of a list setting."""
         items = []
         for path, item in self.by_path.items():
             if path[:-1] == setting.path:
@@ -239,21 +245,23 @@ class Reader:
         return value or None
 
     def _written_text(self, path: tuple[str | int, ...]) -> str | None:
-        """The scalar at a path as it is written, for values that refer to it."""
+        """The scalar at a path exactly as written, for values that refer to it; None if there is
+        none."""
         setting = self.by_path.get(path)
         if setting is None or setting.is_collection:
             return None
         return bare_text(setting)
 
     def note(self, setting: Setting, meaning: str) -> None:
-        """Record that a setting was read, and its meaning."""
+        """Record that a setting was read, and what it means; the first record of a setting
+        stays."""
         # The first reading stays: later ones are of the same value for another purpose.
         if setting.path in self.used:
             return
         self.used[setting.path] = key_read(setting, meaning)
 
     def refused(self, setting: Setting, problem: str, hint: str) -> BadInput:
-        """The error for a setting with an impossible value."""
+        """The error to raise for a setting with an impossible value, with file, line and key."""
         line = f"{self.config.name}, line {setting.line}"
         key = dotted(setting.path)
         return BadInput(
@@ -278,14 +286,15 @@ class Reader:
 
 
 def bare_text(setting: Setting) -> str:
-    """A scalar without its anchor and quotes."""
+    """The text of a scalar without its YAML anchor and quotes."""
     without_anchor = ANCHOR.sub("", setting.text, count=1)
     bare = without_anchor.strip()
     return bare.strip("'\"")
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
-    """A setting with its meaning; no meaning if it was not understood."""
+    """A setting as an entry of the answer, with its meaning; "" means that it was not
+    understood."""
     # A whole list or map has no value that a line of the answer could show.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(

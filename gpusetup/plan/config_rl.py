@@ -1,4 +1,5 @@
-"""Preference tuning and reinforcement learning in a config: the method and the additional models.
+"""Reads preference tuning and reinforcement learning from a config: the method and the additional
+models.
 
 Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """
@@ -37,7 +38,7 @@ VERL_ENGINE_SHARE = 0.5
 
 
 def method_of(reader: Reader) -> str | None:
-    """The training method of a config; None for supervised training."""
+    """The preference or RL method that a config uses; None for supervised training."""
     for name in METHOD_NAMES:
         for setting, text in reader.settings_named(name):
             method = re.sub(r"[^a-z]+", "_", text.lower()).strip("_")
@@ -53,8 +54,8 @@ def method_of(reader: Reader) -> str | None:
 
 
 def method_by_signs(reader: Reader) -> str | None:
-    """The method of a config that does not name it, recognised by keys that only its trainers
-    have."""
+    """The method of a config that does not name one, recognised by keys that only this method's
+    trainers have."""
     for method, keys in SIGNS:
         for key in keys:
             if reader.text_named(key, f"a key of {method}"):
@@ -63,7 +64,8 @@ def method_by_signs(reader: Reader) -> str | None:
 
 
 def reinforcement(reader: Reader, fields: Fields) -> Fields:
-    """The models that are in memory in addition to the policy; none for supervised training.
+    """The preference or RL setup with its additional models, as fields of the question; empty for
+    supervised training.
 
     Trinity-RFT's explorer generates on other GPUs, and the measured cells hold its reference.
     """
@@ -83,7 +85,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 
 
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
-    """The setup for TRL, LLaMA-Factory, ms-swift, axolotl and OpenRLHF."""
+    """The preference or RL setup of a config for TRL, LLaMA-Factory, ms-swift, axolotl or
+    OpenRLHF."""
     generates = method in GENERATING
     engine = engine_of(reader) if generates else NO_ENGINE
     reader.text_named("num_generations", "answers to one prompt")
@@ -108,8 +111,8 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
 
 
 def frozen_in_16_bits(fields: Fields) -> bool:
-    """Whether frozen models are in 16 bits; TRL loads all models in 32 bits unless `dtype` or FSDP
-    is set."""
+    """Whether the frozen models are loaded in 16 bits; TRL loads all models in 32 bits unless
+    `dtype` or FSDP is set."""
     if fields["trainer"] != "trl" or fields.get("strategy"):
         return True
     dtype = fields.get("dtype")
@@ -117,7 +120,7 @@ def frozen_in_16_bits(fields: Fields) -> bool:
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
-    """Whether a frozen copy of the policy is in memory to measure the divergence from it."""
+    """Whether a frozen reference copy of the policy is kept in memory."""
     if method in WITHOUT_REFERENCE:
         return False
     if reader.text_named("ref_model", "the reference model"):
@@ -131,7 +134,8 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
 
 
 def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
-    """The weight of the divergence from the reference; if it is 0, no reference is loaded."""
+    """The weight that the reference model has in the loss; if it is 0, no reference is loaded. Only
+    zero or non-zero matters."""
     strength = reader.text_named("beta", "the weight of the reference")
     strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
     if strength:
@@ -143,7 +147,8 @@ def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
 
 
 def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
-    """The models that score answers; a function or a remote server does not count."""
+    """The names of the models that score answers; reward functions and remote servers are
+    left out."""
     if method not in GENERATING:
         return ()
     judge = reader.text_named("reward_model_type", "how answers are judged")
@@ -158,7 +163,7 @@ def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...
 
 
 def reward_model_names(reader: Reader) -> list[str]:
-    """The reward models that a config names."""
+    """The reward models that a config names by a model id or a path."""
     names: list[str] = []
     for key in ("reward_model", "reward_model_path", "reward_pretrain"):
         name = reader.text_named(key, "the reward model")
@@ -171,14 +176,15 @@ def reward_model_names(reader: Reader) -> list[str]:
 
 
 def critic_of(fields: Fields, method: str) -> Critic:
-    """The critic. In LLaMA-Factory it is a head on the policy; other PPO trainers load a model."""
+    """The kind of critic: a head on the policy in LLaMA-Factory, a separate model in other PPO
+    trainers, `none` without PPO."""
     if method not in WITH_CRITIC:
         return "none"
     return "head" if fields["trainer"] == "llama-factory" else "model"
 
 
 class SharedEngine(NamedTuple):
-    """An inference engine on the GPUs of the training."""
+    """An inference engine that shares the training's GPUs."""
 
     share: float | None
     """Its share of each card; None if there is none."""
@@ -190,7 +196,8 @@ NO_ENGINE = SharedEngine(share=None, sleeps=False)
 
 
 def engine_of(reader: Reader) -> SharedEngine:
-    """The engine on the same GPUs, if the config starts one there."""
+    """The inference engine that the config starts on the training's GPUs; `NO_ENGINE` if there is
+    none."""
     mode = reader.text_named("vllm_mode", "where the engine runs")
     share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share of the card")
     share = share or reader.text_named("gpu_memory_utilization", "the engine's share")
@@ -209,7 +216,7 @@ SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
 
 
 def is_elsewhere(reader: Reader) -> bool:
-    """Whether the answers come from a server on other GPUs."""
+    """Whether an inference server on other GPUs generates the answers."""
     if reader.text_named("vllm_mode", "where the engine runs") == "server":
         return True
     texts = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
@@ -217,7 +224,7 @@ def is_elsewhere(reader: Reader) -> bool:
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    """Whether a setting exists and is not switched off."""
+    """Whether a key is set to anything that does not mean off."""
     words = name.replace("_", " ")
     text = reader.text_named(name, words)
     # Any other word, as an address, says that it is used.
@@ -225,14 +232,16 @@ def is_on(reader: Reader, name: str) -> bool:
 
 
 def share_of(text: str | None, default: float) -> float:
-    """A share of the card's memory; the default if the value is not a share."""
+    """The share of the card's memory that a text gives, from 0 to 1; the default if the text is not
+    such a number."""
     if text is None or not re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text):
         return default
     return float(text)
 
 
 def generated_sequences(reader: Reader, fields: Fields) -> int:
-    """How many sequences a GPU generates at once: those of all micro-batches in a step."""
+    """The number of sequences that a GPU generates at once: its batch times the micro-batches of
+    one generation."""
     # TRL generates once for all micro-batches of an optimizer step, unless it is told otherwise.
     micro_batches = int(fields.get("accumulate") or 1)
     text = reader.text_named("steps_per_generation", "micro-batches of one generation")
@@ -243,7 +252,8 @@ def generated_sequences(reader: Reader, fields: Fields) -> int:
 
 
 def verl_setup(reader: Reader, method: str) -> RlSetup:
-    """The verl workers on the same GPUs: actor, rollout, reference, critic, reward model.
+    """The models that verl keeps on the same GPUs: actor, rollout engine, reference, critic and
+    reward model.
 
     The engine frees its memory for the training unless `free_cache_engine` is off. With
     `param_offload` the actor is on the host while the engine generates; in a step its weights and
@@ -275,7 +285,7 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
 
 
 def verl_reward_models(reader: Reader) -> tuple[str, ...]:
-    """verl's reward model, which the config must switch on."""
+    """The name of verl's reward model in a tuple; empty unless the config enables one."""
     enabled = reader.text_named("enable", "a reward model", "reward_model")
     if enabled not in TRUE:
         return ()

@@ -1,5 +1,5 @@
-"""How a training config trains: checkpointing, optimizer, types, kernels, and how the GPUs share
-the work."""
+"""Reads from a training config how the training runs: checkpointing, optimizer, precision, kernels,
+and how the GPUs share the work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gpusetup.plan.question import LARGEST
 
 
 def checkpointing(reader: Reader, fields: Fields) -> Fields:
-    """Whether activations are recomputed, which ones, and whether they are moved to the host."""
+    """The checkpointing settings: whether activations are recomputed, in which layers, and whether
+    they are moved to the host."""
     text = (reader.word("checkpoints") or "").lower()
     is_off = reader.switch("no-checkpoints")
     offloads = reader.switch("checkpoint-offload") or text == "unsloth"
@@ -33,7 +34,7 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
 
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:
-    """The optimizer, and how often it steps."""
+    """The optimizer's name, and how it steps (for example fused, or within the backward pass)."""
     # The name comes first: what a setting was first read as is what the answer shows.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
@@ -48,7 +49,8 @@ IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatr
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:
-    """The types of the weights and of the computation, as each trainer names them.
+    """The types of the weights and of the computation that the config sets, read the way its
+    trainer means them.
 
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
@@ -76,8 +78,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
 
 
 def autocast_of(reader: Reader, *, has_dtype: bool) -> str | None:
-    """The type in which the computation runs according to switches; `has_dtype` says whether the
-    config sets the weights' type."""
+    """The type of the computation according to the config's switches; None if none is on.
+    `has_dtype`: whether the config sets the type of the weights."""
     is_mixed = reader.switch("amp")
     bf16 = reader.switch("bf16")
     fp16 = reader.switch("fp16")
@@ -87,7 +89,7 @@ def autocast_of(reader: Reader, *, has_dtype: bool) -> str | None:
 
 
 def kernels(reader: Reader, fields: Fields) -> Fields:
-    """The kernels for attention, the loss and the layers."""
+    """The kernels that the config selects for attention, for the loss and inside the layers."""
     plugins = " ".join(reader.texts_named("plugins", "a plugin"))
     has_liger = bool(reader.switch("kernels"))
     loss = reader.word("loss-kernel", by_words("loss", "fused"))
@@ -108,7 +110,7 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
-    """How many GPUs the training uses."""
+    """The number of GPUs that the config asks for, over all nodes; None if it does not say."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
     replicas = reader.number("replicas", LARGEST["gpus"])
@@ -122,7 +124,8 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
 
 
 def strategy(reader: Reader, fields: Fields) -> Fields:
-    """DeepSpeed's stage, as a number or in a file name; otherwise the words that FSDP uses."""
+    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise from the
+    settings of FSDP or Megatron-LM."""
     stage = reader.word("zero", stage_of)
     if stage is not None:
         texts = [text for _, text in reader.all("zero")]
@@ -143,7 +146,7 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
 
 
 def strategy_words(reader: Reader) -> KeysView[str]:
-    """The words of FSDP's settings and of a strategy, in order."""
+    """The words of the config's FSDP and strategy settings, in order and without repetition."""
     words: dict[str, None] = {}
     for role in ("fsdp", "strategy"):
         for setting, text in reader.all(role):
@@ -154,7 +157,8 @@ def strategy_words(reader: Reader) -> KeysView[str]:
 
 
 def stage_of(_: Setting, text: str) -> int | None:
-    """DeepSpeed's stage, from a number or a file name (`ds_z3_config.json`, `zero2.json`)."""
+    """DeepSpeed's stage from a number or from a file name (`ds_z3_config.json`, `zero2.json`); None
+    if there is none."""
     if re.fullmatch(r"[0-3]", text):
         return int(text)
     in_name = re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
@@ -164,8 +168,8 @@ def stage_of(_: Setting, text: str) -> int | None:
 
 
 def offload(reader: Reader, fields: Fields) -> Fields:
-    """Whether the optimizer is on the host; plan itself decides whether the rest must be there
-    too."""
+    """Whether the optimizer states are offloaded to the host. Other kinds of offload are left to
+    plan's choice of a recipe."""
     reader.word("offload")
     target = (reader.word("optimizer-offload") or "").lower()
     is_on_host = target in ("cpu", "nvme", "true", "yes", "on")
@@ -173,7 +177,7 @@ def offload(reader: Reader, fields: Fields) -> Fields:
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
-    """The map `plan:`, which sets fields of a job by their own names."""
+    """The job fields that the config sets directly in its map `plan:`, by their own names."""
     job_fields: Fields = {}
     types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():

@@ -1,4 +1,4 @@
-"""Finds options of `gpusetup plan` that contradict each other."""
+"""Finds contradictions among the options of `gpusetup plan`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.plan.states import OPTIMIZERS
 
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
-    """Raise UsageError if parts of a job exclude each other."""
+    """Raise UsageError if parts of the job contradict each other."""
     # One is enough: the next may follow from it.
     for contradiction in contradictions(job, question):
         raise UsageError(contradiction.message, hint=contradiction.hint)
@@ -24,7 +24,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
 
 
 def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
-    """Raise UsageError for an impossible `--sp`, with the possible degrees."""
+    """Raise UsageError if the degree in `--sp` is impossible; the hint lists the possible
+    degrees."""
     if not question.sp or question.sp in sequence_degrees(job, MachineLimits(capacity=0)):
         return
     # Degrees are those of a sharded model: a whole copy on each GPU allows none.
@@ -43,7 +44,7 @@ def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
 
 
 def what_divides(job: TrainingJob) -> str:
-    """The numbers that a degree of sequence parallelism must divide."""
+    """A sentence that says which numbers a degree of sequence parallelism must divide."""
     gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
     # Tensor parallelism has divided the heads already.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
@@ -54,7 +55,7 @@ def what_divides(job: TrainingJob) -> str:
 
 
 def possible_degrees(job: TrainingJob, degrees: Sequence[int]) -> str:
-    """A hint with the possible degrees for a job."""
+    """A hint that lists the possible degrees of sequence parallelism for a job."""
     numbers = " or ".join(map(str, degrees))
     options = ", ".join(f"`--sp {degree}`" for degree in degrees)
     possible = f"{numbers} ({options})"
@@ -65,7 +66,7 @@ def possible_degrees(job: TrainingJob, degrees: Sequence[int]) -> str:
 
 
 def check_budgets(job: TrainingJob, question: TrainingQuestion) -> None:
-    """Raise UsageError for a token budget that is smaller than the longest sequence."""
+    """Raise UsageError if a token budget is smaller than the longest sequence."""
     if question.solve == "gpus":
         return
     sp = question.sp or sequence_degrees(job, MachineLimits(capacity=0))[-1]
@@ -83,14 +84,14 @@ def check_budgets(job: TrainingJob, question: TrainingQuestion) -> None:
 
 
 class Contradiction(NamedTuple):
-    """A way in which a question contradicts itself."""
+    """Two options that contradict each other, as an error message with a hint."""
 
     message: str
     hint: str | None = None
 
 
 def contradictions(job: TrainingJob, question: TrainingQuestion) -> Iterator[Contradiction]:
-    """The options in a question that contradict each other."""
+    """The contradictions among the options of a question."""
     yield from contradictions_of_gpus(job)
     if job.expert_parallel > 1 and not job.shape.experts:
         yield Contradiction(f"{job.shape.name} has no experts that `--ep` could divide")
@@ -108,7 +109,7 @@ def contradictions(job: TrainingJob, question: TrainingQuestion) -> Iterator[Con
 
 
 def contradictions_of_gpus(job: TrainingJob) -> Iterator[Contradiction]:
-    """The options about the division among GPUs that contradict each other."""
+    """The contradictions among the options that divide the work among GPUs."""
     gpus = job.gpus
     if job.strategy == "single" and gpus > 1:
         yield Contradiction(

@@ -1,5 +1,5 @@
-"""The memory of `torch.nn.DataParallel`, which uses one process and needs most memory on the first
-GPU.
+"""The memory of `torch.nn.DataParallel`, which uses one process and needs the most memory on the
+first GPU.
 
 In each step the first GPU copies the weights to the others, every GPU computes its share of the
 batch, and outputs and gradients come back to the first, which alone has the optimizer's states
@@ -19,8 +19,8 @@ from gpusetup.plan.states import gradient_bytes, model_weights
 
 
 def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on each GPU except the first: weights, gradients and activations of its share of
-    the batch."""
+    """The bytes on each GPU other than the first: a copy of the weights, and the gradients and
+    activations of its share of the batch."""
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
     outputs = logits + shape.classes * samples(job, recipe)
@@ -35,7 +35,8 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
-    """What a person who uses DataParallel should know."""
+    """Sentences of advice for a user of DataParallel: what each GPU holds, and why
+    DistributedDataParallel is better."""
     first_gib = memory(job, recipe).total / GIB
     other_gib = other_gpu_bytes(job, recipe) / GIB
     distributed_job = replace(job, strategy="ddp")

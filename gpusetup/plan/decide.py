@@ -1,5 +1,5 @@
-"""Chooses the recipe: the measured one, or the first that fits, tried in the order of their cost in
-speed."""
+"""Chooses the recipe for a job: the measured one if there is one, otherwise the fastest one that
+fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_SOLUTION, MOST_GPUS = 1 << 24, 1024
 
 
 class MachineLimits(Frozen):
-    """The memory of the machine, and the settings that its system supports."""
+    """The memory limits of a machine, and the memory-saving settings that its system supports."""
 
     capacity: float
     """Bytes of one GPU as CUDA sees them."""
@@ -41,18 +41,19 @@ class MachineLimits(Frozen):
 
 
 class RecipeOption(Frozen):
-    """A recipe and the memory that it needs."""
+    """A recipe, with the memory that the job needs under it."""
 
     recipe: Recipe
     memory: JobMemory
 
     def over(self, limits: MachineLimits) -> float:
-        """How many bytes are missing; negative if memory remains."""
+        """The bytes by which the job exceeds the GPU's memory; negative if memory remains."""
         return self.memory.total - limits.capacity
 
 
 class RecipeDecision(Frozen):
-    """The chosen recipe, if any, and the memory of all recipes that were tried."""
+    """The decision for one job: the recipe that was chosen, if any fits, and all recipes that were
+    tried."""
 
     job: TrainingJob
     limits: MachineLimits
@@ -72,8 +73,8 @@ class RecipeDecision(Frozen):
 
     @property
     def clear(self) -> bool:
-        """Whether no recipe that was tried is near the limit, and we know enough about such
-        jobs."""
+        """Whether every recipe that was tried is far from the memory limit and the memory model is
+        well tested for such jobs."""
         near_bytes = near_limit(self.job) * self.limits.capacity
         for option in self.tried:
             distance = abs(option.over(self.limits))
@@ -89,7 +90,7 @@ class RecipeDecision(Frozen):
 
 
 def near_limit(job: TrainingJob) -> float:
-    """An answer within this share of the limit is close."""
+    """The share of the GPU's memory within which an answer for this job counts as close."""
     if is_standard(job):
         return CLEAR
     # What FSDP gathers and sends was rarely compared with published runs.
@@ -106,12 +107,12 @@ kind (`tests/plan_published.csv`) stayed within about as much."""
 
 
 def error_margin(job: TrainingJob, recipe: Recipe) -> float:
-    """By which share a run of this kind may need more memory than estimated."""
+    """The share by which a run of this kind may need more memory than estimated, from 0.05 to 1."""
     return MARGINS[margin_kind(job, recipe)]
 
 
 def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
-    """The kind of a job in `MARGINS`; the first one that applies."""
+    """The kind of the job, as a key of `MARGINS`; the first kind that applies."""
     if is_standard(job):
         return "measured"
     if job.shape.kind in DENOISERS:
@@ -128,7 +129,8 @@ def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
 
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
-    """Why a job that fits may still fail, for kinds of jobs about which we know little."""
+    """Why a job that fits by the plan may still run out of memory, as a sentence; None for
+    well-tested kinds of jobs."""
     shape = job.shape
     # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
     if shape.kind in DENOISERS:
@@ -171,13 +173,13 @@ OFTEN_MORE = "often need more memory than plan counts"
 
 
 def option_of(job: TrainingJob, recipe: Recipe) -> RecipeOption:
-    """A recipe with the memory that the job then needs."""
+    """A recipe together with the memory that the job needs under it."""
     return RecipeOption(recipe=recipe, memory=memory(job, recipe))
 
 
 def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The measured recipe if the table contains the case and the system supports it, otherwise the
-    model's."""
+    """Choose the recipe for a job: the measured one if the table covers the case, otherwise the
+    first candidate that fits by the memory model."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[RecipeOption] = []
     last_fits = False
@@ -208,7 +210,8 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
-    """The recipe from the measured table; None if the table does not cover this job or system."""
+    """The recipe from the measured table (`-` if none fitted); None if the table does not cover
+    this job or system."""
     # The cells were measured on Linux with expandable segments, and with any degree.
     is_as_measured = limits.env and limits.linux and limits.sp is None
     if not is_as_measured:
@@ -217,12 +220,13 @@ def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
 
 
 def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
-    """The option that needs the least memory, which the answer shows if none fits."""
+    """The option that needs the least memory; the answer shows it if nothing fits."""
     return min(options, key=lambda option: option.memory.total)
 
 
 def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
-    """Whether the machine's RAM is large enough for a recipe; True if its size is unknown."""
+    """Whether the machine's RAM holds what the recipe moves there; True if the size of the RAM is
+    unknown."""
     if limits.host is None:
         return True
     needed_bytes = host_bytes(job, recipe)
@@ -230,7 +234,7 @@ def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
 
 
 def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
-    """The recipes that this job can use here, in order.
+    """The recipes that the job can use on this machine, fastest first.
 
     Offload is always used with Env if Env works. A budget of tokens leaves the degrees that take
     the longest sequence; all if none does.
@@ -253,7 +257,8 @@ def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
 
 
 def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]:
-    """The possible degrees of sequence parallelism: common divisors of the GPUs and the heads.
+    """The possible degrees of sequence parallelism: common divisors of the number of GPUs and of
+    attention heads.
 
     They must divide the key-value heads, or be a multiple of them, which then are repeated (verl's
     Ulysses).
@@ -281,7 +286,7 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 
 
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
-    """Whether a degree divides the key-value heads, or is a multiple of them."""
+    """Whether the degree divides the number of key-value heads or is a multiple of it."""
     divides_heads = key_value_heads % degree == 0
     # A repeated head is on several GPUs, each with other queries.
     repeats_heads = degree % key_value_heads == 0
@@ -292,7 +297,7 @@ def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
 
 
 def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The longest context for which some recipe fits."""
+    """The decision for the longest context, in tokens, at which some recipe fits."""
 
     def fits(context: int) -> bool:
         longer_job = replace(job, context=context)
@@ -305,7 +310,7 @@ def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The largest batch for all GPUs together for which some recipe fits."""
+    """The decision for the largest batch over all GPUs at which some recipe fits."""
 
     def fits(batch: int) -> bool:
         larger_job = replace(job, batch=batch)
@@ -317,7 +322,7 @@ def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The smallest number of GPUs with which some recipe fits without offload.
+    """The decision for the smallest number of GPUs on which the job fits without offload.
 
     Where only offload fits, the fewest with it: a model of 70 billion parameters "fits" on one GPU
     with a terabyte of RAM, but nobody trains it there.
@@ -341,8 +346,8 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 
 
 def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | None:
-    """The smallest number of GPUs with which any recipe fits, including offload; None if there is
-    none."""
+    """The decision for the smallest number of GPUs on which the job fits with any recipe, offload
+    included; None if there is none."""
     for decision in decisions_by_gpus(job, limits):
         if decision.fits:
             return decision
@@ -350,7 +355,8 @@ def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | Non
 
 
 def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
-    """The decisions for more and more GPUs: one to eight, then whole nodes of eight."""
+    """The decisions for a growing number of GPUs: one to seven, then multiples of eight (each times
+    the GPUs of one copy of the model)."""
     group = group_size(job)
     most_gpus = MOST_GPUS
     # If every GPU has a whole copy, no more help than there are samples.
@@ -368,7 +374,8 @@ def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[Recip
 
 
 def group_size(job: TrainingJob) -> int:
-    """How many GPUs together hold one copy of the model."""
+    """The number of GPUs that together hold one copy of the model under tensor, context and
+    pipeline parallelism."""
     gpus_of_layer = job.tensor_parallel * job.context_parallel
     return gpus_of_layer * job.pipeline_parallel
 
@@ -379,8 +386,8 @@ SOLVERS: dict[str, Callable[[TrainingJob, MachineLimits], RecipeDecision]] = {
 
 
 def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
-    """The largest number that fits, for a question whose answer changes from yes to no once; 0 if
-    none fits.
+    """The largest number for which `fits` is true, by bisection; 0 if there is none. `fits` must
+    change from true to false only once.
 
     >>> largest(lambda n: n <= 1000)
     1000

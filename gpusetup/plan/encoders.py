@@ -1,4 +1,4 @@
-"""The shapes of encoders for text, images and sound, from the keys of a `config.json`."""
+"""The shapes of encoders for text, images and audio, from the keys of a `config.json`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USUAL_CLASSES = 1000
 
 
 def text_encoder(config: ModelConfig) -> Shape:
-    """A text encoder with a classifier, as used in fine-tuning."""
+    """The shape of a text encoder with a classifier of two classes, as in fine-tuning."""
     hidden = config.hidden
     # ModernBERT has a gate in its MLPs, and rotates queries and keys: no table of positions.
     is_modern = config.kind == "modernbert"
@@ -39,7 +39,8 @@ def text_encoder(config: ModelConfig) -> Shape:
 
 
 def image_encoder(config: ModelConfig) -> Shape:
-    """An image encoder with a classifier (ViT, DINOv2, SigLIP); its patches count as tokens."""
+    """The shape of an image encoder with a classifier (ViT, DINOv2, SigLIP); its patches count as
+    tokens."""
     hidden = config.hidden
     patch = config.get("patch_size", USUAL_PATCH)
     patches = (config.need("image_size") // patch) ** 2
@@ -61,8 +62,8 @@ def image_encoder(config: ModelConfig) -> Shape:
 
 
 def encoder_layer(config: ModelConfig, matrices: int) -> int:
-    """The parameters of one layer with its biases; `matrices` is the number of matrices in its
-    MLP."""
+    """The number of parameters of one encoder layer, with biases; `matrices` is the number of
+    weight matrices in its MLP."""
     hidden = config.hidden
     width = config.get("intermediate_size") or default_mlp_width(config)
     # Queries, keys, values, output.
@@ -73,7 +74,7 @@ def encoder_layer(config: ModelConfig, matrices: int) -> int:
 
 
 def encoder_shape(config: ModelConfig, parameters: int, largest_unit: int) -> Shape:
-    """The parts that text and image encoders have in common."""
+    """A shape with the fields that text and image encoders have in common."""
     hidden = config.hidden
     return Shape(
         name=config.name,
@@ -93,7 +94,7 @@ def encoder_shape(config: ModelConfig, parameters: int, largest_unit: int) -> Sh
 
 
 def tower_parameters(config: ModelConfig) -> int:
-    """The parameters of the layers of an image or sound encoder."""
+    """The number of parameters in the layers of an image or audio encoder."""
     hidden = config.first("embed_dim", "hidden_size", "d_model", "width")
     layers = config.first("depth", "num_hidden_layers", "encoder_layers", "layers")
     width = config.first("intermediate_size", "encoder_ffn_dim") or default_mlp_width(config)

@@ -1,5 +1,5 @@
-"""Downloads a model's `config.json` from its hub for `plan --fetch-config`, the only use of the
-network in plan.
+"""Downloads a model's `config.json` from the Hugging Face hub for `plan --fetch-config`; plan uses
+the network for nothing else.
 
 It is read and never written. Private and gated models need a login, which plan does not ask for.
 """
@@ -29,7 +29,7 @@ NOT_WITHOUT_LOGIN = (401, 403)
 
 
 def config_url(model: str) -> str:
-    """The address of a model's config, at the hub or at the mirror in HF_ENDPOINT.
+    """The URL of a model's `config.json`, on the hub or on the mirror in HF_ENDPOINT.
 
     >>> config_url("Qwen/Qwen3-8B").endswith("/Qwen/Qwen3-8B/resolve/main/config.json")
     True
@@ -41,7 +41,8 @@ def config_url(model: str) -> str:
 
 
 def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
-    """The shape of a model on its hub. `say` prints the address before it is contacted.
+    """The shape of a model, from the `config.json` on its hub. `say` is called with the URL before
+    the download.
 
     Raises UsageError for a name that is no id of a hub, ToolFailed if the hub has no such config.
     """

@@ -1,4 +1,5 @@
-"""Finds a smaller number of GPUs that works better than all of them, or that needs no offload.
+"""Finds a smaller number of GPUs that works better than using all of them, or that needs no
+offload.
 
 Sequence parallelism divides the GPUs: six can only use SP=2 where four can use SP=4, so four hold
 longer sequences than six. Of the 560 measured cells 28 are like this.
@@ -17,7 +18,7 @@ MOST_TRIED = 8
 
 
 def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus | None:
-    """A smaller number of GPUs that works better; None if there is none.
+    """A smaller number of GPUs that works better than all of them; None if there is none.
 
     Better: it fits where all of them do not; it needs no offload, which costs most speed; or it
     holds a longer context, if `solve` asks for the longest.
@@ -46,8 +47,8 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
 
 
 def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[RecipeDecision]:
-    """The same job on fewer GPUs, the largest number first, because with equal recipes more GPUs
-    are faster."""
+    """The decisions for the same job on fewer GPUs, the largest number first because more GPUs are
+    faster with an equal recipe."""
     job, limits = decision.job, decision.limits
     solver = max_context if solve == "context" else decide
     fewest = max(job.gpus - MOST_TRIED, 0)
@@ -63,7 +64,8 @@ def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[Rec
 
 
 def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """How good a decision is; larger is better."""
+    """A sort key for a decision: whether it fits, the context if the longest is sought, and whether
+    it needs no offload. Larger is better."""
     fits = decision.fits
     length = 0
     if solve == "context":
@@ -73,14 +75,14 @@ def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
 
 
 def rank_with_source(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """The rank of a decision; a measured one ranks above an equal prediction."""
+    """The rank of a decision, in which a measured decision comes before an equal prediction."""
     plain_rank = rank(decision, solve)
     is_measured = int(decision.measured)
     return (*plain_rank, is_measured)
 
 
 def reason(all_gpus: RecipeDecision, fewer: RecipeDecision) -> str:
-    """A sentence that says why fewer GPUs work better."""
+    """A sentence that explains why fewer GPUs work better than all of them."""
     most_with_all = sequence_degrees(all_gpus.job, all_gpus.limits)[-1]
     most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]
     if most_with_fewer <= most_with_all:
@@ -94,7 +96,7 @@ def reason(all_gpus: RecipeDecision, fewer: RecipeDecision) -> str:
 
 
 def visible_devices(gpus: int) -> str:
-    """The first GPUs of a machine, in the form of CUDA_VISIBLE_DEVICES.
+    """The first `gpus` GPUs of a machine as a value for CUDA_VISIBLE_DEVICES.
 
     >>> visible_devices(4)
     '0,1,2,3'

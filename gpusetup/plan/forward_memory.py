@@ -1,5 +1,4 @@
-"""The memory that the forward pass keeps for the backward pass, of one layer's backward pass, and
-of the logits.
+"""The memory of activations, of one layer's backward pass, and of the logits and their loss.
 
 All in bytes of one GPU. An amount is of a token where the name of the function says so.
 """
@@ -15,15 +14,15 @@ CHECKPOINT_IN_BUDGET = 1.5
 
 
 def sequence_shards(job: TrainingJob) -> int:
-    """The number by which sequence parallelism divides norms and residuals (Megatron: arXiv
-    2205.05198)."""
+    """The number of GPUs among which sequence parallelism divides the norms and residuals
+    (Megatron: arXiv 2205.05198); 1 without it."""
     if not job.sequence_parallel:
         return 1
     return job.tensor_parallel
 
 
 def residual_bytes(job: TrainingJob) -> int:
-    """The bytes per element of the hidden state between the layers."""
+    """The bytes per element of the hidden state that passes between layers."""
     # PEFT's 32-bit norms and embedding make it 32-bit.
     if rest_is_32_bit(job):
         return 4
@@ -34,8 +33,8 @@ def residual_bytes(job: TrainingJob) -> int:
 
 
 def activations(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes that the forward pass keeps for the backward pass, including autocast's copies of
-    weights.
+    """The bytes of activations that the forward pass keeps for the backward pass, including
+    autocast's 16-bit copies of weights.
 
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
     2104.04473).
@@ -48,8 +47,8 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
-    """The bytes per token for the input of every recomputed layer (Chen et al., arXiv
-    1604.06174)."""
+    """The bytes per token and layer for the stored layer input that checkpointing recomputes from
+    (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
     # A budget of tokens is seldom filled to the last one.
@@ -59,7 +58,7 @@ def checkpoint_bytes(job: TrainingJob) -> float:
 
 
 def selected_bytes(job: TrainingJob) -> float:
-    """The bytes per token that a layer keeps with selective checkpointing.
+    """The bytes per token that selective checkpointing keeps in each layer.
 
     Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
     (torchtitan's policy).
@@ -76,7 +75,7 @@ def selected_bytes(job: TrainingJob) -> float:
 
 
 def weight_copies(job: TrainingJob) -> float:
-    """The bytes of autocast's 16-bit copies of the weights."""
+    """The bytes of the 16-bit weight copies that autocast keeps."""
     if not keeps_cast_weights(job):
         return 0.0
     # Kernels of quantised layers read the stored weights; only the others are cast.
@@ -85,7 +84,7 @@ def weight_copies(job: TrainingJob) -> float:
 
 
 def layer_bytes(job: TrainingJob) -> float:
-    """The bytes per token that one layer keeps without checkpointing.
+    """The bytes per token that one layer keeps for its backward pass without checkpointing.
 
     Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
     element.
@@ -100,7 +99,8 @@ def layer_bytes(job: TrainingJob) -> float:
 
 
 def norm_bytes(job: TrainingJob) -> int:
-    """The bytes per element that one norm keeps: its input, the normalised values, and its output.
+    """The bytes per element that one norm keeps for its backward pass: its input, the normalised
+    values and its output.
 
     RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
     `torch.compile` recompute it.
@@ -115,7 +115,7 @@ def norm_bytes(job: TrainingJob) -> int:
 
 
 def attention_bytes(job: TrainingJob) -> float:
-    """The bytes per token of queries, keys, values, output, norms of queries and keys, and
+    """The bytes per token that attention keeps: queries, keys, values, output, their norms, and the
     scores."""
     compute = job.compute_bytes
     # Queries and output are as wide, keys and values too.
@@ -128,7 +128,8 @@ def attention_bytes(job: TrainingJob) -> float:
 
 
 def score_bytes(job: TrainingJob) -> float:
-    """The bytes per token for its attention scores, if attention writes them to memory."""
+    """The bytes per token of the attention scores; 0 unless attention writes them to memory
+    (`eager`)."""
     if job.attention != "eager":
         return 0.0
     is_16_bit = job.compute_bytes < 4
@@ -144,7 +145,7 @@ def score_bytes(job: TrainingJob) -> float:
 
 
 def mlp_bytes(job: TrainingJob) -> float:
-    """The bytes per token that the MLP keeps."""
+    """The bytes per token that the MLP keeps for its backward pass."""
     shape = job.shape
     elements = shape.intermediate * mlp_tensors(job)
     # Copies of a token for its experts, in and out.
@@ -153,7 +154,7 @@ def mlp_bytes(job: TrainingJob) -> float:
 
 
 def mlp_tensors(job: TrainingJob) -> int:
-    """How many tensors of the MLP's width are kept for the backward pass."""
+    """The number of tensors as wide as the MLP that it keeps for its backward pass."""
     # The up projection and its activation.
     if not job.shape.gated:
         return 2
@@ -165,8 +166,8 @@ def mlp_tensors(job: TrainingJob) -> int:
 
 
 def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of one layer's backward pass: what it recomputes, and gradients of half that
-    size."""
+    """The bytes of one layer's backward pass: the recomputed activations, and gradients of about
+    half their size."""
     scores = score_bytes(job) / job.tensor_parallel
     kept_without_scores = layer_bytes(job) - scores
     gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
@@ -184,7 +185,8 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def score_peak_bytes(job: TrainingJob, scores: float) -> float:
-    """The bytes per token of the attention scores and their gradients at their peak."""
+    """The bytes per token of the attention scores and their gradients at the peak of the backward
+    pass."""
     with_gradients = 1.5 * scores
     if job.attention != "eager":
         return with_gradients
@@ -194,7 +196,8 @@ def score_peak_bytes(job: TrainingJob, scores: float) -> float:
 
 
 def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
-    """The bytes per token of one layer's gradients, half of which exist at the same time."""
+    """The bytes per token of the gradients within one layer; about half of them exist at the same
+    time."""
     half = 0.5 * kept_bytes
     writes_over_inputs = job.fused_kernels and job.shape.gated
     if not writes_over_inputs:
@@ -205,7 +208,7 @@ def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the logits and of everything that their loss keeps."""
+    """The bytes of the logits and of everything that the loss keeps with them."""
     bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
     bytes_per_logit = bytes_in_16_bits
     # A head in 32 bits gives logits in 32 bits, whatever the layers compute in.
@@ -215,7 +218,8 @@ def logits(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def logit_count(job: TrainingJob, recipe: Recipe) -> float:
-    """Tokens times vocabulary, or samples times classes."""
+    """The number of logits on one GPU: tokens times vocabulary, or samples times classes for a
+    classifier."""
     shape = job.shape
     of_tokens = shape.vocabulary * tokens(job, recipe)
     of_samples = shape.classes * samples(job, recipe)

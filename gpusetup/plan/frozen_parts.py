@@ -1,4 +1,4 @@
-"""Frozen parts of a model, which have no gradients and no optimizer states."""
+"""The frozen parts of a model, which have no gradients and no optimizer states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HINT = "`--freeze` alone, `--freeze embeddings`, `--freeze 10` (layers) or `--fr
 
 
 def frozen_share(what: str, shape: Shape) -> float:
-    """The share of a model's parameters that is frozen.
+    """The share of a model's parameters that is frozen, from 0 to 1.
 
     `what`: `all`, `embeddings`, the number of the first layers (with the embedding below them),
     `-2` for all but the last two, or a share, `90%` or `0.9`. Raises UsageError for anything else.
@@ -64,7 +64,8 @@ WHOLE_MODEL = frozenset((
 
 
 def frozen_in(reader: Reader, model: str | None) -> str | None:
-    """The part that a config freezes, in the form for `frozen_share`; None if it freezes nothing.
+    """The part that a config freezes, as a text that `frozen_share` reads; None if it freezes
+    nothing.
 
     `model`: the model's name: `freeze_gpt2` freezes a model that is called gpt2-medium.
     """
@@ -78,7 +79,8 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
 
 
 def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None:
-    """The part that one setting freezes."""
+    """The part of the model that one setting freezes, as a text that `frozen_share` reads; None if
+    it freezes nothing."""
     name, text = name_of(setting.path), reader.text(setting)
     if text is None:
         return None
@@ -95,7 +97,8 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
 
 
 def part_named(part: str, model: str | None) -> str | None:
-    """The part of the model that a word in a key names; None if plan does not know it.
+    """The part of the model that a word in a key means, `all` or `embeddings`; None if plan does
+    not know the word.
 
     >>> part_named("gpt2", "gpt2-medium"), part_named("backbone", None), part_named("bn", "gpt2")
     ('all', 'all', None)

@@ -1,4 +1,4 @@
-"""The gaps of torch's allocator: memory that it has reserved but that no tensor uses."""
+"""The gaps of torch's allocator: memory that it has reserved but no tensor uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ that it gives back before it fails."""
 
 
 def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
-    """The allocator's gaps, as a share of the temporary tensors.
+    """The bytes in the allocator's gaps: those that stay, and those that it can give back.
 
     `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
     are at the peak. Segments of fixed size leave more gaps than expandable ones. The shares were
@@ -57,7 +57,7 @@ Unsloth's longest contexts end within 5 % of what is allocated, runs of FSDP1 wi
 
 
 def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
-    """The bytes of gaps for the measured trainer, which we fitted to the logits alone."""
+    """The bytes in gaps for the measured RL trainer, fitted to the size of the logits alone."""
     if recipe.env:
         return 0.0
     lost_share = LOST_LOGIT / TRAINER_LOGIT
@@ -65,14 +65,16 @@ def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
 
 
 def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether the segments of the logits are unused while something else is at its peak."""
+    """Whether the memory segments of the logits stay unused while other tensors are at their
+    peak."""
     # Expandable segments are unmapped, and gathered units fill what is idle.
     reuses_segments = recipe.env or recipe.offload or job.gathers
     return not reuses_segments
 
 
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes in segments for logits (or copies of them), whose size nothing else has."""
+    """The bytes in segments for logits or copies of them, which no other tensor can reuse because
+    none has that size."""
     if recipe.env or job.gathers:
         return 0.0
     bytes_per_logit = 0.0

@@ -1,4 +1,4 @@
-"""Resolves values in a config that come from elsewhere: `${...}` of OmegaConf and of a shell.
+"""Resolves references in config values: OmegaConf's `${...}` and the shell's variables.
 
 OmegaConf 2.3 knows references (`${model.path}`, `${.path}` beside the key, `${..path}` one map
 higher) and resolvers: `oc.env` (a variable of the environment, or a default), `oc.decode` (a text
@@ -24,7 +24,7 @@ SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 
 class Variable(NamedTuple):
-    """An environment variable that a value refers to."""
+    """An environment variable that a config value refers to."""
 
     name: str
     is_set: bool
@@ -33,7 +33,8 @@ class Variable(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What was read from the variable, in words for the answer."""
+        """A sentence part for the answer: the variable, whether it is set, and which value was
+        read."""
         set_or_not = "set" if self.is_set else "not set"
         nothing = "nothing was read, and OmegaConf stops there: export the variable"
         outcome = f"{self.value} was read" if self.value else nothing
@@ -41,17 +42,20 @@ class Variable(NamedTuple):
 
 
 class Interpolation:
-    """Resolves the values of one config, and records the variables that they refer to."""
+    """Resolves references in the values of one config, and records the environment variables that
+    they use."""
 
     def __init__(self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]) -> None:
-        """`text_at` returns the scalar at a path of the config as it is written, or None."""
+        """`text_at` returns the scalar at a path of the config as written, or None; `variables` are
+        the environment's."""
         self.text_at = text_at
         self.variables = variables
         self.asked: list[Variable] = []
         self._parts = 0
 
     def resolve(self, text: str, path: Path, depth: int = 0) -> str | None:
-        """The text with each `${...}` replaced; None if one of them is unknown.
+        """The text with every `${...}` replaced by its value; None if one of them cannot be
+        resolved.
 
         `path`: where the text stands, for references beside it.
 
@@ -85,7 +89,7 @@ class Interpolation:
         return resolved + unread
 
     def _body(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of an expression between `${` and `}`."""
+        """The value of the expression between `${` and `}`; None if it cannot be resolved."""
         shell = SHELL_DEFAULT.fullmatch(body)
         if shell:
             default = self.resolve(shell[2], path, depth)
@@ -110,7 +114,8 @@ class Interpolation:
         return None
 
     def _reference(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of another key, given by its path from the top or relative to this key."""
+        """The value of another key in the config, named by its path from the top or relative to
+        `path`; None if there is none."""
         target = path_of_reference(body, path)
         text = self.text_at(target)
         if text is None:
@@ -119,7 +124,7 @@ class Interpolation:
         return unquoted_value(value)
 
     def _variable(self, name: str, default: str | None) -> str | None:
-        """The value of an environment variable. An empty one counts as not set."""
+        """The value of an environment variable, or the default if it is not set or empty."""
         set_value = self.variables.get(name) or None
         value = set_value or default
         self.asked.append(Variable(name, set_value is not None, value))
@@ -127,7 +132,8 @@ class Interpolation:
 
 
 def path_of_reference(body: str, path: Path) -> Path:
-    """The path of the key that a reference means.
+    """The absolute path of the key that a reference names; leading dots make the reference relative
+    to `path`.
 
     >>> path_of_reference("model.layers[0]", ("a",)), path_of_reference(".name", ("model", "path"))
     (('model', 'layers', 0), ('model', 'name'))
@@ -143,7 +149,7 @@ def path_of_reference(body: str, path: Path) -> Path:
 
 
 def closing_brace(text: str) -> int | None:
-    """The position of the brace that closes the open one; None if there is none.
+    """The position of the brace that closes an expression; None if it is not closed.
 
     >>> closing_brace("oc.env:A,${b}} and more")
     13
@@ -160,7 +166,7 @@ def closing_brace(text: str) -> int | None:
 
 
 def split_arguments(text: str) -> Iterator[str]:
-    """The arguments of a resolver, split at commas outside of quotes and braces.
+    """The arguments of a resolver, split at the commas that are outside quotes and brackets.
 
     >>> list(split_arguments("MODEL, 'a, b', ${oc.env:X,1}"))
     ['MODEL', "'a, b'", '${oc.env:X,1}']
@@ -188,6 +194,6 @@ def split_arguments(text: str) -> Iterator[str]:
 
 
 def unquoted_value(text: str | None) -> str | None:
-    """A scalar without its quotes; None if it means nothing (`null`, `~`, an empty text)."""
+    """A scalar without its quotes; None if it is empty or null (`null`, `~`)."""
     bare = (text or "").strip().strip("'\"")
     return None if bare in EMPTY else bare

@@ -1,5 +1,5 @@
-"""One training job: what is trained, on which GPUs, how, and the recipe that makes it fit. Plain
-values."""
+"""A training job as plain values (the model, the GPUs and how it is trained), and the recipe of
+settings that makes it fit."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ FROZEN_FP8 = 1.0
 
 
 class ModelBeside(Frozen):
-    """A model in memory in addition to the one that is planned: a reference, reward model or
-    critic."""
+    """A model in memory in addition to the planned one: a reference, a reward model or a critic."""
 
     role: str
     parameters: int
@@ -56,7 +55,7 @@ class ModelBeside(Frozen):
 
 
 class TrainingJob(Frozen):
-    """One training job. Lengths are in tokens; `gpus` counts only those that train."""
+    """A training job. Lengths are in tokens; `gpus` counts only the GPUs that train."""
 
     shape: Shape
     gpus: int = 1
@@ -140,38 +139,41 @@ class TrainingJob(Frozen):
 
     @property
     def fills_token_budget(self) -> bool:
-        """Whether the batch is a token budget instead of a number of sequences."""
+        """Whether the batch is filled up to a token budget instead of being a number of
+        sequences."""
         return self.batch == TOKEN_BUDGET
 
     @property
     def sequences(self) -> int:
-        """The sequences in a step on all GPUs together; 0 with a token budget."""
+        """The number of sequences in a step over all GPUs; 0 with a token budget."""
         if isinstance(self.batch, int):
             return self.batch
         return 0
 
     @property
     def data_parallel(self) -> int:
-        """How many GPUs remain for data and sequence parallelism; those of one context share the
-        states."""
+        """The number of GPUs left for data, sequence and context parallelism after tensor and
+        pipeline parallelism."""
         gpus_of_model = self.tensor_parallel * self.pipeline_parallel
         return self.gpus // gpus_of_model
 
     @property
     def copies_model(self) -> bool:
-        """Whether every GPU (or pipeline of GPUs) holds the whole model and its states."""
+        """Whether the strategy shards nothing, so that every GPU (or pipeline of GPUs) holds the
+        whole model and its states."""
         sharded_parts = SHARDED[self.strategy]
         return not sharded_parts
 
     @property
     def shards_parameters(self) -> bool:
-        """Whether the weights themselves are divided among the GPUs."""
+        """Whether the strategy divides the weights among the GPUs."""
         sharded_parts = SHARDED[self.strategy]
         return "parameters" in sharded_parts
 
     @property
     def gathers(self) -> bool:
-        """Whether the strategy gathers and frees units of parameters."""
+        """Whether the GPUs gather sharded weights unit by unit for computing and free them
+        afterwards."""
         # One GPU alone has all units already.
         if self.gpus == 1:
             return False
@@ -179,14 +181,15 @@ class TrainingJob(Frozen):
 
     @property
     def generates(self) -> bool:
-        """Whether these GPUs also generate answers during the training."""
+        """Whether answers are also generated on these GPUs during the training."""
         has_engine = self.engine_bytes > 0
         generates_itself = self.generated_at_once > 0
         return has_engine or generates_itself
 
     @property
     def length(self) -> int:
-        """The tokens of one sample: of a text, or the patches of an image."""
+        """The number of tokens of one sample; for a speech model, the fixed length of its audio
+        window."""
         # A model of speech reads windows of one length (whisper's are 30 seconds), however long
         # the text is that it writes.
         if self.shape.tokens is not None and self.shape.kind in SPEECH:
@@ -195,12 +198,12 @@ class TrainingJob(Frozen):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the weights are stored in fewer than 16 bits."""
+        """Whether the weights are stored in a quantised format."""
         return self.stored_bytes is not None
 
     @property
     def stored_bytes(self) -> float | None:
-        """The bytes of a quantised weight; None if the weights are not quantised."""
+        """The bytes of one quantised weight; None if the weights are not quantised."""
         has_adapters = self.lora is not None
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
         if self.quantize == "fp8" and has_adapters:
@@ -209,13 +212,13 @@ class TrainingJob(Frozen):
 
     @property
     def compute_bytes(self) -> int:
-        """The bytes of an element in the type of the computation."""
+        """The bytes of one element in the type used for computing."""
         compute_dtype = self.amp or self.dtype
         return BYTES[compute_dtype]
 
     @property
     def trained_bytes(self) -> int:
-        """The bytes of one trained parameter."""
+        """The bytes of one trained weight."""
         # PEFT keeps adapters in 32 bits.
         if self.lora is not None:
             return 4
@@ -223,7 +226,7 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether the weights are in 16 bits and the optimizer has a 32-bit copy of them.
+        """Whether the weights are in 16 bits while the optimizer keeps a 32-bit copy of them.
 
         ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
         """
@@ -236,15 +239,15 @@ class TrainingJob(Frozen):
 
     @property
     def megatron_ddp(self) -> bool:
-        """Whether the job uses Megatron-LM's own DDP and layers, which keep one buffer of
-        gradients."""
+        """Whether the job uses Megatron-LM's DDP and layers, which keep all gradients in one
+        buffer."""
         if self.gradient_dtype is None:
             return False
         return self.strategy in ("single", "ddp", "zero1")
 
     @property
     def deepspeed_steps(self) -> bool:
-        """Whether DeepSpeed's engine updates 32-bit copies of 16-bit weights."""
+        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights."""
         # Megatron-LM has such masters too, in an optimizer of its own.
         if self.gradient_dtype is not None:
             return False
@@ -252,14 +255,14 @@ class TrainingJob(Frozen):
 
     @property
     def adapter_parameters(self) -> int:
-        """The parameters that LoRA adds."""
+        """The number of parameters that LoRA adds; 0 without LoRA."""
         if self.lora is None:
             return 0
         return lora_parameters(self.shape, self.lora)
 
     @property
     def trained_parameters(self) -> int:
-        """The parameters that get gradients and optimizer states."""
+        """The number of parameters that have gradients and optimizer states."""
         if self.lora is None:
             trained_share = 1 - self.frozen
             trained_of_model = round(self.shape.parameters * trained_share)
@@ -272,7 +275,7 @@ class TrainingJob(Frozen):
 
     @property
     def trains_layers(self) -> bool:
-        """Whether any weight of the model's layers is trained."""
+        """Whether weights of the model's layers are trained, as opposed to adapters or nothing."""
         has_adapters = self.lora is not None
         is_all_frozen = self.frozen >= 1
         return not (has_adapters or is_all_frozen)
@@ -290,7 +293,8 @@ BESIDE_FIELDS = (
 
 
 class Recipe(Frozen):
-    """The settings that are switched on so that the job fits."""
+    """The memory-saving settings that make a job fit: offload, sequence parallelism and expandable
+    segments."""
 
     offload: bool = False
     sp: int = 1
@@ -314,7 +318,8 @@ class Recipe(Frozen):
 
 
 def samples(job: TrainingJob, recipe: Recipe) -> int:
-    """The sequences in one micro-batch: the batch divided by the data-parallel groups."""
+    """The number of sequences in one micro-batch of a data-parallel group: the batch divided by the
+    number of groups, rounded up."""
     gpus_of_sequence = recipe.sp * job.context_parallel
     groups = job.data_parallel // gpus_of_sequence
     # More GPUs for a sequence than there are: they form one group.
@@ -323,7 +328,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
 
 
 def tokens(job: TrainingJob, recipe: Recipe) -> int:
-    """The tokens that one GPU processes at once.
+    """The number of tokens that one GPU processes at once.
 
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
@@ -340,12 +345,13 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
 
 
 def least_tokens(job: TrainingJob, sp: int) -> int:
-    """The smallest token budget of a GPU for the longest sequence; verl rejects a smaller one."""
+    """The smallest token budget per GPU that the longest sequence needs; verl rejects a smaller
+    one."""
     return math.ceil(job.length / sp)
 
 
 def takes_longest(job: TrainingJob, sp: int) -> bool:
-    """Whether the longest sequence fits into the token budget of the GPUs that share it."""
+    """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it."""
     # Without a budget of its own, a job has one that takes two of them.
     if job.tokens is None:
         return True
@@ -358,8 +364,8 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 
 
 def yarn(job: TrainingJob) -> dict[str, Any] | None:
-    """The YaRN settings for contexts beyond the native one; None if they are not needed or
-    unknown."""
+    """The YaRN settings for a context longer than the model's native one; None if they are not
+    needed, or if YaRN is not known to work for the family."""
     native = job.shape.native_context
     if native is None or job.context <= native:
         return None

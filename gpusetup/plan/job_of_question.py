@@ -1,4 +1,4 @@
-"""The job that the options of `gpusetup plan` and the trainer's defaults describe."""
+"""Builds the training job from the options of `gpusetup plan` and the trainer's defaults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 
 
 def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
-    """The job of a question; UsageError if it contradicts itself.
+    """The training job that a question describes; UsageError if the question contradicts itself.
 
     What was said comes before what the trainer does by default: one that is not said is a plain
     loop, or the trainer of the measured cells (FSDP2, on Linux). A frozen base of theirs is kept as
@@ -69,7 +69,7 @@ def gpus_of(question: TrainingQuestion) -> int:
 
 
 def named_fields(question: TrainingQuestion) -> dict[str, Any]:
-    """The fields of the job that the question sets, including the format in the model's name."""
+    """The job fields that the question sets, including the weight format in the model's name."""
     named = dict(question.job_fields)
     storage = format_in_name(question.model or "")
     if storage in get_args(Quantization) and named.get("lora") is not None:
@@ -79,7 +79,8 @@ def named_fields(question: TrainingQuestion) -> dict[str, Any]:
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
-    """Whether these fields describe adapters; a base in FP8 may be trained itself."""
+    """Whether these job fields describe adapter training: LoRA, or a quantised base other than FP8
+    (which can be trained itself)."""
     if named.get("lora"):
         return True
     storage = named.get("quantize")
@@ -87,7 +88,8 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
 
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
-    """The default trainer: that of the measured cells, a plain loop, or PEFT's."""
+    """The trainer to assume if none is named: `trinity`, which was measured, `hf` for adapters, or
+    a plain `loop`."""
     if not counts_samples(question, shape):
         return "trinity"
     # Adapters are PEFT's, which transformers' Trainer and what builds on it train.
@@ -97,7 +99,8 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
 def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
-    """How the job is trained: as the question says, and otherwise as the trainer does it."""
+    """The job fields that describe how the job is trained: from the question, otherwise the
+    trainer's defaults."""
     fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")
@@ -120,7 +123,7 @@ def job_fields(
 
 
 def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
-    """The samples on all GPUs together, or the sign for a token budget."""
+    """The number of samples in a step over all GPUs, or the marker for a token budget."""
     if not counts_samples(question, shape):
         return TOKEN_BUDGET
     if question.batch is not None:
@@ -131,7 +134,8 @@ def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
 
 
 def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
-    """The models in addition to the policy: as the config says, or the default of the method."""
+    """The preference or RL setup: from the config, or the method's default; None for supervised
+    training."""
     if question.rl is not None:
         return question.rl
     if question.method is None or question.method in SUPERVISED:
@@ -146,8 +150,8 @@ def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
 
 
 def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> int:
-    """The parameters of the frozen text encoders and the VAE that stay on the GPU during the
-    training.
+    """The number of parameters in the frozen text encoders and the VAE that stay on the GPU during
+    the training.
 
     None of them if the data is encoded before, as the question says or the trainer always does.
     """
@@ -159,7 +163,7 @@ def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> i
 
 
 def with_models_beside(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
-    """The job with the additional models of preference or reinforcement learning."""
+    """The job with the additional models and the engine of a preference or RL setup."""
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(
         job,

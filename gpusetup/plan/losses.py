@@ -1,4 +1,4 @@
-"""Loss kernels: how many bytes each needs per logit, and their common names."""
+"""The loss kernels: how many bytes each needs per logit, and other names for them."""
 
 from __future__ import annotations
 

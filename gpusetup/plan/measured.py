@@ -1,4 +1,4 @@
-"""The measured table: which recipe lets a Qwen3 model train on A100 80 GB or H20 96 GB.
+"""The measured table: which recipe lets a Qwen3 model train on an A100 80 GB or an H20 96 GB.
 
 560 cells by the authors of Trinity-RFT (`data/plan/SOURCES.md`). Between two measured lengths the
 longer one's recipe holds.
@@ -21,14 +21,14 @@ NONE = "-"
 
 @lru_cache(maxsize=1)
 def measured_cells() -> Sequence[Mapping[str, str]]:
-    """The rows of the table."""
+    """The rows of the measured table."""
     with CELLS.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         return tuple(rows)
 
 
 def gpu_of(name: str | None, total_bytes: float) -> str | None:
-    """The name of a GPU in the table; None if it was not measured.
+    """The name of a GPU in the measured table; None if the GPU was not measured.
 
     >>> gpu_of("NVIDIA A100-SXM4-80GB", 80 * GIB), gpu_of("NVIDIA A100-SXM4-40GB", 40 * GIB)
     ('A100', None)
@@ -45,7 +45,8 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
 
 
 def is_standard(job: TrainingJob) -> bool:
-    """Whether a job is of the measured kind: a text model with the trainer's defaults."""
+    """Whether a job is of the kind that was measured: a text model with all settings at their
+    defaults."""
     shape = job.shape
     # Qwen3 has no tower of images, and none was measured.
     if shape.tower or not shape.writes_text:
@@ -55,7 +56,8 @@ def is_standard(job: TrainingJob) -> bool:
 
 
 def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
-    """The measured recipe (`-` if none fits); None if the table does not contain the case."""
+    """The measured recipe for a job, or `-` if none fitted; None if the table does not cover the
+    job."""
     if gpu is None or not is_standard(job):
         return None
     wanted_column = (gpu, str(job.gpus), job.shape.name)

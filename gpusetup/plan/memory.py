@@ -1,5 +1,5 @@
-"""The memory of one training on the GPU that needs most: a list of terms, each with the moments
-when it exists. The moment with the largest sum decides.
+"""Estimates the memory of a training on the GPU that needs the most: the sum of all terms at the
+moment when it is largest.
 
 A term is an amount (parameters, tokens times width) times bytes, which follow from dtypes; the few
 numbers that arithmetic cannot give were fitted to 560 measured cells, or set beforehand. Amounts
@@ -58,7 +58,8 @@ def runtime(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def exchange(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
+    """The bytes of the exchange buffers of one layer under sequence parallelism (Ulysses, arXiv
+    2309.14509); 0 without it."""
     if recipe.sp == 1:
         return 0.0
     elements = job.shape.hidden * tokens(job, recipe)
@@ -68,13 +69,14 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def engine_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes that an inference engine on the same GPU reserves: its weights, cache and
-    passes."""
+    """The bytes that an inference engine on the same GPU reserves while it generates: weights,
+    cache and activations."""
     return job.engine_bytes
 
 
 def engine_in_step(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the engine while the policy is trained; none if it sleeps."""
+    """The bytes that the inference engine keeps while the policy is trained; 0 if the engine
+    sleeps."""
     if job.engine_sleeps:
         return 0.0
     return job.engine_bytes
@@ -111,7 +113,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
 
 
 class JobMemory(Frozen):
-    """The memory of the GPU that needs most, split by purpose, in bytes, and that of the host."""
+    """The memory of the GPU that needs the most, split by purpose, and of the host, in bytes."""
 
     states: float
     """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
@@ -132,27 +134,30 @@ class JobMemory(Frozen):
 
     @property
     def total(self) -> float:
-        """What the GPU must have: the allocated memory, remaining gaps, and the runtime."""
+        """The bytes that the GPU must have: tensors, gaps that stay, and the CUDA runtime."""
         tensors = self.states + self.checkpoints + self.logits
         # `other` has the runtime's memory too.
         return tensors + self.fragmentation + self.other
 
     @property
     def reserved(self) -> float:
-        """The value of `torch.cuda.max_memory_reserved` on a GPU with enough room."""
+        """The bytes that `torch.cuda.max_memory_reserved` would report on a GPU with enough
+        memory."""
         # torch's allocator knows nothing of CUDA's context and NCCL.
         of_torch = self.total - self.runtime
         return of_torch + self.cached
 
     @property
     def allocated(self) -> float:
-        """The value of `torch.cuda.max_memory_allocated`: reserved memory without the gaps."""
+        """The bytes that `torch.cuda.max_memory_allocated` would report: the memory of tensors,
+        without gaps."""
         of_torch = self.total - self.runtime
         return of_torch - self.fragmentation
 
 
 class SizedTerm(NamedTuple):
-    """A term of one job: the part of the answer, the moments at which it exists, its bytes."""
+    """One term of a job's memory: its part of the answer, the moments at which it exists, and its
+    size in bytes."""
 
     part: Part
     moments: tuple[Moment, ...]
@@ -160,7 +165,8 @@ class SizedTerm(NamedTuple):
 
 
 def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = None) -> float:
-    """The bytes at one moment, of all terms or of one part of the answer."""
+    """The total bytes of the terms that exist at one moment, of all parts or of one part of the
+    answer."""
     total = 0.0
     for term in terms:
         is_there = moment in term.moments
@@ -170,7 +176,7 @@ def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = Non
 
 
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
-    """The memory at the moment with the largest sum, part by part."""
+    """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
     terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     # RL trainers were measured, and fitted, by the end of the forward pass alone.
     moments = FORWARD if job.fills_token_budget else IN_STEP

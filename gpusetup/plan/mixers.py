@@ -1,4 +1,5 @@
-"""The parameters of each layer's mixer (attention or a replacement for it), from a `config.json`.
+"""Counts the parameters of each layer's mixer (attention or a replacement for it), from a
+`config.json`.
 
 Attention with keys and values, DeepSeek's latent attention, gated linear attention (Qwen3-Next),
 state space (Mamba 1 and 2), short convolutions (LFM2). Which layer has which is read from
@@ -20,7 +21,8 @@ LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 
 
 class AttentionWidths(NamedTuple):
-    """The heads of attention, and the elements per token."""
+    """The number of attention heads, and the widths of queries and of keys or values in elements
+    per token."""
 
     heads: int
     query: int
@@ -65,7 +67,7 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
 
 
 def mixers_listed(config: ModelConfig) -> Sequence[str]:
-    """The mixers, if the config lists the kind of every layer; empty otherwise."""
+    """The mixer of each layer if the config lists the kind of every layer; empty otherwise."""
     for key in LISTS:
         kinds = config.values.get(key)
         # Nemotron-H has a text with one letter a layer.
@@ -78,7 +80,7 @@ def mixers_listed(config: ModelConfig) -> Sequence[str]:
 
 
 class AttentionLayers(NamedTuple):
-    """Which layers have attention, and what the other layers have instead."""
+    """Which layers have attention, and which mixer the other layers have."""
 
     indices: Sequence[int]
     """Counted from 0."""
@@ -86,14 +88,14 @@ class AttentionLayers(NamedTuple):
     """The mixer of the layers that have no attention."""
 
     def mixer(self, layer: int) -> str:
-        """The mixer of a layer."""
+        """The mixer of one layer, counted from 0."""
         if layer in self.indices:
             return ATTENTION
         return self.without
 
 
 def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
-    """The layers with attention, if a key lists them."""
+    """The layers with attention, if the config lists them by their numbers; None otherwise."""
     values = config.values
     if "attn_layer_indices" in values:
         indices = values["attn_layer_indices"]
@@ -109,7 +111,8 @@ def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
 
 
 def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[str]:
-    """The mixers of a model in which one layer of every period has attention, usually the last."""
+    """The mixers of a model with attention in one layer of every period, by default the last
+    one."""
     offset = config.values.get("attn_layer_offset")
     if not isinstance(offset, int):
         offset = period - 1
@@ -122,8 +125,8 @@ def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[
 
 
 def full_attention_layers(config: ModelConfig) -> frozenset[int]:
-    """The layers with full attention, counted from 1, if the others have Kimi's linear
-    attention."""
+    """The numbers of the layers with full attention, counted from 1, in a model with Kimi's linear
+    attention; empty for other models."""
     linear_config = config.values.get("linear_attn_config")
     if not isinstance(linear_config, dict):
         return frozenset()
@@ -134,7 +137,7 @@ def full_attention_layers(config: ModelConfig) -> frozenset[int]:
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
-    """The mixer for a kind of layer.
+    """The mixer that a layer kind in the config stands for.
 
     transformers 5 says `linear_attention` of state space too, which has keys of its own; a kind of
     linear attention that has no keys here (MiniMax) is as large as attention.
@@ -151,13 +154,13 @@ def has_state_space(config: ModelConfig) -> bool:
 
 
 def is_state_space_alone(config: ModelConfig) -> bool:
-    """Whether no layer has attention, whatever `num_heads` says (Mamba 1 and 2)."""
+    """Whether the model is a pure Mamba (1 or 2), in which no layer has attention."""
     model_type = str(config.values.get("model_type"))
     return "mamba" in model_type
 
 
 def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -> int:
-    """The parameters of one mixer."""
+    """The number of parameters of one layer's mixer."""
     if mixer == LINEAR:
         return linear_attention(config)
     if mixer == STATE_SPACE:
@@ -179,8 +182,8 @@ def is_parallel(config: ModelConfig) -> bool:
 
 
 def attention(config: ModelConfig, widths: AttentionWidths) -> int:
-    """The projections for queries, keys, values and output; a gate for the output doubles the
-    queries."""
+    """The number of parameters of attention: projections of queries, keys, values and output, and
+    an output gate if the config has one."""
     if config.get("kv_lora_rank"):
         return latent_attention(config)
     rows = 2 * widths.query + 2 * widths.key_value
@@ -190,8 +193,8 @@ def attention(config: ModelConfig, widths: AttentionWidths) -> int:
 
 
 def latent_attention(config: ModelConfig) -> int:
-    """DeepSeek's latent attention (arXiv 2405.04434), whose keys and values come from one narrow
-    tensor."""
+    """The number of parameters of DeepSeek's latent attention (arXiv 2405.04434), which compresses
+    keys and values into a narrow tensor."""
     hidden = config.hidden
     heads = config.need("num_attention_heads")
     rank = config.need("kv_lora_rank")
@@ -211,7 +214,8 @@ def latent_attention(config: ModelConfig) -> int:
 
 
 def linear_attention(config: ModelConfig) -> int:
-    """Gated DeltaNet of Qwen3-Next and Qwen3.5: projections, two gates, a short convolution."""
+    """The number of parameters of Gated DeltaNet (Qwen3-Next, Qwen3.5): projections, two gates and
+    a short convolution."""
     if full_attention_layers(config):
         return kimi_linear_attention(config)
     value_heads = config.need("linear_num_value_heads")
@@ -225,7 +229,8 @@ def linear_attention(config: ModelConfig) -> int:
 
 
 def kimi_linear_attention(config: ModelConfig) -> int:
-    """Kimi Delta Attention: four projections, and two gates through the width of one head."""
+    """The number of parameters of Kimi Delta Attention: four projections, and two gates that pass
+    through the width of one head."""
     hidden = config.hidden
     linear_config = config.values["linear_attn_config"]
     heads = linear_config.get("num_heads")
@@ -238,7 +243,8 @@ def kimi_linear_attention(config: ModelConfig) -> int:
 
 
 def state_space(config: ModelConfig) -> int:
-    """Mamba 2 if the config has heads for it, otherwise Mamba 1 (arXiv 2405.21060, 2312.00752)."""
+    """The number of parameters of a Mamba 2 mixer if the config has heads for it, otherwise of
+    Mamba 1 (arXiv 2405.21060, 2312.00752)."""
     heads, inner = state_space_heads(config)
     state = config.first("mamba_d_state", "ssm_state_size", "state_size") or 16
     kernel = config.first("mamba_d_conv", "conv_kernel") or 4
@@ -253,7 +259,8 @@ def state_space(config: ModelConfig) -> int:
 
 
 def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
-    """A Mamba 1 layer without its input and output projections: gate, convolution, selection."""
+    """The number of parameters of a Mamba 1 layer without its input and output projections: gate,
+    convolution and selection."""
     step_rank = config.first("mamba_dt_rank", "time_step_rank")
     if step_rank == 0:
         # `auto` is a sixteenth of the model's width, rounded up.
@@ -266,7 +273,7 @@ def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
 
 
 def state_space_heads(config: ModelConfig) -> tuple[int, int]:
-    """The heads of Mamba 2 and the inner width; Mamba 1 has no heads."""
+    """The number of Mamba 2 heads and the inner width; 0 heads mean Mamba 1."""
     heads = config.first("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
     head_width = config.first("mamba_d_head", "mamba_head_dim", "mamba_headdim")
     if is_state_space_alone(config) and not heads:

@@ -1,4 +1,4 @@
-"""The parameters of a model's MLPs and experts, from the keys of its `config.json`."""
+"""Counts the parameters of a model's MLPs and experts, from the keys of its `config.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gpusetup.plan.model_keys import ModelConfig
 
 
 class Mlp(NamedTuple):
-    """The MLPs of a model. Counts are the parameters of one layer."""
+    """The MLPs of a model: how many layers have which kind, and the parameters of each kind per
+    layer."""
 
     dense_layers: int
     dense: int
@@ -24,14 +25,15 @@ class Mlp(NamedTuple):
 
     @property
     def largest(self) -> int:
-        """The parameters of the largest layer's MLP."""
+        """The parameters of the MLP in the largest layer."""
         if self.dense_layers == 0:
             return self.experts
         return max(self.dense, self.experts)
 
 
 def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
-    """The MLPs of a model; `matrices` is the number in one MLP or expert, three with a gate."""
+    """The MLPs of a model; `matrices` is the number of weight matrices in an MLP or expert: 3 with
+    a gate, otherwise 2."""
     layers = layers_with_mlp(config, mixers)
     width = dense_width(config)
     # A unit of width has a column in each matrix.
@@ -52,7 +54,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
 
 
 def dense_width(config: ModelConfig) -> int:
-    """The width of an MLP that processes every token."""
+    """The width of a dense MLP, which processes every token."""
     width = config.get("intermediate_size") or default_mlp_width(config)
     if config.values.get("block_auto_adjust_ff_dim"):
         # LFM2 uses two thirds of what its config says, in whole blocks.
@@ -63,7 +65,8 @@ def dense_width(config: ModelConfig) -> int:
 
 
 def default_mlp_width(config: ModelConfig) -> int:
-    """The width of an MLP if no key contains it."""
+    """The width of an MLP if the config does not give it: the config's ratio, or 4, times the
+    model's width."""
     for key in ("expansion_ratio", "mlp_ratio"):
         ratio = config.values.get(key)
         if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
@@ -77,7 +80,8 @@ LARGEST_RATIO = 1000
 
 
 def expert_widths(config: ModelConfig, width: int) -> tuple[int, int]:
-    """The width of the experts that process one token, and of all experts in a layer."""
+    """The summed width of the experts that process one token, and of all experts in a layer, each
+    with the shared experts."""
     expert = config.get("moe_intermediate_size", width)
     # Qwen says the width of its shared expert, others how many of the usual width there are.
     shared = config.get("n_shared_experts") * expert
@@ -89,7 +93,8 @@ def expert_widths(config: ModelConfig, width: int) -> tuple[int, int]:
 
 
 def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:
-    """The layers that have an MLP: all, those that are one (Nemotron-H), or none (Mamba)."""
+    """The number of layers with an MLP: all, only the pure MLP layers (Nemotron-H), or none
+    (Mamba)."""
     if ONLY_MLP in mixers:
         return mixers.count(ONLY_MLP)
     if is_state_space_alone(config) and not config.values.get("intermediate_size"):
@@ -104,7 +109,8 @@ PERIODS = (
 
 
 def layers_with_experts(config: ModelConfig, layers: int) -> int:
-    """The layers whose MLP is a mixture of experts; the first or every second one may be dense."""
+    """The number of layers whose MLP is a mixture of experts; some models have dense layers first
+    or in between."""
     dense_layers = config.first("first_k_dense_replace", "num_dense_layers")
     only_dense = config.values.get("mlp_only_layers")
     if dense_layers == 0 and isinstance(only_dense, list):

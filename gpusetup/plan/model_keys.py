@@ -1,5 +1,5 @@
-"""A model's `config.json` under the most common key names, and facts about families that no key
-contains."""
+"""Reads a model's `config.json` under the most common key names, and adds facts about families that
+no key contains."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ LARGEST_SIZE = 10**9
 
 
 class ModelConfig:
-    """A config with common key names; raises `BadInput` if a required key is missing."""
+    """A model's config under common key names; reading a required key that is missing raises
+    BadInput."""
 
     def __init__(self, values: Mapping[str, Any], source: str) -> None:
         self.values = with_usual_keys(values)
@@ -75,7 +76,7 @@ class ModelConfig:
         self.family = traits_of(self.kind)
 
     def need(self, key: str) -> int:
-        """A required positive whole number."""
+        """The positive whole number under a required key; BadInput if it is missing or invalid."""
         value = self.values.get(key)
         if value is None:
             raise BadInput(
@@ -92,13 +93,13 @@ class ModelConfig:
         return value
 
     def get(self, key: str, default: int = 0) -> int:
-        """A positive whole number, or a default if the key is missing or null."""
+        """The positive whole number under a key; the default if the key is missing, null or 0."""
         if not self.values.get(key):
             return default
         return self.need(key)
 
     def first(self, *keys: str) -> int:
-        """The first of several keys that families use for the same size; 0 if there is none."""
+        """The number under the first of several keys that is set; 0 if none is."""
         for key in keys:
             size = self.get(key)
             if size:
@@ -106,7 +107,7 @@ class ModelConfig:
         return 0
 
     def has(self, *parts: str) -> bool:
-        """Whether the name of a key contains all these parts."""
+        """Whether some key contains all these parts in its name."""
         keys = list(self.values)
         for part in parts:
             keys = [key for key in keys if part in key]
@@ -119,7 +120,7 @@ class ModelConfig:
 
     @property
     def name(self) -> str:
-        """The config's name for its model or family."""
+        """The name that the config gives to the model, otherwise its family."""
         for key in ("_name_or_path", "name"):
             name = self.values.get(key)
             if name:
@@ -128,13 +129,14 @@ class ModelConfig:
 
 
 def traits_of(kind: str) -> frozenset[str]:
-    """The facts about a family that no key contains."""
+    """The traits of a model family that no key of a config contains, such as `no gate`."""
     traits = [trait for trait, kinds in FAMILIES.items() if kind in kinds]
     return frozenset(traits)
 
 
 def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config's values, with values under a family's special key added under the common name."""
+    """The config's values, with the value of each family-specific key also under the common
+    name."""
     usual_values = dict(values)
     for key, synonyms in SYNONYMS.items():
         # Of two sizes of the vocabulary the padded one is what the tables have.
@@ -148,7 +150,7 @@ def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def largest_of(sizes: list[Any]) -> Any:
-    """The largest of a list with one size for each layer; the list itself if it contains no
+    """The largest number in a list with one size per layer; the list itself if it contains no
     number."""
     numbers = [size for size in sizes if isinstance(size, int)]
     return max(numbers) if numbers else sizes

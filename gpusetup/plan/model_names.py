@@ -1,5 +1,4 @@
-"""Reads a model's name as people write it: its id, the format of its weights, its base model, its
-size.
+"""Reads a model's name: its short form, the format of its weights, its base model, and its size.
 
 Names follow habits: `owner/Family-Version-Size-Tuning-Date-Format`. What changes nothing of the
 shape (tuning, date, format) is taken off before a name is looked up. A fine-tuned model often has
@@ -34,7 +33,7 @@ FORMAT_OF_WORD = (
 
 
 def short_name(text: str) -> str:
-    """A name without owner, variant, format and dashes.
+    """A model's name reduced for comparison: lower case, without owner, variant, format and dashes.
 
     >>> short_name("Qwen/Qwen3-8B") == short_name("qwen3_8b")
     True
@@ -48,7 +47,7 @@ def short_name(text: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    """A name in lower case with dashes, without owner, variant and format."""
+    """A model's name in lower case with dashes, without owner, variant and format."""
     name = name_with_dashes(text).removeprefix("meta-")
     # The format stands behind the variant, and would hide it.
     without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
@@ -56,14 +55,14 @@ def plain_name(text: str) -> str:
 
 
 def name_with_dashes(text: str) -> str:
-    """A name in lower case without its owner; underscores become dashes."""
+    """A model's name in lower case without its owner, with dashes for underscores."""
     whole_name = text.strip().lower()
     name = whole_name.rpartition("/")[2]
     return name.replace("_", "-")
 
 
 def format_in_name(text: str) -> str | None:
-    """The weight format in a model's name; None if there is none.
+    """The weight format that a model's name contains; None if there is none.
 
     >>> format_in_name("Qwen3-30B-A3B-AWQ"), format_in_name("unsloth/Qwen3-8B-unsloth-bnb-4bit")
     ('int4', 'nf4')
@@ -91,7 +90,7 @@ PARTS_OF_OTHER_KINDS = frozenset((
 
 
 def words_of_name(text: str) -> list[str]:
-    """The words of a name, with numbers and sizes separated from letters.
+    """The words of a model's name, with numbers and sizes separated from letters.
 
     >>> words_of_name("NousResearch/Hermes-3-Llama-3.1-8B")
     ['hermes', '3', 'llama', '3.1', '8b']
@@ -101,8 +100,8 @@ def words_of_name(text: str) -> list[str]:
 
 
 def base_in_name(text: str, names: Iterable[str]) -> str | None:
-    """The known name whose words another name contains in the same order; the longest if there are
-    several.
+    """The known model whose name is contained in a longer name, word by word in the same order;
+    None if there is none. The longest match wins.
 
     Only names that say a size count: `phi` is in too many others.
 
@@ -123,13 +122,13 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
 
 
 def says_size(words: list[str]) -> bool:
-    """Whether one of the words in a name is a number of parameters."""
+    """Whether one of the words of a name is a parameter count, such as `8b`."""
     sizes = list(filter(SIZE_WORD.fullmatch, words))
     return bool(sizes)
 
 
 def is_in_order(part: list[str], whole: list[str]) -> bool:
-    """Whether the whole contains all words of the part in the same order.
+    """Whether `whole` contains all words of `part` in the same order.
 
     >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
     True
@@ -139,7 +138,7 @@ def is_in_order(part: list[str], whole: list[str]) -> bool:
 
 
 def parts_beyond(text: str, base: str) -> list[str]:
-    """Words in a name for parts that the base model does not have, such as `vl` or `audio`.
+    """The words in a name for parts that the base model lacks, such as `vl` or `audio`.
 
     >>> parts_beyond("Qwen2-Audio-7B", "Qwen2-7B")
     ['audio']
@@ -156,7 +155,7 @@ def parts_beyond(text: str, base: str) -> list[str]:
 
 
 class SizeInName(Frozen):
-    """The number of parameters in a model's name."""
+    """The parameter counts that a model's name contains."""
 
     parameters: int
     active: int
@@ -168,7 +167,7 @@ UNITS = {"b": 10**9, "m": 10**6}
 
 
 def size_in_name(text: str) -> SizeInName | None:
-    """The size in a model's name; None if there is none.
+    """The parameter counts in a model's name; None if it has none.
 
     >>> size = size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
     >>> size.parameters, size.active

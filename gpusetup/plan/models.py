@@ -1,4 +1,5 @@
-"""Finds the model that a person names: a known name, a `config.json`, or a number of parameters."""
+"""Finds the shape of the model that the user names: a known name, a `config.json`, or a number of
+parameters."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
 class ModelTable(Frozen):
-    """The models that plan knows by name: maps a hub id to the fields of its shape.
+    """The models that plan knows by name: hub id -> the fields of the model's shape.
 
     `checked` says how sure a row is: its count is the `published` one to the last, `counted` on the
     class, `read` in a public list, or an `approximate` picture. `also`: what people call it.
@@ -54,14 +55,14 @@ class ModelTable(Frozen):
 
 @lru_cache(maxsize=1)
 def model_table() -> ModelTable:
-    """The table of known models."""
+    """The table of known models, read from the package's data."""
     text = KNOWN.read_bytes()
     return from_json(text, ModelTable, what=KNOWN.name)
 
 
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
-    """Maps keys, and hub ids in lower case, to hub ids."""
+    """Spelling of a model name -> hub id: full ids in lower case, aliases and short names."""
     ids: dict[str, str] = {}
     rows = model_table().models
     for name, row in rows.items():
@@ -80,7 +81,7 @@ def hub_ids() -> Mapping[str, str]:
 
 
 def hub_id(text: str) -> str:
-    """The hub id of a known model; for others, the name itself.
+    """The hub id of a known model; for any other name, the name itself.
 
     >>> hub_id("Qwen3-8B"), hub_id("mine")
     ('Qwen/Qwen3-8B', 'mine')
@@ -93,13 +94,14 @@ def hub_id(text: str) -> str:
 
 
 def is_known(text: str) -> bool:
-    """Whether a model is known by its name."""
+    """Whether plan knows a model of this name."""
     models = model_table().models
     return hub_id(text) in models
 
 
 def is_at_hand(text: str) -> bool:
-    """Whether a model is known by name, or is a file or folder on this machine."""
+    """Whether a model's shape can be had without network: known by name, or a file or folder on
+    this machine."""
     path = Path(text)
     if text.endswith(".json") or is_known(text):
         return True
@@ -118,7 +120,8 @@ TRACE_HINT = "`gpusetup plan --code train:build --batch 32` traces a step of you
 
 
 def model_named(text: str) -> Shape:
-    """The shape of a model, given by a hub id, a short name, a `config.json` or its folder.
+    """The shape of a model, given by hub id, short name, `config.json`, or the folder with that
+    file.
 
     Raises UsageError with the nearest names, BadInput for a file that is no config.
 
@@ -135,7 +138,7 @@ def model_named(text: str) -> Shape:
 
 
 def shape_or_relative(text: str) -> Shape:
-    """The shape of a model; if plan only knows its name, that of its base or a similar model.
+    """The shape of a model; for an unknown name, the shape of its base model or of a similar model.
 
     A fine-tuned model has its base's shape (`Hermes-3-Llama-3.1-8B`). Another model at a hub whose
     name says a size gets the shape of a known relative, made as large; `assumed` says so, and no
@@ -158,7 +161,7 @@ def shape_or_relative(text: str) -> Shape:
 
 
 def shape_of_fine_tuned(text: str, base: str) -> Shape:
-    """The shape of a model whose name contains the name of its base."""
+    """The shape of a fine-tuned model, taken from the base model that its name contains."""
     shape = known_shape(base)
     more_parts = parts_beyond(text, base)
     assumed = ""
@@ -169,7 +172,8 @@ def shape_of_fine_tuned(text: str, base: str) -> Shape:
 
 
 def shape_of_relative(text: str, size: SizeInName) -> Shape:
-    """The shape of a similar known decoder, with as many layers as the size needs."""
+    """The shape of an unknown model: that of a similar known decoder, with the number of layers
+    scaled to the size."""
     shape = known_shape(nearest_relative(text, size))
     ratio = size.parameters / shape.parameters
     return replace(
@@ -183,7 +187,7 @@ def shape_of_relative(text: str, size: SizeInName) -> Shape:
 
 
 def nearest_relative(text: str, size: SizeInName) -> str:
-    """The hub id of the known text decoder that is nearest in family and size."""
+    """The hub id of the known text decoder that is closest in family and size."""
     family = re.match(r"[a-z]+", short_name(text))
     is_mixture = size.active < size.parameters
     distances: dict[str, float] = {}
@@ -203,7 +207,7 @@ def nearest_relative(text: str, size: SizeInName) -> str:
 
 
 def is_plain_decoder(row: Mapping[str, Any]) -> bool:
-    """Whether a known model writes text and has no image or sound encoder."""
+    """Whether a row of the table is a text model without an image or audio encoder."""
     if "vocabulary" not in row:
         return False
     return row.keys().isdisjoint(("tokens", "tower"))
@@ -215,7 +219,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def unknown_hint(text: str) -> str:
-    """What to do if a model's name is unknown, with one option per line."""
+    """A hint for an unknown model name, with one option per line."""
     lines = [f"similar known names: {similar_names(text)}"]
     if HUB_ID.fullmatch(text):
         lines.append(
@@ -234,7 +238,8 @@ def unknown_hint(text: str) -> str:
 
 
 def similar_names(text: str) -> str:
-    """A hint with the known names that are spelled most similarly."""
+    """The known names that are spelled most similarly, separated by commas; `none` if there are
+    none."""
     ids = hub_ids()
     names: list[str] = []
     for key in difflib.get_close_matches(short_name(text), ids, n=3, cutoff=0.4):
@@ -246,7 +251,7 @@ def similar_names(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def known_shape(name: str) -> Shape:
-    """The shape of a known model by its hub id."""
+    """The shape of a known model, given by its hub id."""
     row = model_table().models[name]
     fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
     # These are about the row, and not about the model's shape.
@@ -256,7 +261,7 @@ def known_shape(name: str) -> Shape:
 
 
 def model_in(path: Path) -> Shape:
-    """The shape in the `config.json` at a path, or in the folder there."""
+    """The shape of the model in a `config.json`, given by the file's path or its folder."""
     file = path / "config.json" if named_file.is_folder(path) else path
     try:
         text = named_file.read_text(file, LARGEST_CONFIG_BYTES)
@@ -274,7 +279,8 @@ def model_in(path: Path) -> Shape:
 
 
 def parameter_count(text: str) -> int:
-    """A number of parameters as people write it; UsageError if it is invalid or absurd.
+    """The parameter count in a text such as `7B` or `124M`; UsageError if it is not a number or
+    absurdly small or large.
 
     >>> [parameter_count(text) for text in ("124M", "7b", "1.5B", "7 billion")]
     [124000000, 7000000000, 1500000000, 7000000000]
@@ -303,7 +309,7 @@ small network is taken as one that writes no text."""
 
 
 def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
-    """A transformer of this size, with the shape of published models.
+    """A transformer with this many parameters, shaped like published models of that size.
 
     `has_tokens`: whether its samples are sequences; then it has the vocabulary of GPT-2's tokens,
     unless it is too small for a language model. Without a vocabulary there are no logits.
@@ -338,7 +344,7 @@ def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
 
 
 def size_name(parameters: int) -> str:
-    """A number of parameters in the form that people write."""
+    """A parameter count as people write it, such as `124M` or `7B`."""
     if parameters < 10**9:
         return f"{parameters / 1e6:g}M"
     return f"{parameters / 1e9:g}B"

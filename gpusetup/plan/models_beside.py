@@ -1,4 +1,4 @@
-"""The additional models and the engine that preference and reinforcement learning need besides the
+"""The models and the engine that preference and reinforcement learning keep in memory besides the
 policy.
 
 PPO holds a policy, its reference, a reward model and a critic; GRPO and its kind need no critic;
@@ -24,7 +24,7 @@ SAME_AS_POLICY = ""
 
 
 class RlSetup(Frozen):
-    """The models and engine in memory in addition to the policy."""
+    """The models and the inference engine in memory besides the policy."""
 
     method: str
     """As it is called: `ppo`, `grpo`, `dpo`, `kto`, `rm`, ..."""
@@ -51,7 +51,7 @@ class RlSetup(Frozen):
 
 
 def shape_of_model(name: str, policy: Shape) -> Shape | None:
-    """The shape of an additional model; None if its name is unknown."""
+    """The shape of an additional model; None if plan does not know its name."""
     if name == SAME_AS_POLICY:
         return policy
     try:
@@ -61,7 +61,7 @@ def shape_of_model(name: str, policy: Shape) -> Shape | None:
 
 
 def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
-    """The job's additional models whose size is known."""
+    """The job's additional models, as far as their size is known."""
     policy = job.shape
     policy_bytes = BYTES[job.dtype]
     frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
@@ -99,7 +99,7 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
 
 
 def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
-    """The additional models whose size is unknown, as the answer lists them."""
+    """Names of the additional models whose size is unknown, as the answer lists them."""
     if setup is None:
         return
     for name in setup.reward_models:
@@ -110,7 +110,7 @@ def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
 
 
 def beside_in_words(job: TrainingJob) -> str:
-    """The additional models that are counted, as part of a sentence; empty if there are none."""
+    """The counted additional models as part of a sentence; empty if there are none."""
     roles = [f"the {model.role} model" for model in job.models_beside]
     if job.engine_bytes:
         roles.append("the inference engine on the same GPUs")
@@ -127,7 +127,8 @@ def beside_in_words(job: TrainingJob) -> str:
 
 
 def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of keys and values while the policy itself generates, and of its last logits."""
+    """The bytes for generation by the policy itself: cached keys and values, and the last token's
+    logits."""
     shape = job.shape
     # Keys and values, in the dtype that is computed in.
     bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes

@@ -1,4 +1,5 @@
-"""Sentences with what a person should know in addition to a plan."""
+"""The notes of a plan: sentences about what it assumed, what is uncertain, and what else to
+consider."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from gpusetup.plan.states import FROZEN_ENCODER_BYTES
 
 
 def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place) -> Iterator[str]:
-    """All notes, those about the model first."""
+    """All notes of a plan, with those about the model first."""
     job = decision.job
     yield from model_notes(job)
     yield from parts_beside(question, decision)
@@ -41,7 +42,8 @@ def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place)
 
 
 def model_notes(job: TrainingJob) -> Iterator[str]:
-    """Which model's shape was used, and what else a denoiser keeps on the GPU."""
+    """Notes on where the model's shape comes from, and on the encoders that an image or video model
+    keeps on the GPU."""
     shape = job.shape
     if shape.base:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
@@ -62,7 +64,8 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
 
 
 def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
-    """What is trained in addition to the model, and what of the model is not trained."""
+    """Notes on what is trained in addition to the model, and on what part of the model is
+    frozen."""
     job = decision.job
     if job.tables:
         weight_bytes = job.tables * BYTES[job.dtype]
@@ -104,7 +107,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
-    """What plan assumed because the question does not say it."""
+    """Notes on what plan assumed because the question leaves it open."""
     job = decision.job
     yield from assumed_length(question, job)
     # A budget of tokens is no batch, and its trainer is the one that was measured.
@@ -116,7 +119,8 @@ def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterato
 
 
 def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """The assumed length of a text, and whether the model supports it."""
+    """Notes on the sequence length that was assumed, and on a length beyond the model's native
+    context."""
     shape = job.shape
     # A model of images fixes its tokens itself.
     if shape.tokens is not None:
@@ -134,7 +138,7 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
 
 
 def assumed_batch(decision: RecipeDecision) -> str:
-    """A note that plan assumed one sample, and how many would fit."""
+    """A note that plan assumed one sample per GPU, and how many would fit."""
     shape = decision.job.shape
     sample = "sequence"
     if shape.tokens is not None:
@@ -147,7 +151,7 @@ def assumed_batch(decision: RecipeDecision) -> str:
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """The defaults of a plain loop or of a trainer for adapters."""
+    """Notes on the defaults that were assumed because no trainer is named."""
     # A named trainer's defaults are its own.
     if question.trainer is not None:
         return
@@ -169,7 +173,7 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
 
 
 def number_notes(decision: RecipeDecision) -> Iterator[str]:
-    """Notes for a person who asks how many GPUs are needed."""
+    """Notes for a user who asked how many GPUs are needed."""
     job, limits = decision.job, decision.limits
     if not decision.fits:
         yield from sharding_note(job, limits)
@@ -190,7 +194,8 @@ def number_notes(decision: RecipeDecision) -> Iterator[str]:
 
 
 def sharding_note(job: TrainingJob, limits: MachineLimits) -> Iterator[str]:
-    """Whether dividing the model among the GPUs would make it fit, if each GPU has a whole copy."""
+    """A note that sharding with FSDP would make the model fit, for strategies that keep a whole
+    copy on each GPU."""
     # FSDP2 needs Linux.
     if not job.copies_model or not limits.linux:
         return
@@ -204,7 +209,7 @@ def sharding_note(job: TrainingJob, limits: MachineLimits) -> Iterator[str]:
 
 
 def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
-    """How the machine differs from the one that the plan is for."""
+    """Notes on how this machine differs from the plan, and on memory shared with the GPU."""
     job, count = decision.job, hardware.count
     if count is not None and job.gpus > count:
         counted = "1 GPU" if count == 1 else f"{count} GPUs"
@@ -228,7 +233,7 @@ def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
 def uncertainties(
     question: TrainingQuestion, decision: RecipeDecision, hardware: Place
 ) -> Iterator[str]:
-    """Facts that the question leaves open although the result depends on them, so that no answer is
+    """Notes on open facts that decide whether the job fits; if there are any, the answer is not
     clear."""
     if not decision.fits or decision.measured:
         return
@@ -242,7 +247,7 @@ def uncertainties(
 
 
 def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
-    """The shape that plan assumed for a number of parameters; the real shape decides the memory."""
+    """A note on the shape that plan assumed for a number of parameters."""
     shape = job.shape
     vocabulary = "no vocabulary"
     if shape.vocabulary:

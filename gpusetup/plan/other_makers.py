@@ -1,4 +1,4 @@
-"""A GPU from AMD, Intel or Apple, with the memory that torch can use.
+"""Finds the memory that torch can use on a GPU from AMD, Intel or Apple.
 
 The memory model was fitted to jobs on NVIDIA's GPUs. What torch allocates for a model does not
 depend on the maker, but nothing was measured on theirs: the answer says so.
@@ -27,13 +27,14 @@ LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 
 
 def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
-    """A GPU of any maker by its name; UsageError if it is unknown or has several memory sizes."""
+    """The GPU of any maker with this name; UsageError if the name is unknown or does not determine
+    the memory size."""
     maker = maker_of_name(text, rows)
     return named_gpu(text, rows) if maker is None else named_place(text, maker)
 
 
 def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, of any maker."""
+    """The GPUs of a machine, of any maker; if it has GPUs from NVIDIA, only those count."""
     stack = machine.makers
     if stack is None or machine.gpus:
         return machine_place(machine)
@@ -41,7 +42,8 @@ def place_of_machine(machine: Snapshot) -> Place:
 
 
 def named_place(text: str, maker: Maker) -> Place:
-    """A GPU of another maker by its name; UsageError if the name does not determine its memory."""
+    """The AMD, Intel or Apple GPU with this name; UsageError if the name does not determine its
+    memory."""
     gpu = other_gpu(text, maker)
     name = gpu.name
     # A plan for a GPU on which torch does not run would be of no use.
@@ -67,8 +69,8 @@ def named_place(text: str, maker: Maker) -> Place:
 
 
 def of_apple(name: str, written_gb: int | None) -> Place:
-    """A Mac, given by its chip and its memory, because the chip's name does not determine the
-    memory."""
+    """A Mac's GPU. `written_gb` is the memory size in the given name; UsageError if None, because
+    Macs with one chip differ in memory."""
     if written_gb is None:
         raise UsageError(
             f"{name} is sold with several sizes of memory",
@@ -79,7 +81,8 @@ def of_apple(name: str, written_gb: int | None) -> Place:
 
 
 def of_unified_apu(name: str, written_gb: int | None) -> Place:
-    """A Strix Halo, whose GPU uses the memory of the machine."""
+    """An AMD GPU that uses the machine's memory (Strix Halo); UsageError if the name does not give
+    the memory size."""
     if written_gb is None:
         raise UsageError(
             f"{name} uses the machine's memory, which its name does not tell",
@@ -92,7 +95,7 @@ def of_unified_apu(name: str, written_gb: int | None) -> Place:
 def place(
     name: str, total: float, capacity: float, maker: Maker, *, unified: bool = False
 ) -> Place:
-    """The GPU, with the notes about it."""
+    """A GPU of another maker as a place for a job, with the remarks that apply to it."""
     remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
     if unified:
         remark += (
@@ -119,7 +122,8 @@ UNIFIED_ADVICE = {
 
 
 def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
-    """The GPUs of this machine; UsageError if the memory of one is unknown."""
+    """The AMD, Intel or Apple GPUs of this machine, limited by the one with the least memory;
+    UsageError if a memory size is unknown."""
     maker = BY_ID[stack.maker]
     least: tuple[float, Gpu] | None = None
     for gpu in stack.gpus:
@@ -140,8 +144,8 @@ def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
 
 
 def memory_of(gpu: Gpu, machine: Snapshot) -> float | None:
-    """The bytes of a GPU's memory: from its driver, of the machine if the memory is shared, or by
-    its name."""
+    """The bytes of memory of a GPU: the machine's if it is shared, otherwise from its driver or by
+    its name; None if unknown."""
     if UNIFIED.search(f"{gpu.name} {gpu.target}") and machine.memory.total_bytes:
         return machine.memory.total_bytes * UNIFIED_SHARE
     if gpu.memory_total_bytes:

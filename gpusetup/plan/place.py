@@ -1,4 +1,4 @@
-"""The GPUs that a job runs on: which, how many, what CUDA can use of them, and what the system
+"""The GPUs that a job runs on: their number, the memory that CUDA can use, and what the system
 supports."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COUNT_BEFORE_NAME = re.compile(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", re.IGNORECASE)
 
 
 class Place(Frozen):
-    """The GPUs of one machine, or a GPU that was described."""
+    """The GPUs of a machine, or a single GPU that the user described."""
 
     gpu: str
     """Its name, as shown."""
@@ -45,7 +45,8 @@ class Place(Frozen):
     """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
 
     def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
-        """What the job may use: expandable segments need plain Linux; SP and Offload need Linux."""
+        """The limits that a job has on this machine. Expandable segments need plain Linux; sequence
+        parallelism and offload do not work on Windows."""
         return MachineLimits(
             capacity=self.capacity,
             env=self.system == "linux" and self.has_expandable_segments,
@@ -58,7 +59,7 @@ class Place(Frozen):
 
 
 def place_of(name: str | None, total_bytes: int) -> Place:
-    """A GPU by its name and memory, or by its memory alone."""
+    """A GPU described by its name and memory, or by its memory alone."""
     return Place(
         gpu=name or f"GPU with {total_bytes / GIB:g} GiB",
         total_bytes=total_bytes,
@@ -67,7 +68,8 @@ def place_of(name: str | None, total_bytes: int) -> Place:
 
 
 def count_in_name(text: str) -> tuple[int | None, str]:
-    """The number of GPUs in a text, and the card's name without it.
+    """The number of GPUs in a text such as `8x H100`, and the card's name; the number is None if
+    the text has none.
 
     >>> count_in_name("8x H100"), count_in_name("RTX 4090")
     ((8, 'H100'), (None, 'RTX 4090'))
@@ -82,7 +84,7 @@ def count_in_name(text: str) -> tuple[int | None, str]:
 
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
-    """A GPU by its name; UsageError if it is unknown or has several memory sizes.
+    """The NVIDIA GPU with this name; UsageError if the name is unknown or has several memory sizes.
 
     A name with several sizes means the SXM card if there is one of one size: "H100" is the 80 GB
     SXM5, which most servers and clouds have.
@@ -104,7 +106,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
 
 
 def described_place(name: str, total_bytes: int, capability: Capability | None) -> Place:
-    """A GPU that somebody described; boards without their own memory are unified."""
+    """A GPU by its name and memory. Boards such as Jetson and GB10 share the machine's memory."""
     words = tokens(name)
     return replace(
         place_of(name, total_bytes),
@@ -115,7 +117,7 @@ def described_place(name: str, total_bytes: int, capability: Capability | None) 
 
 
 def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
-    """The card that people usually mean by an ambiguous name; None if that is not clear.
+    """The card that people usually mean by an ambiguous name; None if there is no usual one.
 
     The SXM card if there is one of one size: most servers and clouds have it. Else the card that is
     called exactly so ("RTX 3080" beside "RTX 3080 12 GB"), or the only desktop card of that number.
@@ -141,7 +143,7 @@ NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
-    """A hint with the cards that a name can mean."""
+    """A hint that lists the cards that an ambiguous name can mean."""
     try:
         hits = rows_named(text, rows)
     except UsageError:  # a capability (`sm_86`) names no card
@@ -158,7 +160,7 @@ UNIFIED = JETSON | {"gb10"}
 
 
 def machine_place(snapshot: Snapshot) -> Place:
-    """The GPUs of a machine; the smallest one sets the limit.
+    """The NVIDIA GPUs of a machine; the one with the least memory sets the limit.
 
     Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
     """
@@ -186,14 +188,14 @@ def machine_place(snapshot: Snapshot) -> Place:
 
 
 def is_unified(name: str, snapshot: Snapshot) -> bool:
-    """Whether a GPU of the machine has no memory of its own."""
+    """Whether a GPU of the machine shares the machine's memory."""
     if snapshot.os.jetson:
         return True
     return not UNIFIED.isdisjoint(tokens(name))
 
 
 def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
-    """The memory of a GPU, which may be the machine's memory; 0 if unknown."""
+    """The bytes of memory of a GPU, or of the machine if they share it; 0 if unknown."""
     size = gpu.memory_total_bytes
     # The driver prints "N/A" for memory that is the machine's.
     if not size and is_unified(gpu.name, snapshot):
@@ -202,7 +204,7 @@ def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
 
 
 def system_of(snapshot: Snapshot) -> System:
-    """The kind of system, as far as CUDA and torch depend on it."""
+    """The kind of system, as far as CUDA and torch behave differently on it."""
     os = snapshot.os
     if os.jetson:
         return "jetson"
@@ -238,7 +240,8 @@ of 128 GiB, a Jetson Orin Nano 7.4 of 8, an AGX Orin 61.4 of 64; the lowest coun
 
 
 def cuda_bytes(total_bytes: float) -> float:
-    """The bytes that CUDA reports for a GPU with the size that `nvidia-smi` shows.
+    """The bytes that CUDA can use on a GPU whose total memory `nvidia-smi` reports as
+    `total_bytes`, estimated by a rule.
 
     >>> round(cuda_bytes(24564 * MIB) / GIB, 2)
     23.67
@@ -249,7 +252,7 @@ def cuda_bytes(total_bytes: float) -> float:
 
 
 def capacity(name: str | None, total_bytes: float) -> float:
-    """The bytes that CUDA reports: from the table if it has the name, otherwise estimated.
+    """The bytes that CUDA can use on a GPU: from the table of known cards, otherwise estimated.
 
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
@@ -274,7 +277,7 @@ UNITS = {"": GIB, "gib": GIB, "g": GIB, "gb": GIB, "mib": MIB, "m": MIB, "mb": M
 
 
 def memory_size(text: str) -> int:
-    """The bytes of a GPU memory size as people write it: `24GiB`, `24 GB` (the same), `4096MiB`.
+    """The bytes of a GPU memory size in a text: `24GiB`, `24 GB` (the same), `4096MiB`.
 
     Raises UsageError for what is no size, or no GPU's (16 MiB to 2 TiB).
     """

@@ -1,4 +1,4 @@
-"""The options of `gpusetup plan`, and the model that they name."""
+"""The options of `gpusetup plan` as one record, and the shape of the model that they name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USUAL_CONTEXT = 2048
 
 
 class TrainingQuestion(Frozen):
-    """The options of `gpusetup plan`; None for those that were not given."""
+    """The options of `gpusetup plan`; None for an option that was not given."""
 
     model: str | None = None
     params: str | None = None
@@ -59,7 +59,8 @@ class TrainingQuestion(Frozen):
 
     @property
     def group_size(self) -> int:
-        """How many GPUs one group with a sharded copy needs."""
+        """The number of GPUs in one data-parallel group: the product of the SP, TP, PP and CP
+        degrees."""
         size = self.sp or 1
         # Experts are divided among GPUs that hold different samples: they are no group.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
@@ -68,7 +69,8 @@ class TrainingQuestion(Frozen):
 
     @property
     def describes_training(self) -> bool:
-        """Whether any option says how the model is trained."""
+        """Whether any option says how the model is trained, as opposed to which model and
+        length."""
         words = (
             self.trainer,
             self.method,
@@ -83,7 +85,7 @@ class TrainingQuestion(Frozen):
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
-    """Whether a step has a number of samples, instead of a token budget that RL trainers fill.
+    """Whether a step has a number of samples, as opposed to a token budget that RL trainers fill.
 
     Those train decoders of text whole: images, videos, encoders, classifiers and adapters come by
     the batch.
@@ -101,7 +103,7 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
 
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
-    """The tokens of a sample: as given, as the model fixes or reads them, or the default."""
+    """The tokens of a sample: as given, as the model fixes them, or the default."""
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
     if question.solve == "context":
@@ -117,7 +119,8 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
 def shape_of_question(
     question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
 ) -> Shape:
-    """The model, by name, file or size; UsageError if none was given or it is unknown.
+    """The shape of the model in the question, by name, file or size; UsageError if none is given or
+    it is unknown.
 
     `fetch`: gets the shape of a model that is not known here; None: nothing may be fetched.
     """
@@ -142,7 +145,7 @@ def shape_of_question(
 
 
 def check_ranges(question: TrainingQuestion) -> None:
-    """Raise UsageError for a number that is too large to make sense."""
+    """Raise UsageError if a number in the question is too large to make sense, or below 1."""
     for name, largest in LARGEST.items():
         value = getattr(question, name, question.job_fields.get(name))
         if value is None or 1 <= value <= largest:

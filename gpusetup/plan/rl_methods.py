@@ -1,5 +1,5 @@
-"""Methods of preference and reinforcement learning, and which additional models each needs by
-default.
+"""The methods of preference and reinforcement learning, and the additional models that each needs
+by default.
 
 Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """
@@ -31,7 +31,7 @@ ENGINE_SHARE = 0.5
 
 
 def method_named(text: str) -> str:
-    """A method as `--method` accepts it; UsageError if plan does not know it.
+    """The method that a value of `--method` names; UsageError if plan does not know it.
 
     >>> method_named("GRPO")
     'grpo'
@@ -47,7 +47,7 @@ def method_named(text: str) -> str:
 
 
 def usual_loss(method: str) -> str:
-    """The default loss kernel of a method."""
+    """The loss kernel that plan assumes for a method."""
     if method in ("rm", "reward"):
         return "fused"  # one number a sequence: no logits
     # Log-probabilities of each token need the logits, which a loss of text alone need not hold.
@@ -55,7 +55,7 @@ def usual_loss(method: str) -> str:
 
 
 def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: bool) -> RlSetup:
-    """The additional models of a method by default.
+    """The additional models and the engine that a method uses by default.
 
     `sequences`: of one GPU at once; `adapters`: whether only adapters are trained, whose base is
     the reference as well.

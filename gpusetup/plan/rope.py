@@ -1,4 +1,4 @@
-"""Checks whether a config extends the model's positions far enough for its sequences."""
+"""Checks whether a config's RoPE scaling fits the sequence length of the job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ the text by itself, `llama3` comes with the model."""
 
 
 class RopeScaling(Frozen):
-    """A config's extension of the model's positions."""
+    """The RoPE scaling that a config sets to extend the model's context."""
 
     key: str
     """The factor's key and line, as an answer names them."""
@@ -24,7 +24,8 @@ class RopeScaling(Frozen):
 
 
 def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
-    """What is wrong with a config's factor for the length of the job; None if nothing is.
+    """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
+    nothing is.
 
     The factor must be at least the length over the original length: with less, positions repeat
     beyond what the model knows, and its texts break there. A larger one costs quality in short

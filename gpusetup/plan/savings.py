@@ -1,4 +1,4 @@
-"""Changes that need less memory, and how much each saves: recipes, settings, what is trained."""
+"""Finds changes of recipe, settings or training that need less memory, and how much each saves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ Changes = dict[str, dict[str, Any]]
 
 
 def same_training(job: TrainingJob) -> Changes:
-    """Changes of settings that do not change what is trained."""
+    """Changes of settings that need less memory and still train the same parameters on the same
+    data."""
     changes: Changes = {}
     if job.dtype == "fp32" and not job.amp:
         changes["mixed precision (`--amp bf16`)"] = {"amp": "bf16"}
@@ -53,7 +54,7 @@ def same_training(job: TrainingJob) -> Changes:
 
 
 def other_strategies(job: TrainingJob) -> Changes:
-    """Strategies that divide more among several GPUs."""
+    """Changes to a strategy that divides more of the memory among several GPUs."""
     changes: Changes = {}
     if job.strategy == "dp":
         by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
@@ -65,7 +66,8 @@ def other_strategies(job: TrainingJob) -> Changes:
 
 
 def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
-    """Half of the tokens at once; sequences keep their length."""
+    """A change that halves the batch (or cuts the token budget to its minimum) without shortening
+    the sequences; empty if impossible."""
     if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
         if tokens(job, recipe) <= least:
@@ -81,7 +83,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 
 def adapters(job: TrainingJob) -> Changes:
-    """LoRA and quantised bases, if the job does not use them yet."""
+    """Changes to LoRA or to a quantised base, if the job does not use them yet."""
     # What is frozen needs no adapters to have no gradients.
     if job.frozen:
         return {}
@@ -101,7 +103,7 @@ def adapters(job: TrainingJob) -> Changes:
 
 
 def helps(decision: RecipeDecision) -> tuple[Help, ...]:
-    """All changes that need less memory.
+    """All changes that need less memory, each with what it saves.
 
     If the job fits: the steps to take if memory runs out all the same, recipes in the order of
     their cost in speed (Env, then SP, then Offload), then settings by what they save. If it does
@@ -115,7 +117,8 @@ def helps(decision: RecipeDecision) -> tuple[Help, ...]:
 
 
 def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
-    """The recipes after this one, in order, without those that save no more than an earlier one.
+    """The slower recipes after the chosen one, in order, without those that save no more than an
+    earlier one.
 
     The order is the guide's of Trinity-RFT: start simple, and climb only when memory runs out.
     """
@@ -132,7 +135,7 @@ def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
 
 
 def settings_that_save(decision: RecipeDecision) -> list[Help]:
-    """Changes of settings with the same recipe; those that save most come first."""
+    """Changes of settings under the same recipe, sorted by how much they save."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job)
     steps: list[Help] = []
@@ -152,7 +155,8 @@ def settings_that_save(decision: RecipeDecision) -> list[Help]:
 
 
 def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
-    """Changes of settings, other kinds of training, less work, more GPUs."""
+    """All changes that could make a job fit that does not: other settings, another kind of
+    training, less work, or more GPUs."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
     jobs = dict(fitting(job, decision.limits))
@@ -177,7 +181,8 @@ def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
 def help_of(
     decision: RecipeDecision, step: str, changed_job: TrainingJob, kind: Literal["setting", "job"]
 ) -> Help:
-    """How much a changed job saves, and the recipe with which it fits, if there is one."""
+    """One change as a suggestion: what it saves, and the recipe with which the job then fits, or
+    None."""
     then_recipe = decide(changed_job, decision.limits).recipe
     return Help(
         step=step,
@@ -188,14 +193,16 @@ def help_of(
 
 
 def order_of_help(help: Help) -> tuple[bool, float]:
-    """A sort key: first the changes that are enough, then those that save most."""
+    """A sort key for suggestions: first those that are enough alone, then those that save the
+    most."""
     # False sorts before True.
     is_not_enough = help.recipe is None
     return (is_not_enough, -help.saves_gib)
 
 
 def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> float:
-    """How many GiB per GPU another job or recipe saves compared with the decision."""
+    """The GiB per GPU that another job or recipe saves compared with the decision; negative if it
+    needs more."""
     needed = decision.shown.memory.total
     needed_then = memory(job, recipe).total
     saved = needed - needed_then
@@ -203,7 +210,8 @@ def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> flo
 
 
 def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
-    """The smallest set of changes that is enough together; those with the least effect come first.
+    """Yields the smallest set of changes that together make the job fit, if there is one; the
+    mildest changes are tried first.
 
     `changes` are in that order: settings of the same training before another training.
     """
@@ -224,7 +232,7 @@ def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
 def decide_with(
     decision: RecipeDecision, changes: Changes, steps: tuple[str, ...]
 ) -> RecipeDecision:
-    """The decision for a job after several changes at once."""
+    """The decision for the job after applying several changes at once."""
     fields: dict[str, Any] = {}
     # Of two changes of one field the later counts.
     for step in steps:
@@ -234,7 +242,8 @@ def decide_with(
 
 
 def fitting(job: TrainingJob, limits: MachineLimits) -> Iterator[tuple[str, TrainingJob]]:
-    """The smallest change of GPUs, tokens or batch with which the job fits."""
+    """Yields changed jobs that fit, each with a description: more GPUs, fewer tokens, or a smaller
+    batch."""
     fewest, without_offload = fewest_gpus(job, limits), gpus_needed(job, limits)
     for bigger in (fewest, without_offload):
         if bigger is None or not bigger.fits:

@@ -1,5 +1,5 @@
-"""The answer of `plan --serve`: whether a server fits, its longest context, its command. Pure
-functions."""
+"""The answer of `plan --serve`: whether an inference server fits, its longest context, and its
+start command. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BEYOND = (
 
 
 def modelled_version(server: Server) -> str:
-    """The engine and the version for which the memory is counted."""
+    """A note that names the engine and the version whose memory use was counted."""
     version = server.engine_version
     if not version:
         version = server.engine.version
@@ -36,7 +36,7 @@ def modelled_version(server: Server) -> str:
 
 
 def version_note(server: Server) -> str:
-    """A note about that version, and whether older versions reject what it accepts."""
+    """A note on the modelled engine version, and whether older versions start with this context."""
     engine = server.engine
     if server.engine_version or not engine.whole_context_before:
         return modelled_version(server)
@@ -52,7 +52,8 @@ def version_note(server: Server) -> str:
 
 
 def uncounted_by_serving(server: Server) -> tuple[str, ...]:
-    """Why a server that fits may still not start, for the first line of the output."""
+    """The reasons why a server that fits by the estimate may still fail to start; empty if there
+    are none."""
     reasons: list[str] = []
     shape = server.shape
     if shape.assumed:
@@ -81,13 +82,13 @@ differ by version."""
 
 
 def free_beside_requests(server: Server) -> float:
-    """The bytes that remain after the cache of all requests."""
+    """The bytes that remain on each GPU after the cache of all requests at full length."""
     needed = server.sequences * sequence_bytes(server, server.context)
     return free_with_context(server, server.context) - needed
 
 
 def command_of(server: Server) -> str:
-    """The command that starts the server."""
+    """The shell command that starts the server."""
     command = server.engine.command.format(
         context=server.context,
         sequences=server.sequences,
@@ -101,8 +102,8 @@ def command_of(server: Server) -> str:
 
 
 def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
-    """The answer for one server: whether it fits, the longest context and the most requests that
-    fit."""
+    """The answer for one server: whether it fits, the longest context, and the most requests at
+    once."""
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
@@ -138,7 +139,7 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
 
 
 def free_with_context(server: Server, tokens: int) -> float:
-    """The bytes for the cache of a server with this context length."""
+    """The bytes per GPU that are available for the cache if requests may have this many tokens."""
     if not server.computes_whole_prompts:
         return free_for_cache(server)
     pass_tokens = max(tokens, server.tokens_at_once)
@@ -146,7 +147,8 @@ def free_with_context(server: Server, tokens: int) -> float:
 
 
 def largest_context(server: Server) -> int:
-    """The longest context for all requests, within the model's limit."""
+    """The longest context in tokens that fits for all requests at once, at most the model's native
+    context."""
 
     def fits(tokens: int) -> bool:
         one_sequence = sequence_bytes(server, tokens)
@@ -159,7 +161,7 @@ def largest_context(server: Server) -> int:
 
 
 def is_beyond(server: Server) -> bool:
-    """Whether the context is longer than the model's positions."""
+    """Whether the context is longer than the model's native context."""
     native = server.shape.native_context
     if native is None:
         return False
@@ -167,7 +169,7 @@ def is_beyond(server: Server) -> bool:
 
 
 def serve_notes(server: Server, fits: bool) -> Iterator[str]:
-    """What a person should know beside the answer."""
+    """Notes on the answer: the engine version, the model's shape, and the context."""
     shape = server.shape
     yield version_note(server) if fits else modelled_version(server)
     if shape.base:

@@ -1,4 +1,4 @@
-"""The inference engines that `plan --serve` knows, and the formats of weights and caches."""
+"""The inference engines that `plan --serve` supports, and the formats of weights and caches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE_GPU = 70 * GIB
 
 
 class LargeGpu(Frozen):
-    """What an engine does differently on a GPU with at least `LARGE_GPU` memory."""
+    """The settings that an engine uses on a GPU with at least `LARGE_GPU` bytes of memory."""
 
     capability: Capability
     """The oldest GPUs on which it does so."""
@@ -27,7 +27,7 @@ class LargeGpu(Frozen):
 
 
 class ServingEngine(Frozen):
-    """The memory that an engine uses in addition to its cache, and how to start it."""
+    """How an inference engine uses memory in addition to its cache, and how it is started."""
 
     capability: Capability
     """The oldest GPUs that it computes on."""
@@ -54,7 +54,7 @@ class ServingEngine(Frozen):
 
 
 class Window(Frozen):
-    """Layers that only keep the last tokens."""
+    """Sliding-window layers, which cache only the last tokens of a sequence."""
 
     tokens: int
     layers: float
@@ -79,6 +79,6 @@ class ServeTable(Frozen):
 
 @lru_cache(maxsize=1)
 def serve_table() -> ServeTable:
-    """The dated table of formats and engines."""
+    """The table of inference engines and formats, read from the package's data."""
     text = ROWS.read_bytes()
     return from_json(text, ServeTable, what=ROWS.name)

@@ -1,4 +1,5 @@
-"""The server that the options of `plan --serve` describe: model, engine, formats, GPUs."""
+"""Builds the server that the options of `plan --serve` describe: model, engine, formats and
+GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ LLAMA_CPP = "llama.cpp"
 
 
 class Server(Frozen):
-    """One server to plan: its model and formats, and the GPUs it runs on."""
+    """An inference server to plan: its model and formats, and the GPUs that it runs on."""
 
     shape: Shape
     engine_name: str
@@ -44,20 +45,22 @@ class Server(Frozen):
 
     @property
     def tokens_at_once(self) -> int:
-        """The tokens of a prompt that one pass processes on this GPU."""
+        """The number of prompt tokens that one forward pass processes on this GPU."""
         profile = self.large_gpu or self.engine
         return profile.tokens
 
     @property
     def rows_at_once(self) -> int:
-        """The rows of logits that one pass computes on this GPU."""
+        """The number of rows of logits that one forward pass computes on this GPU, at least one per
+        request."""
         profile = self.large_gpu or self.engine
         # As many requests as are asked for may end a token in one pass.
         return max(profile.sequences, self.sequences)
 
     @property
     def large_gpu(self) -> LargeGpu | None:
-        """What the engine does differently because the GPU is large; None if it is not."""
+        """The engine's settings for large GPUs; None if it has none, or if this GPU is not large or
+        is too old for them."""
         large = self.engine.large
         is_large = self.hardware.capacity >= LARGE_GPU
         if large is None or not is_large:
@@ -69,12 +72,13 @@ class Server(Frozen):
 
     @property
     def reads_gguf(self) -> bool:
-        """Whether the weights are one GGUF file, in which embedding and head are quantised too."""
+        """Whether the engine reads a GGUF file, in which embedding and head are quantised too."""
         return self.engine_name == LLAMA_CPP
 
     @property
     def computes_whole_prompts(self) -> bool:
-        """Whether the named version computes a whole prompt in one pass."""
+        """Whether the engine version that the user named computes a whole prompt in one forward
+        pass."""
         before = self.engine.whole_context_before
         if not before or not self.engine_version:
             return False
@@ -82,7 +86,8 @@ class Server(Frozen):
 
 
 def server_of(options: Mapping[str, Any], hardware: Place, fetch: Fetch) -> Server:
-    """The server that the options describe; UsageError if it is impossible."""
+    """The server that the options describe; UsageError if an engine, a format or a number is
+    invalid."""
     table = serve_table()
     engine_name, engine_version = engine_of(str(options["serve"]))
     engine = table.engines[engine_name]
@@ -122,7 +127,8 @@ GGUF_FORMAT = re.compile(r"(?i)(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![
 
 
 def engine_of(text: str) -> tuple[str, str]:
-    """The engine and its version in `vllm==0.6.3`; the version is "" if there is none."""
+    """The engine and its version in a text such as `vllm==0.6.3`; the version is "" if there is
+    none."""
     name, _, version = text.partition("==")
     check_word(name, "engine", serve_table().engines)
     if version and not VERSION.fullmatch(version):
@@ -134,7 +140,8 @@ def engine_of(text: str) -> tuple[str, str]:
 
 
 def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) -> None:
-    """Raise UsageError for a word that is not in a table, with the words that are."""
+    """Raise UsageError with the possible words if `word` is not among them; `meaning` names the
+    kind of word in the message."""
     if word not in possible_words:
         raise UsageError(
             f"{word!r} is no {meaning}",
@@ -143,7 +150,8 @@ def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) ->
 
 
 def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
-    """The default weight format: from the model's name, or as it was published."""
+    """The weight format to assume: from the model's name, otherwise the format in which the family
+    is published."""
     name = model or ""
     if engine_name == LLAMA_CPP:
         in_name = GGUF_FORMAT.search(name)
@@ -157,7 +165,8 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
 
 
 def share_of_memory(share: float | None, engine: ServingEngine) -> float:
-    """The share of the GPU's memory that a server may use; UsageError for an invalid share."""
+    """The share of the GPU's memory that the server may use, from 0 to 1: the option's value or the
+    engine's default. UsageError if it is invalid."""
     if share is None:
         return engine.share
     if not 0 < share <= 1:
@@ -169,7 +178,7 @@ def share_of_memory(share: float | None, engine: ServingEngine) -> float:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether a version is older than another one.
+    """Whether `version` is older than the version `than`.
 
     >>> is_older("0.6.3", "0.8"), is_older("0.10", "0.8")
     (True, False)
@@ -179,14 +188,15 @@ def is_older(version: str, than: str) -> bool:
 
 
 def version_numbers(version: str) -> list[int]:
-    """The numbers of a version, in a form that can be compared."""
+    """The parts of a version as numbers, so that versions can be compared."""
     # As text 0.10 would come before 0.8.
     numbers = version.split(".")
     return list(map(int, numbers))
 
 
 def check_server(server: Server) -> None:
-    """Raise UsageError if these GPUs cannot serve a model, Unsatisfiable if the GPU is too old."""
+    """Raise UsageError if these GPUs cannot serve the model, Unsatisfiable if the GPU is too old
+    for the engine."""
     shape, hardware, engine = server.shape, server.hardware, server.engine
     if shape.heads % server.gpus:
         raise UsageError(f"{server.gpus} GPUs do not divide the {shape.heads} heads of the model")

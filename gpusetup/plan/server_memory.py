@@ -1,4 +1,5 @@
-"""The memory that a server needs on each GPU: weights, a cache of keys and values, and a pass.
+"""The memory that an inference server needs on each GPU: weights, the cache of keys and values, and
+a forward pass.
 
 Weights are parameters times bits; the cache is two tensors of the key-value heads' width for every
 token and layer (one compressed one in DeepSeek's latent attention, arXiv 2405.04434; nothing in
@@ -31,7 +32,7 @@ def weight_bytes_of(server: Server) -> float:
 
 
 def token_bytes_of(server: Server) -> float:
-    """The bytes of the cache for one token in all layers."""
+    """The bytes per GPU that the cache needs for one token, over all layers."""
     shape = server.shape
     layers = shape.layers
     # A hybrid's other layers keep a state that does not grow with the context.
@@ -47,7 +48,8 @@ def token_bytes_of(server: Server) -> float:
 
 
 def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
-    """The bytes of one pass: the widest tensors of a layer in 16 bits, and logits in 32 bits.
+    """The bytes of one forward pass: the widest tensors of a layer in 16 bits, and the logits in 32
+    bits.
 
     `pass_tokens`: tokens of a prompt that it computes; None: as the modelled version does.
     """
@@ -65,7 +67,8 @@ def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
 
 
 def sequence_bytes(server: Server, tokens: int) -> float:
-    """The bytes of the cache for one sequence; layers with a window only keep its last tokens."""
+    """The cache's bytes per GPU for one sequence of this many tokens; sliding-window layers keep
+    only the last tokens."""
     token_bytes = token_bytes_of(server)
     window = serve_table().windows.get(server.shape.kind)
     if window is None:
@@ -77,7 +80,8 @@ def sequence_bytes(server: Server, tokens: int) -> float:
 
 
 def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
-    """The bytes that remain for the cache after weights, CUDA's context and, if counted, a pass."""
+    """The bytes per GPU that remain for the cache after weights, the CUDA context, NCCL and, unless
+    the engine counts it elsewhere, a forward pass."""
     engine = server.engine
     usable = server.hardware.capacity * server.share
     used = weight_bytes_of(server)
@@ -91,7 +95,8 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
 
 
 def whole_context_fits(server: Server) -> bool:
-    """Whether a version that computes a whole prompt at its start can serve one whole context.
+    """Whether an engine version that computes whole prompts in one pass at its start can serve a
+    request of the full context.
 
     It tried a pass over the whole context, and kept what was left for the cache, which had to take
     one whole context as well.

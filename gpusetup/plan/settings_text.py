@@ -1,4 +1,4 @@
-"""Settings as text that you can paste: YAML, JSON, flags of a command line, overrides."""
+"""Formats settings as text to paste: YAML, JSON, command-line flags, or overrides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Format = Literal["yaml", "json", "flags", "overrides"]
 
 
 def without_none(values: Values) -> Values:
-    """The values without those that are None, and without maps that become empty."""
+    """The settings without values that are None and without maps that are empty as a result."""
     cleaned: Values = {}
     for key, value in values.items():
         if isinstance(value, dict):
@@ -28,7 +28,7 @@ def without_none(values: Values) -> Values:
 
 
 def written(values: Values, form: Format) -> str:
-    """The settings as text that you can paste."""
+    """The settings as text in the given format, ready to paste."""
     if form == "yaml":
         return yaml_text(values)
     if form == "json":
@@ -42,14 +42,14 @@ def written(values: Values, form: Format) -> str:
 
 
 def override(name: str, value: Any) -> str:
-    """One override for a command line."""
+    """One setting as a command-line override, `name=value`, quoted for the shell."""
     text = spelled(value)
     quoted = shlex.quote(text)
     return f"{name}={quoted}"
 
 
 def flag(name: str, value: Any) -> str:
-    """One option for a command line; a switch that is on usually needs no value.
+    """One setting as a command-line flag, quoted for the shell; a switch that is on has no value.
 
     >>> flag("max_length", 4096), flag("fsdp", "full_shard auto_wrap"), flag("bf16", True)
     ('--max_length 4096', "--fsdp 'full_shard auto_wrap'", '--bf16')
@@ -62,7 +62,7 @@ def flag(name: str, value: Any) -> str:
 
 
 def spelled(value: Any) -> str:
-    """A value as YAML and most command lines write it."""
+    """A value as text, with `true` and `false` in lower case as in YAML."""
     text = str(value)
     # Python spells switches with a capital.
     if isinstance(value, bool):
@@ -71,7 +71,7 @@ def spelled(value: Any) -> str:
 
 
 def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested maps, each with its dotted path.
+    """The values in nested maps, each with its dotted path.
 
     >>> list(dotted_names({"actor": {"strategy": "fsdp2"}}))
     [('actor.strategy', 'fsdp2')]
@@ -85,7 +85,7 @@ def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def yaml_text(values: Values, indent: str = "") -> str:
-    """Nested maps of plain values as block YAML.
+    """Nested maps as block YAML.
 
     >>> print(yaml_text({"model": {"path": "a/b", "tied": True}, "note": "x: y"}), end="")
     model:
@@ -104,7 +104,7 @@ def yaml_text(values: Values, indent: str = "") -> str:
 
 
 def yaml_scalar(value: Any) -> str:
-    """A plain value as YAML; a text is quoted if YAML would misread it.
+    """A plain value as YAML; a string is quoted if YAML would read it as something else.
 
     >>> yaml_scalar("Qwen/Qwen3-8B"), yaml_scalar("yes"), yaml_scalar("3"), yaml_scalar(3)
     ('Qwen/Qwen3-8B', '"yes"', '"3"', '3')

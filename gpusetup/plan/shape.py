@@ -1,4 +1,4 @@
-"""The sizes and counts of a model that determine its memory."""
+"""The shape of a model: the sizes and counts that determine its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSLATORS = ("t5", "bart")
 
 
 class Shape(Frozen):
-    """A model's sizes. Counts are parameters; widths are elements."""
+    """The shape of a model. Counts are numbers of parameters; widths are numbers of elements."""
 
     name: str
     kind: str = "transformer"
@@ -75,12 +75,12 @@ class Shape(Frozen):
 
     @property
     def encoder(self) -> bool:
-        """Whether the model reads a whole text, up to its native context."""
+        """Whether the model is a text encoder such as BERT, which reads a text as a whole."""
         return self.kind in ENCODERS
 
     @property
     def writes_text(self) -> bool:
-        """Whether it is a text decoder, for which trainers may fill a token budget."""
+        """Whether the model is a text decoder, for which trainers may fill a token budget."""
         if self.tokens is not None or self.encoder:
             return False
         # A translator writes a text for another, sample by sample.
@@ -90,7 +90,7 @@ class Shape(Frozen):
 
     @property
     def outside(self) -> int:
-        """The parameters of embedding and head, which stay unquantised."""
+        """The number of parameters in the embedding and the head, which stay unquantised."""
         tables = self.vocabulary
         # A tied head is the embedding itself.
         if not self.tied:
@@ -101,7 +101,7 @@ class Shape(Frozen):
 
     @property
     def key_value_heads(self) -> int:
-        """The heads of keys and values, which several heads of queries may share."""
+        """The number of key-value heads, which several query heads may share; at least 1."""
         query_width = max(self.query, 1)
         shared_heads = self.heads * self.key_value // query_width
         # Latent attention and state space have no such heads: one counts.
@@ -109,7 +109,7 @@ class Shape(Frozen):
 
 
 def lora_parameters(shape: Shape, rank: int) -> int:
-    """The parameters that LoRA with this rank adds to the linear layers.
+    """The number of parameters that LoRA of this rank adds to all linear layers.
 
     A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685).
 

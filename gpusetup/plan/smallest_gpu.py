@@ -1,4 +1,5 @@
-"""The smallest card that is enough for a job, with a margin for the error of the estimate.
+"""Finds the smallest card that is enough for a job, with a safety margin for the error of the
+estimate.
 
 A card is named to be bought or rented, so it must be large enough even if the run needs more than
 was estimated: the margin is what 9 of 10 published runs of this kind stayed within.
@@ -24,7 +25,7 @@ NOT_FOR_TRAINING = JETSON | UNIFIED | {"laptop"}
 
 
 class CardSize(Frozen):
-    """All cards with the same amount of memory."""
+    """All cards that have the same amount of memory."""
 
     memory_gb: float
     capacity: float
@@ -34,7 +35,7 @@ class CardSize(Frozen):
 
 
 def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
-    """All memory sizes of cards, the smallest first."""
+    """The memory sizes of cards for training, smallest first, each with its cards."""
     rows_by_size: dict[float, list[GpuRow]] = {}
     for row in rows:
         if row.memory_gb and is_for_training(row):
@@ -52,7 +53,8 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
 
 
 def is_for_training(row: GpuRow) -> bool:
-    """Whether people buy or rent this card for training."""
+    """Whether people buy or rent this card for training: no laptop or board GPU, Volta or newer,
+    and sold without a fixed platform."""
     # A GPU that is only on one platform comes with its machine (GB200).
     if row.on is not None or row.capability < OLDEST_CAPABILITY:
         return False
@@ -61,7 +63,7 @@ def is_for_training(row: GpuRow) -> bool:
 
 
 def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
-    """The names of the fastest cards, the fastest first."""
+    """The names of the fastest cards, fastest first, at most `MOST_NAMES`."""
 
     def speed(row: GpuRow) -> float:
         # Cards before Ampere have no peak in bf16, and come last.
@@ -73,8 +75,8 @@ def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
 
 
 def smallest_gpu(decision: RecipeDecision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
-    """The smallest card on which the job fits with the margin and without offload; None if there is
-    none.
+    """The smallest card on which the job fits with the safety margin and without offload, on the
+    same number of GPUs; None if there is none.
 
     On as many GPUs as the job has.
     """

@@ -1,5 +1,5 @@
-"""How much faster several GPUs are if one is enough: about their number, minus the time for the
-exchange.
+"""Estimates how many times faster several GPUs train than one: their number, reduced by the time
+for exchanging gradients.
 
 Each GPU computes its own samples, so n GPUs do n times the work in a step; in each step they also
 exchange gradients, and weights if those are sharded. How long that takes depends on the link. What
@@ -21,7 +21,7 @@ from gpusetup.plan.job import tokens as tokens_of_gpu
 
 
 class Link(NamedTuple):
-    """The connection between the GPUs of a machine."""
+    """The connection between the GPUs of one machine."""
 
     name: str
     bytes_per_second: float
@@ -45,7 +45,8 @@ SHARE_OF_PEAK = 0.4
 
 
 def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
-    """How much faster the GPUs are than one of them; None if one GPU is not enough.
+    """How many times faster the job's GPUs are than one of them, as a range; None if one GPU is not
+    enough for the job.
 
     `gpu`: the card's name, for its peak and its link.
     """
@@ -73,7 +74,7 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
 
 
 def computing_seconds(decision: RecipeDecision, flops: float | None) -> float | None:
-    """How long a GPU computes in a micro-step; None if its peak is unknown."""
+    """The seconds that a GPU computes in one micro-step; None if its peak speed is unknown."""
     if not flops:
         return None
     flop = step_flop(decision.job, decision.shown.recipe)
@@ -81,7 +82,7 @@ def computing_seconds(decision: RecipeDecision, flops: float | None) -> float | 
 
 
 def one_gpu_is_enough(decision: RecipeDecision) -> bool:
-    """Whether a single GPU could train the job without offloading anything."""
+    """Whether a single GPU could train the job without offload."""
     job = decision.job
     groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if groups > 1:
@@ -122,7 +123,7 @@ def exchanged_bytes(job: TrainingJob) -> float:
 
 
 def step_flop(job: TrainingJob, recipe: Recipe) -> float:
-    """The floating point operations of one GPU in a micro-step.
+    """The floating-point operations that one GPU performs in a micro-step.
 
     For each parameter that a token uses 2 in the forward pass, 2 for the gradient of the input, and
     2 for that of a trained weight (Kaplan et al., arXiv 2001.08361); checkpointing computes the
@@ -142,8 +143,8 @@ def step_flop(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
-    """The link in machines with this card: NVLink if all cards of that name have it, otherwise
-    PCIe."""
+    """The link between GPUs in machines with this card: NVLink if all cards of that name have it,
+    otherwise PCIe."""
     cards = [tokens(row.name) for row in rows_or_none(gpu, rows)]
     if not cards:
         return PCIE
@@ -155,7 +156,8 @@ def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
 
 
 def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
-    """The dense 16-bit operations per second of a card's slowest variant; None if unknown."""
+    """The peak 16-bit operations per second, without sparsity, of the card's slowest variant; None
+    if unknown."""
     peaks = []
     for row in rows_or_none(gpu, rows):
         # Cards before Ampere compute in fp16 alone.

@@ -1,4 +1,5 @@
-"""Weights, gradients and optimizer states, which exist during a whole step, in bytes on one GPU."""
+"""The bytes of weights, gradients and optimizer states on one GPU, which exist during a whole
+training step."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ host; of a frozen unit."""
 
 
 class Optimizer(Frozen):
-    """The bytes per trained parameter."""
+    """The memory of an optimizer per trained parameter."""
 
     moments: float = 0.0
     """States in the dtype of the parameters (32 bits if a 32-bit copy is kept)."""
@@ -52,8 +53,8 @@ NODE = 8
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:
-    """The number of GPUs among which a strategy divides parameters, gradients or optimizer
-    states."""
+    """The number of GPUs among which the strategy divides parameters, gradients or optimizer
+    states; 1 if it does not divide them."""
     if state not in SHARDED[job.strategy]:
         return 1
     if job.strategy == "hsdp":
@@ -62,7 +63,7 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of these parameters one GPU of the largest pipeline stage holds.
+    """How many of these parameters one GPU holds, in the largest pipeline stage.
 
     `state`: what is held of them, divided as the strategy divides it; None: nothing divides it.
     """
@@ -75,7 +76,7 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
 
 
 def share_of_stage(job: TrainingJob) -> float:
-    """The share of the parameters in the largest pipeline stage.
+    """The share of the model's parameters in the largest pipeline stage, from 0 to 1.
 
     An embedding and a head are on the first and last stage, a tied one on both.
     """
@@ -91,8 +92,7 @@ def share_of_stage(job: TrainingJob) -> float:
 
 
 def share_with_experts(job: TrainingJob) -> float:
-    """The share of the parameters that a GPU holds if the experts are divided among several
-    GPUs."""
+    """The share of the parameters that a GPU holds under expert parallelism, from 0 to 1."""
     if job.expert_parallel == 1:
         return 1.0
     experts = expert_share(job.shape)
@@ -101,7 +101,7 @@ def share_with_experts(job: TrainingJob) -> float:
 
 
 def expert_share(shape: Shape) -> float:
-    """The share of a model's parameters that belongs to experts.
+    """The share of a model's parameters that belongs to experts, from 0 to 1.
 
     A token leaves the others out (`parameters` less `active`) and passes its own, which are as wide
     as `intermediate`.
@@ -120,7 +120,7 @@ def expert_share(shape: Shape) -> float:
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
-    """Whether autocast keeps copies of the weights in the smaller dtype."""
+    """Whether autocast keeps copies of the weights in its smaller type."""
     # 16-bit weights with 32-bit masters need no cast.
     if job.master_weights:
         return False
@@ -131,14 +131,16 @@ def keeps_cast_weights(job: TrainingJob) -> bool:
 
 
 def rest_is_32_bit(job: TrainingJob) -> bool:
-    """Whether embedding, norms and head of a quantised base are in 32 bits."""
+    """Whether the unquantised parts of a quantised base (embedding, norms, head) are kept in 32
+    bits."""
     if not job.upcast_rest:
         return False
     return job.is_quantized
 
 
 def weight_bytes(job: TrainingJob) -> int:
-    """The bytes of one weight in memory; with 32-bit master weights, the weights are in 16 bits."""
+    """The bytes of one weight on the GPU; 16-bit weights that have a 32-bit master copy count as
+    16-bit."""
     dtype = job.dtype
     if job.amp and job.master_weights:
         dtype = job.amp
@@ -146,7 +148,8 @@ def weight_bytes(job: TrainingJob) -> int:
 
 
 def gradient_bytes(job: TrainingJob) -> int:
-    """The bytes of one gradient; DeepSpeed's gradients have the type of the computation."""
+    """The bytes of one gradient. DeepSpeed's gradients have the type of the computation, others
+    that of the trained weight."""
     has_adapters = job.lora is not None
     # Adapters have gradients as wide as themselves.
     if has_adapters or not job.deepspeed_steps:
@@ -156,7 +159,7 @@ def gradient_bytes(job: TrainingJob) -> int:
 
 
 def optimizer_bytes(job: TrainingJob) -> float:
-    """The bytes of the optimizer's states per trained parameter, wherever they are."""
+    """The bytes of optimizer states per trained parameter, on the GPU or the host."""
     optimizer = OPTIMIZERS[job.optimizer]
     # Adapters are 32-bit, and need no other copy of themselves.
     has_master_copy = job.master_weights and job.lora is None
@@ -170,7 +173,8 @@ def optimizer_bytes(job: TrainingJob) -> float:
 
 
 def optimizer_on_host(job: TrainingJob) -> bool:
-    """Whether the optimizer's states leave the GPU, always or if memory runs short."""
+    """Whether the optimizer's states are on the host: offloaded always, or paged out when GPU
+    memory runs short."""
     optimizer = OPTIMIZERS[job.optimizer]
     # What is paged leaves only where memory runs short, which is where it counts.
     return optimizer.paged or job.offload_optimizer
@@ -180,7 +184,8 @@ def optimizer_on_host(job: TrainingJob) -> bool:
 
 
 def model_weights(job: TrainingJob) -> float:
-    """The bytes of the model without adapters, and of additional tables."""
+    """The bytes of the model's weights on one GPU, with additional embedding tables but without
+    adapters."""
     model_parameters = per_gpu(job, job.shape.parameters, "parameters")
     table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
     stored_bytes = job.stored_bytes
@@ -194,7 +199,7 @@ def model_weights(job: TrainingJob) -> float:
 
 
 def gradients_stay(job: TrainingJob) -> bool:
-    """Whether gradients exist while the forward pass runs."""
+    """Whether gradients still exist while the next forward pass runs."""
     # They are kept from one micro-batch to the next; an RL trainer's budget makes several.
     has_micro_batches = job.fills_token_budget or job.accumulate > 1
     # These engines have one buffer for them that is never freed.
@@ -203,7 +208,8 @@ def gradients_stay(job: TrainingJob) -> bool:
 
 
 def resident_states(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of weights, adapters and optimizer states, and of DDP's gradient buckets."""
+    """The bytes on one GPU of weights, adapters, optimizer states and DDP's gradient buckets; 0
+    with offload."""
     if recipe.offload:
         return 0.0
     adapters = per_gpu(job, job.adapter_parameters, "parameters")
@@ -219,14 +225,16 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def states_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the policy's states between two steps; none if they are on the host then."""
+    """The bytes of the policy's states while answers are generated; 0 if they are moved to the host
+    for that time."""
     if job.policy_leaves:
         return 0.0
     return resident_states(job, recipe)
 
 
 def states_beside(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the additional models, divided in the same way as the policy."""
+    """The bytes on one GPU of the additional models (reference, reward, critic), sharded like the
+    policy; 0 with offload."""
     if recipe.offload:
         return 0.0
     total = 0.0
@@ -237,7 +245,8 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
-    """The bytes of one additional model; reference and reward models only have weights."""
+    """The bytes on one GPU of one additional model: weights, and gradients and optimizer states if
+    it is trained."""
     weights = per_gpu(job, model.parameters, "parameters")
     if not model.trained:
         return weights * model.weight_bytes
@@ -254,12 +263,13 @@ FROZEN_ENCODER_BYTES = 2
 
 
 def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of a denoiser's text encoders and VAE; every GPU holds them completely."""
+    """The bytes of an image or video model's frozen text encoders and VAE; every GPU holds them
+    completely."""
     return job.encoder_parameters * FROZEN_ENCODER_BYTES
 
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """The additional bytes of a sharded strategy with only one GPU (measured)."""
+    """The extra bytes that the measured trainer needed when a sharded strategy runs on one GPU."""
     # Only the trainer of the measured cells showed it.
     if recipe.offload or not job.fills_token_budget:
         return 0.0
@@ -275,7 +285,8 @@ once (`sub_group_size`)."""
 
 
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the largest FSDP unit while its parameters are gathered, with its gradients."""
+    """The bytes of the largest FSDP unit while its weights are gathered, with its gradients; 0 if
+    weights are not sharded."""
     if not job.shards_parameters:
         return 0.0
     rate = unit_rate(job, recipe)
@@ -291,7 +302,7 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes per parameter of a gathered unit."""
+    """The bytes per parameter of a gathered FSDP unit."""
     # A frozen unit has no gradients: its 16-bit weights and those of the next one.
     if not job.trains_layers:
         return FROZEN_UNIT
@@ -302,7 +313,8 @@ def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def gradients(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of all gradients; 0 if each is used immediately or moved to the host."""
+    """The bytes of all gradients on one GPU; 0 if they are offloaded or used up during the backward
+    pass."""
     # DeepSpeed moves gradients to the host beside the optimizer's states.
     deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
     if recipe.offload or deepspeed_offloads:
@@ -314,15 +326,15 @@ def gradients(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def gradients_in_forward(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the gradients that exist while the forward pass runs."""
+    """The bytes of gradients that exist while the forward pass runs."""
     if not gradients_stay(job):
         return 0.0
     return gradients(job, recipe)
 
 
 def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the sum of all GPUs' gradients with DataParallel, in addition to the first GPU's
-    own.
+    """The bytes on DataParallel's first GPU for the sum of all GPUs' gradients, in addition to its
+    own gradients; 0 for other strategies.
 
     All gradients are there before the first is added (`ReduceAddCoalesced` of the whole model).
     """
@@ -339,7 +351,8 @@ parameter, squares, the product of its factors, and parts of others."""
 
 
 def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
-    """The additional bytes of the optimizer's step: copies of all parameters with `foreach`."""
+    """The additional bytes that the optimizer needs during its step, such as the copies of a
+    `foreach` step."""
     # RL trainers were fitted by the forward pass alone, and a step on the host copies nothing here.
     if job.fills_token_budget:
         return 0.0
@@ -360,7 +373,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def adafactor_step(job: TrainingJob) -> float:
-    """The bytes that a step of transformers' Adafactor needs for the largest matrix."""
+    """The additional bytes for the largest matrix in a step of transformers' Adafactor."""
     shape = job.shape
     widest = max(shape.vocabulary, shape.intermediate)
     largest_matrix = widest * shape.hidden
@@ -373,7 +386,8 @@ def adafactor_step(job: TrainingJob) -> float:
 
 
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes in RAM: with Offload, one complete copy of all states for each group of shards."""
+    """The bytes of RAM that the job needs: all states with offload, the optimizer states if only
+    they are on the host, otherwise 0."""
     if recipe.offload:
         return offloaded_bytes(job)
     if not optimizer_on_host(job):
@@ -382,7 +396,8 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def offloaded_bytes(job: TrainingJob) -> float:
-    """The bytes in RAM of all states with Offload, of all groups together."""
+    """The bytes of RAM for all states under offload, with one full copy for each group of GPUs that
+    shares a copy."""
     all_weights = job.shape.parameters + job.tables
     weights = all_weights * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes

@@ -1,4 +1,4 @@
-"""Embedding tables in addition to a model, such as users or items, each with its rows and width.
+"""Embedding tables that are trained in addition to a model, such as those for users or items.
 
 A recommender's tables are often larger than its network. They are weights like all others: trained,
 they have gradients and the optimizer's states too.
@@ -20,7 +20,7 @@ LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
 
 
 class EmbeddingTable(Frozen):
-    """One embedding table."""
+    """An embedding table with its number of rows and its width."""
 
     name: str
     """What its rows are: `users`."""
@@ -29,11 +29,11 @@ class EmbeddingTable(Frozen):
 
     @property
     def parameters(self) -> int:
-        """Weights of the table."""
+        """The number of weights in the table."""
         return self.rows * self.width
 
     def __str__(self) -> str:
-        """Its name and its size.
+        """The table's name and size.
 
         >>> str(EmbeddingTable(name="users", rows=6040, width=64))
         'users 6,040 x 64'
@@ -47,7 +47,7 @@ TABLE = re.compile(r"(?:([\w-]{1,40})=)?(\d[\d_,]{0,15})\s*[xX*]\s*(\d{1,7})")
 
 
 def table_named(text: str) -> EmbeddingTable:
-    """A table as an option describes it: `20000000x64`, or with a name, `users=20000000x64`.
+    """The embedding table in an option's text: `20000000x64`, or with a name, `users=20000000x64`.
 
     >>> table_named("users=20_000_000x64").parameters
     1280000000
@@ -105,7 +105,7 @@ LISTS = frozenset((
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The tables that a config describes; their settings are recorded as read."""
+    """The embedding tables that a config describes; their settings are recorded as read."""
     widths = widths_by_name(reader)
     shared_width = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[EmbeddingTable] = []
@@ -126,7 +126,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
 
 
 def widths_by_name(reader: Reader) -> dict[str, int]:
-    """Maps keys for the width of rows to their width."""
+    """Key of a setting -> the table width that it sets."""
     widths: dict[str, int] = {}
     for setting in reader.config.settings:
         name = name_of(setting.path)
@@ -139,7 +139,8 @@ def widths_by_name(reader: Reader) -> dict[str, int]:
 
 
 def noun_of_rows(setting: Setting) -> str | None:
-    """The noun in a setting that counts the rows of a table; None if it counts something else."""
+    """What the rows of a table are (`users`), if a setting gives their number; None if it counts
+    something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
     parent = parents[-1] if parents else None
@@ -160,7 +161,8 @@ def noun_of_rows(setting: Setting) -> str | None:
 
 
 def width_of(noun: str, widths: dict[str, int]) -> int | None:
-    """The width in a key named after the rows: `user_dim`, `user_embedding_dim` for `users`."""
+    """The width in a key that is named after the rows (`user_dim` for `users`); None if there is no
+    such key."""
     singular = noun.removesuffix("s")
     for ending in ("_dim", "_embedding_dim", "_emb_dim", "_embed_dim", "_embedding_size"):
         for word in (noun, singular):
@@ -171,7 +173,7 @@ def width_of(noun: str, widths: dict[str, int]) -> int | None:
 
 
 def sibling_width(reader: Reader, setting: Setting) -> int | None:
-    """The width in the same map, which may have a short name there."""
+    """The width that is set in the same map as the number of rows; None if there is none."""
     names: tuple[str, ...] = WIDTH_NAMES
     if name_of(setting.path) == "num_embeddings":
         # The map is of one table alone.
@@ -185,7 +187,7 @@ def sibling_width(reader: Reader, setting: Setting) -> int | None:
 
 
 def note_widths(reader: Reader) -> None:
-    """Record the widths of rows as read."""
+    """Record the settings with widths of embedding tables as read."""
     for setting in widths_in(reader):
         reader.note(setting, "width of the embedding tables")
 
@@ -197,7 +199,7 @@ def widths_in(reader: Reader) -> Iterator[Setting]:
 
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
-    """A whole number from 1 to `most`; None for anything else."""
+    """The whole number from 1 to `most` in a setting; None if it holds anything else."""
     text = reader.text(setting) or ""
     digits = text.replace("_", "")
     if not re.fullmatch(r"\d{1,13}", digits):

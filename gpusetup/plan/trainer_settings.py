@@ -1,4 +1,5 @@
-"""A plan as a trainer's settings to paste, and which settings the trainer has no key for."""
+"""Writes a plan as settings for a trainer's config, and lists the settings for which the trainer
+has no key."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from gpusetup.plan.trainer_words import (
 
 
 class Writer(NamedTuple):
-    """How to write a trainer's settings, and where they go."""
+    """How a trainer's settings are written: the function for its keys, the format, and a title that
+    says where to paste them."""
 
     values: Callable[[JobAndRecipe], Values]
     format: Format
@@ -51,7 +53,8 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSettings | None:
-    """The decision as a trainer's settings; None if the job does not fit or the trainer is unknown.
+    """The plan as settings for a trainer's config; None if the job does not fit or the trainer has
+    no writer.
 
     What the trainer has no key for is listed as `missing`: the text is read back as a config, and
     what then differs from the plan is missing in it.
@@ -70,7 +73,8 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
 
 
 def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
-    """What a run also needs to be told, because reading back the settings does not show it."""
+    """Yields what the plan needs but the written settings do not express, found by reading them
+    back."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
@@ -90,7 +94,7 @@ FSDP = ("fsdp", "fsdp1")
 
 
 def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
-    """The job that settings describe on their own."""
+    """The job that the written settings describe when they are read back as a config."""
     config = read_config(text.encode(), "train.yaml")
     from_config = question_of(config, trainer)
     question = for_gpus(from_config, job.gpus)

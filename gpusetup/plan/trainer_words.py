@@ -1,4 +1,4 @@
-"""A job and its recipe as each trainer's config keys and values.
+"""Expresses a job and its recipe in the config keys and values of each trainer.
 
 The names are those of the versions in `data/plan/trainers.json`. Data, learning rate and the like
 are the person's own.
@@ -14,44 +14,46 @@ from gpusetup.plan.settings_text import Values
 
 
 class JobAndRecipe(NamedTuple):
-    """A job and its recipe, from which a trainer's keys are written."""
+    """A job and its recipe, from which a trainer's settings are derived."""
 
     job: TrainingJob
     recipe: Recipe
 
     @property
     def model(self) -> str:
-        """The model's id at its hub."""
+        """The model's id on the Hugging Face hub, or its name if plan does not know the model."""
         name = self.job.shape.name
         return hub_id(name)
 
     @property
     def samples(self) -> int:
-        """The sequences in one micro-batch on one GPU."""
+        """The number of sequences in one micro-batch on one GPU."""
         return samples(self.job, self.recipe)
 
     @property
     def half(self) -> str:
-        """The type of the computation: `bf16`, `fp16` or `fp32`."""
+        """The type used for computing: `bf16`, `fp16` or `fp32`."""
         weights = self.job.dtype
         return self.job.amp or weights
 
     @property
     def budget(self) -> int | None:
-        """The tokens of one GPU at once; None if the batch is a number of sequences."""
+        """The tokens that one GPU processes at once if the job fills a token budget; None if the
+        batch is a number of sequences."""
         if not self.job.fills_token_budget:
             return None
         return tokens(self.job, self.recipe)
 
     @property
     def has_4_bit_base(self) -> bool:
-        """Whether adapters are trained on 4-bit weights."""
+        """Whether the weights are stored in 4 bits (nf4), as a base for adapters."""
         storage = self.job.quantize
         return storage in ("nf4", "nf4-dq")
 
 
 def only_if(condition: object, value: Any) -> Any:
-    """The value if the condition holds; otherwise None, which leaves out its key."""
+    """The value if the condition is true; otherwise None, which leaves the key out of the
+    settings."""
     return value if condition else None
 
 
@@ -59,7 +61,8 @@ def only_if(condition: object, value: Any) -> Any:
 
 
 def trinity(facts: JobAndRecipe) -> Values:
-    """Trinity-RFT's config. Its two token limits default to `ceil(2 * max_model_len / SP)`."""
+    """The settings for Trinity-RFT. If its two token limits are not set, they default to `ceil(2 *
+    max_model_len / SP)`."""
     is_dynamic = facts.budget is not None
     actor: Values = {
         "ppo_max_token_len_per_gpu": facts.budget,
@@ -84,7 +87,7 @@ def trinity(facts: JobAndRecipe) -> Values:
 
 
 def verl(facts: JobAndRecipe) -> Values:
-    """verl's Hydra overrides; the reference and the rollout get the same token budget as the
+    """The Hydra overrides for verl; reference and rollout get the same token budget as the
     actor."""
     is_dynamic = facts.budget is not None
     is_fsdp1 = facts.job.strategy == "fsdp1" and not facts.recipe.offload
@@ -128,7 +131,8 @@ TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def hf_optimizer(job: TrainingJob) -> str | None:
-    """The value of `optim`; None if transformers has no such optimizer."""
+    """The value for the `optim` argument of transformers; None if transformers does not have the
+    optimizer."""
     if job.optimizer not in ("adam", "adamw"):
         return HF_OPTIMIZERS.get(job.optimizer)
     if job.step == "fused":
@@ -137,14 +141,15 @@ def hf_optimizer(job: TrainingJob) -> str | None:
 
 
 def deepspeed_file(job: TrainingJob) -> str | None:
-    """The name of the DeepSpeed config for the job's stage, which the person writes."""
+    """The file name of the DeepSpeed config for the job's ZeRO stage, which the user must create;
+    None without ZeRO."""
     if not job.strategy.startswith("zero"):
         return None
     return f"ds_{job.strategy}.json"
 
 
 def hf(facts: JobAndRecipe) -> Values:
-    """`TrainingArguments` of transformers, as flags for a script that parses them."""
+    """The `TrainingArguments` of transformers, as flags for a script that parses them."""
     job = facts.job
     return {
         "model_name_or_path": facts.model,
@@ -163,7 +168,7 @@ def hf(facts: JobAndRecipe) -> Values:
 
 
 def trl(facts: JobAndRecipe) -> Values:
-    """TRL's `trl sft`: `SFTConfig`, `ModelConfig` and transformers' arguments."""
+    """The flags for `trl sft`: those of `SFTConfig`, `ModelConfig` and transformers."""
     job = facts.job
     return hf(facts) | {
         "bf16": only_if(facts.half == "bf16", True),
@@ -180,7 +185,7 @@ def trl(facts: JobAndRecipe) -> Values:
 
 
 def llama_factory(facts: JobAndRecipe) -> Values:
-    """A config of `llamafactory-cli train`, which builds on transformers' arguments."""
+    """The settings for `llamafactory-cli train`, which builds on transformers' arguments."""
     job = facts.job
     quantization_bits = {"nf4": 4, "nf4-dq": 4, "int8": 8}.get(job.quantize or "")
     names_of_attention = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
@@ -237,7 +242,7 @@ def axolotl(facts: JobAndRecipe) -> Values:
 
 
 def deepspeed(facts: JobAndRecipe) -> Values:
-    """A DeepSpeed config in JSON."""
+    """The settings of a DeepSpeed JSON config."""
     job = facts.job
     stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3}.get(job.strategy)
     optimizer_place = only_if(job.offload_optimizer, {"device": "cpu"})
@@ -255,7 +260,7 @@ def deepspeed(facts: JobAndRecipe) -> Values:
 
 
 def torchtune(facts: JobAndRecipe) -> Values:
-    """Overrides of a torchtune recipe (`tune run ... key=value`)."""
+    """The overrides for a torchtune recipe (`tune run ... key=value`)."""
     job = facts.job
     return {
         "batch_size": facts.samples,
@@ -272,7 +277,7 @@ def torchtune(facts: JobAndRecipe) -> Values:
 
 
 def torchtitan(facts: JobAndRecipe) -> Values:
-    """Flags over a torchtitan job config."""
+    """The flags that override a torchtitan job config."""
     job = facts.job
     mode = "full" if job.checkpointing else "none"
     return {
@@ -288,7 +293,8 @@ def torchtitan(facts: JobAndRecipe) -> Values:
 
 
 def megatron(facts: JobAndRecipe) -> Values:
-    """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
+    """The flags for Megatron-LM's `pretrain_gpt.py`, whose global batch includes all micro-batches
+    of a step."""
     job = facts.job
     sequences_at_once = job.sequences or job.gpus
     global_batch = sequences_at_once * job.accumulate

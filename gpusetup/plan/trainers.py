@@ -1,4 +1,4 @@
-"""The default settings of trainers, one row for each (`data/plan/trainers.json`)."""
+"""The default settings of each trainer, from `data/plan/trainers.json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TrainerTable(Frozen):
 
 @lru_cache(maxsize=1)
 def trainers() -> Mapping[str, Mapping[str, Any]]:
-    """Maps each trainer to the fields of a job that it sets, and what else is known about it.
+    """Trainer -> the job fields that it sets by default, and other facts about it.
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
@@ -39,7 +39,8 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
 
 
 def trainer_named(text: str | None) -> str | None:
-    """A trainer's name in the table, from a name that people use.
+    """The trainer's name in the table for a name that people use; an unknown name is returned
+    unchanged.
 
     >>> trainer_named("Transformers"), trainer_named("trl")
     ('hf', 'trl')
@@ -53,7 +54,7 @@ def trainer_named(text: str | None) -> str | None:
 
 
 def usual_batch(trainer: str | None) -> int:
-    """The sequences per GPU by default: 8 in transformers' TrainingArguments.
+    """The trainer's default number of sequences per GPU; 1 if it is unknown.
 
     >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
     (8, 1, 1)
@@ -84,7 +85,7 @@ ON_TRANSFORMERS = (
 def trainer_defaults(
     trainer: str, kind: str, gpus: int, named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of a job that a trainer sets for a model family; fields in `named` take
+    """The job fields that a trainer sets by default for a model family; fields in `named` take
     precedence.
 
     ZeRO, as DeepSpeed means it, steps a 32-bit copy of trained 16-bit weights.
@@ -121,7 +122,7 @@ def trainer_defaults(
 
 
 def row_of(trainer: str) -> Mapping[str, Any]:
-    """A trainer's row; UsageError with the known names if there is none."""
+    """A trainer's row in the table; UsageError with the known names if there is none."""
     row = trainers().get(trainer)
     if row is None:
         raise UsageError(
@@ -132,7 +133,7 @@ def row_of(trainer: str) -> Mapping[str, Any]:
 
 
 def attends_eagerly(trainer: str, kind: str) -> bool:
-    """Whether a trainer computes a family's attention without a flash kernel."""
+    """Whether a trainer computes this family's attention without a flash kernel."""
     if kind in SOFTCAPPED:
         # A trainer with kernels of its own has one that takes capped scores.
         return "kernels" not in row_of(trainer)
@@ -142,7 +143,8 @@ def attends_eagerly(trainer: str, kind: str) -> bool:
 def keeps_32_bit_masters(
     row: Mapping[str, Any], fields: Mapping[str, Any], named: Mapping[str, Any]
 ) -> bool:
-    """Whether a trainer updates trained 16-bit weights in 32 bits, whatever the config's dtype is.
+    """Whether the trainer keeps 32-bit master copies of trained 16-bit weights although the
+    weights' type is 16 bits.
 
     `fields`: of the job, trainer's defaults and `named` together; `named`: what was said.
     """

@@ -1,4 +1,4 @@
-"""Adapts a training config to this machine, and finds a batch size that runs.
+"""Adapts a training config to this machine, and finds a batch size that fits.
 
 Nothing heavy is imported here: what is listed in `__all__` is loaded on first use.
 """

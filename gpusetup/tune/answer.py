@@ -1,4 +1,4 @@
-"""The JSON document of `gpusetup tune`."""
+"""The records of the JSON document that `gpusetup tune --json` prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Plain = int | float | bool | str | None
 
 
 class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ignore[call-arg]
-    """One change of a setting; `from` is null if the setting was empty or is added."""
+    """One change of a setting. `from` is null if the setting was empty or is newly added."""
 
     key: str
     before: Plain
@@ -28,7 +28,7 @@ RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
 
 
 class Row(Trial):
-    """One row of the table of `--benchmark`: a way to train, and its trials."""
+    """One row of the `--benchmark` table: a combination of settings and its measurement."""
 
     name: RowName = "base"
     status: Literal["ok", "oom", "error", "skipped"] = "skipped"  # type: ignore[assignment]
@@ -48,7 +48,7 @@ class Row(Trial):
 
 
 class PresetRow(Frozen):
-    """One of the guides' presets, as `--preset list` shows it."""
+    """One of the guides' presets as `--preset list` shows it."""
 
     name: str
     trains: str
@@ -85,7 +85,7 @@ class TuneAnswer(Frozen):
 
 
 def difference(name: str, before: str, after: str) -> str:
-    """The unified diff of the file; "" if nothing changes."""
+    """The unified diff between two versions of a file; "" if they are equal."""
     before_lines = before.splitlines()
     after_lines = after.splitlines()
     new_name = f"{name} (tuned)"

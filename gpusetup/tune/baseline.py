@@ -1,4 +1,5 @@
-"""What to measure: the request, and the training with the config's settings. Pure functions."""
+"""What to measure: the user's request, and the config's settings as the first measurement. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ DEFAULT_BATCH = 8
 
 
 class MeasureRequest(Frozen):
-    """What the person wants to measure."""
+    """What the user asked `gpusetup tune` to measure."""
 
     benchmark: bool
     job: BenchJob
@@ -33,7 +34,7 @@ class MeasureRequest(Frozen):
 
 
 class Setup(Frozen):
-    """One way to train, with the settings of a row in the table."""
+    """One combination of settings to train with, as in a row of the table."""
 
     batch: int = DEFAULT_BATCH
     amp: Literal["bf16", "fp16"] | None = None
@@ -57,7 +58,7 @@ class Setup(Frozen):
 
 
 class Baseline(Frozen):
-    """The first measurement: training with the config's settings."""
+    """The config's own settings, which are measured first."""
 
     setup: Setup = Setup()
     effective: int | None = None
@@ -68,7 +69,7 @@ DEFAULT_BASELINE = Baseline()
 
 
 def baseline_of(config: Config) -> Baseline:
-    """The first row of the table, with the config's settings."""
+    """The settings of the first measurement, read from the config."""
     setup = DEFAULT_BASELINE.setup
     steps = 1
     for setting, key in known_settings(config):
@@ -95,7 +96,7 @@ def baseline_of(config: Config) -> Baseline:
 def search_goal(
     request: MeasureRequest, start: int, limit_bytes: int, effective: int | None = None
 ) -> Goal:
-    """What a batch search looks for; with `effective`, no size above the effective batch."""
+    """The goal of a batch search; with `effective`, it tries no size above the effective batch."""
     bounds = (request.largest, effective)
     # None: as far as the memory reaches.
     known_bounds = [bound for bound in bounds if bound]

@@ -1,4 +1,5 @@
-"""Splits the same effective batch into another batch and accumulation. Pure functions.
+"""Changes the split of the same effective batch into micro-batch and accumulation steps. Pure
+functions.
 
 A micro-batch is changed only by what was measured here, or by what `plan` calls clear for this very
 config on this card. If something else goes with the batch, the change is refused with its reason.
@@ -33,14 +34,14 @@ LARGEST_EFFECTIVE = 1 << 16
 
 
 def measuring(case: ConfigCase) -> str:
-    """The command that measures a batch for this config."""
+    """The shell command that measures a batch size for this config."""
     config = config_word(case)
     # The placeholder is the person's own function.
     return f"gpusetup tune {config} --batch-size --code MODULE:FUNCTION"
 
 
 class Split(Frozen):
-    """One batch in its config, with the settings that belong to it."""
+    """One batch setting of a config, with the accumulation setting that belongs to it."""
 
     setting: Setting
     size: int
@@ -52,13 +53,14 @@ class Split(Frozen):
 
     @property
     def effective(self) -> int:
-        """The samples in one optimizer step; 0 if several batches share one accumulation."""
+        """The number of samples in one optimizer step; 0 if several batches share one accumulation
+        setting."""
         micro_batch = self.size
         return micro_batch * self.steps
 
     @property
     def name(self) -> str:
-        """The batch in words."""
+        """The dotted name of the batch setting."""
         path = self.setting.path
         return dotted(path)
 
@@ -68,7 +70,8 @@ SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
-    """For each batch with its accumulation, another split of the same effective batch."""
+    """For each batch setting, suggest a better split of the same effective batch, or explain why it
+    stays."""
     unit = _other_unit(case)
     for setting, key in case.keyed:
         if key.role != "batch":
@@ -89,7 +92,8 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _other_unit(case: ConfigCase) -> Setting | None:
-    """The setting that says that the batch counts something other than samples."""
+    """The setting which makes the batch count something other than samples, such as tokens; None if
+    there is none."""
     for setting in case.with_name("batch_type"):
         if unquoted(setting.text).lower() not in SAMPLE_UNITS:
             return setting
@@ -97,7 +101,8 @@ def _other_unit(case: ConfigCase) -> Setting | None:
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
-    """The accumulation for a batch: the one in the same map, or else the only one in the config."""
+    """A batch with its accumulation: the setting in the same map, otherwise the only one in the
+    config."""
     parent = setting.path[:-1]
     accumulations = case.with_role("accumulation")
     same_map = [other for other in accumulations if other.path[:-1] == parent]
@@ -122,7 +127,8 @@ def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
 
 
 def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
-    """Why a batch size is kept, with the guides' value for this card unless plan is certain."""
+    """Explain why a batch size is kept, with the guides' value for this card unless plan is certain
+    that the batch fits."""
     if not case.facts.gpus:
         return
     stays = f"{split.name} stays {split.size}"
@@ -154,7 +160,8 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
 
 
 def _recommenders_tier(case: ConfigCase, split: Split) -> Iterator[str]:
-    """The multi-GPU guide's value, even if plan is certain of another batch for the model."""
+    """The multi-GPU guide's batch for a recommender, which is mentioned even if plan is certain of
+    the batch; nothing if a batch was measured."""
     mark = batch_mark(case)
     # What ran here says more than a guide.
     if mark is None or case.measured.batch_size:
@@ -164,7 +171,8 @@ def _recommenders_tier(case: ConfigCase, split: Split) -> Iterator[str]:
 
 
 def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
-    """The guides' value for a batch: how the config compares, and what to measure."""
+    """A sentence that compares the config's batch with the guides' value, and says what to
+    measure."""
     name = label(split.setting)
     sentence = f"{_mark_text(case, mark)}; {name} is {split.size}."
     pieces = _pieces_within(split, mark)
@@ -182,7 +190,8 @@ def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
 
 
 def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
-    """The value with which a guide starts on this card, and what that means for several GPUs."""
+    """A sentence part with the batch that a guide starts with on this card, and each GPU's share of
+    it."""
     unit = "in all" if mark.of_all_gpus else "on a GPU"
     text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
     gpus = case.facts.gpus
@@ -195,14 +204,15 @@ def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
 
 
 def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
-    """The command that measures up to the guides' value."""
+    """A sentence with the command that measures batch sizes up to the guides' value."""
     command = measuring(case)
     # No larger size is tried: the mark is its guide's largest.
     return f"This is a mark to measure: `{command} --max {mark.most}`"
 
 
 def _pieces_within(split: Split, mark: BatchMark) -> str:
-    """The same effective batch in pieces up to the guides' value: `128 x 4 accumulated`.
+    """The effective batch in micro-batches no larger than the guides' value, in words (`128 x 4
+    accumulated`).
 
     Empty if the batch lies within the mark already, or cannot be cut like this.
     """
@@ -219,7 +229,7 @@ def _pieces_within(split: Split, mark: BatchMark) -> str:
 
 
 def in_pieces(micro: int, effective: int) -> str:
-    """An effective batch in micro-batches, in words.
+    """An effective batch in micro-batches of size `micro`, in words.
 
     >>> in_pieces(128, 512), in_pieces(512, 512)
     ('128 x 4 accumulated', '512 at once')
@@ -237,7 +247,8 @@ QUARTER = 4
 
 
 def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
-    """A better split, or the reason why there is none; nothing if the split is right."""
+    """Suggest a better split of the batch, or explain why there is none; nothing if the present
+    split is right."""
     measured, effective = case.measured.batch_size, split.effective
     if measured is None:
         has_one_batch = len(case.with_role("batch")) == 1
@@ -264,7 +275,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 
 
 def divisors(number: int, most: int) -> Iterator[int]:
-    """The divisors of a number up to a size, the largest first.
+    """The divisors of `number` that are at most `most`, largest first.
 
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
@@ -277,7 +288,8 @@ def divisors(number: int, most: int) -> Iterator[int]:
 
 
 def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
-    """The largest split that plan calls clear; a batch that is close is not changed."""
+    """Suggest the largest split that plan is certain fits; a batch that plan calls close is left
+    unchanged."""
     current = plan_verdict(case, split.size)
     if isinstance(current, CannotJudge) or current.verdict == "close":
         return
@@ -302,7 +314,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 
 
 def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
-    """A note that a guide's value is above the batch of which plan is certain."""
+    """A note that a guide's value is above the batch size of which plan is certain."""
     mark = batch_mark(case)
     # A recommender's tier is said in any case, by `_recommenders_tier`.
     if mark is None or mark.of_all_gpus:
@@ -316,7 +328,8 @@ def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterato
 
 
 def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
-    """The largest micro-batch with the same effective batch of which plan is certain."""
+    """The largest micro-batch that plan is certain fits, with the same effective batch; None if
+    there is none."""
     effective = split.effective
     for size in divisors(effective, effective):
         verdict = plan_verdict(case, size, effective // size)
@@ -327,7 +340,8 @@ def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
 
 
 def _way_to_fit(case: ConfigCase, split: Split) -> str:
-    """What to do if no batch is clear: measure it, or plan's advice if not even 1 fits."""
+    """A sentence on what to do if plan is certain of no batch size: measure it, or follow plan's
+    advice if not even 1 fits."""
     measure_it = f"`{measuring(case)}` measures it"
     verdict = plan_verdict(case, 1, split.effective)
     card = case.facts.card
@@ -341,7 +355,8 @@ def _way_to_fit(case: ConfigCase, split: Split) -> str:
 
 
 def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> list[Suggestion]:
-    """The edits for another split of the same effective batch, or the reason against it."""
+    """The changes for another split of the same effective batch, or a sentence that explains why
+    there are none."""
     effective = split.effective
     steps = effective // micro
     pieces = in_pieces(micro, effective)

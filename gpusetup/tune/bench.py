@@ -1,4 +1,4 @@
-"""Runs trials on the real device, in a child process of the environment's interpreter
+"""Runs trials on the real device, in a child process with the environment's Python
 (`child_scripts/bench.py`).
 
 A trial that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 
 class BenchJob(Frozen):
-    """What to train, and how; each trial adds its batch size."""
+    """What to train in a trial, and how; each trial adds its batch size."""
 
     code: str | None = None
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
@@ -81,7 +81,7 @@ class BenchJob(Frozen):
 
 
 class Device(Frozen):
-    """The device on which the trials run."""
+    """The device that runs the trials, and its memory limit."""
 
     device: str
     name: str
@@ -92,13 +92,13 @@ class Device(Frozen):
 
     @property
     def is_gpu(self) -> bool:
-        """Whether trials run on a GPU, so that its allocator counts the memory instead of the
-        system."""
+        """Whether the device is a GPU, so that torch's allocator counts the memory instead of the
+        operating system."""
         kind = self.device.partition(":")[0]
         return kind == "cuda"
 
     def room(self) -> int:
-        """The bytes that a trial may use, without the safety margin.
+        """The bytes that a trial may use: the limit without a safety margin.
 
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
@@ -111,8 +111,8 @@ class Device(Frozen):
 
 
 class Bench:
-    """The child process for trials, restarted after it hangs, crashes or says that it cannot
-    continue."""
+    """Runs trials in a child process, and starts a new one after it hangs, crashes or reports that
+    it cannot continue."""
 
     def __init__(self, job: BenchJob, folder: str = ".") -> None:
         self.job = job
@@ -136,7 +136,7 @@ class Bench:
         self._lines = None
 
     def ask(self, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
-        """The child's response to one request: the job with some changes.
+        """The child's answer to a request, which is the job with `changes` applied.
 
         One that ended without an answer has `died`, with its exit code and its last words.
         """
@@ -167,7 +167,7 @@ class Bench:
         return answer
 
     def _child(self) -> StreamingChild:
-        """The running child process, or a new one."""
+        """The running child process; starts one if there is none."""
         if self._lines is None:
             environment = {**os.environ, **CHILD_ENVIRONMENT}
             # The code to train is found from the folder in which `tune` was called.
@@ -177,14 +177,15 @@ class Bench:
         return self._lines
 
     def _last_words(self) -> str:
-        """The end of what the child wrote to standard error."""
+        """The end of the child's standard error."""
         self._errors.seek(0)
         # A library may have written much before.
         end = self._errors.read()[-STDERR_BYTES:]
         return end.decode("utf-8", "replace")
 
     def device(self) -> Device:
-        """The device for the trials. `Blocked` if torch is missing, `ToolFailed` if it breaks."""
+        """The device that will run the trials. Raises Blocked if torch is missing, ToolFailed if it
+        does not work."""
         answer = self.ask("devices")
         if answer["status"] != "ok":
             raise self._no_device(answer)
@@ -200,7 +201,7 @@ class Bench:
         return Device(limit_bytes=limit, **fields)
 
     def _no_device(self, answer: Mapping[str, Any]) -> GpuSetupError:
-        """The error if the child cannot report its device."""
+        """The error to raise if the child cannot report its device."""
         last_words = str(answer.get("errors", ""))[-LONGEST_DETAIL:].strip()
         detail = str(answer.get("detail") or last_words)
         if "No module named 'torch'" in detail:
@@ -209,7 +210,7 @@ class Bench:
         return ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
 
     def trial(self, batch: int, **changes: Any) -> Trial:
-        """Run one size."""
+        """Run one trial with this batch size."""
         answer = self.ask("steps", batch, **changes)
         # What the child said is judged here, in any spelling.
         return trial_of(batch, answer)
@@ -217,8 +218,8 @@ class Bench:
     def find(
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
     ) -> None:
-        """Try sizes until the result is certain or the time is over: the largest, or for `speed`
-        the best.
+        """Try batch sizes until the largest that fits (with `speed`, the fastest) is certain or the
+        time is over.
 
         Every trial is put into `trials` as soon as it ran, so that a Ctrl-C loses nothing.
         """
@@ -246,7 +247,8 @@ class Bench:
             quickest_trial = min(quickest_trial or seconds, seconds)
 
     def _times_of_trial(self, remaining: float, *, is_first: bool) -> dict[str, float]:
-        """How long a trial may take and how long it may time steps, given the remaining seconds."""
+        """The time limit of a trial and how long it may time steps, in seconds, given the remaining
+        time of the search."""
         share = max(1.0, remaining * TIMED_SHARE)
         timed_seconds = min(self.job.seconds, share)
         # Without the first trial there is no answer.
@@ -255,7 +257,8 @@ class Bench:
 
 
 def seconds_allowed(job: BenchJob) -> float:
-    """How long a request may take: its steps, and the start of torch."""
+    """The seconds that a request to the child may take, including the start of torch and
+    compiling."""
     seconds = job.seconds + STARTING_SECONDS
     if job.compile:
         seconds += COMPILING_SECONDS
@@ -270,8 +273,8 @@ LONGEST_DETAIL = 300
 
 
 def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
-    """The size, or the largest one below it whose minimum of steps ends in time; None if that is
-    hardly larger than a size that ran.
+    """The given size if it can be measured in this time, otherwise the largest that can; None if
+    that is hardly above a size that already ran.
 
     >>> ran = Trial(batch=8, status="ok", samples_per_second=10.0)
     >>> [affordable(size, [ran], 10.0) for size in (4, 32)], affordable(32, [ran], 4.0)
@@ -292,7 +295,7 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
-    """The meaning of a child's response."""
+    """The trial that a child's answer describes: ok, out of memory, or an error."""
     status = answer["status"]
     if status == "ok":
         return Trial(**{**answer, "batch": batch})
@@ -310,8 +313,8 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
 
 
 def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
-    """Raise `BadInput` with the code's own error, if no size ran and one failed because of the
-    code."""
+    """Raise BadInput with the code's own error if no batch size ran and at least one failed with an
+    error."""
     if any(trial.status == "ok" for trial in trials):
         return
     failed = [trial for trial in trials if trial.status == "error"]
@@ -334,8 +337,8 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
 
 @contextmanager
 def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
-    """Save a model, its batch, loss and optimizer in a file that a child can load; otherwise
-    `BadInput`."""
+    """A context with the path of a file that holds a model, batch, loss and optimizer for the
+    child; BadInput if they cannot be saved."""
     import pickle
 
     import torch

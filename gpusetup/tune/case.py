@@ -1,4 +1,4 @@
-"""A config on a machine, with everything that the rules read and write. Pure functions."""
+"""A config together with the machine it is for, as the rules need it. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpusetup.tune.answer import TuneChange
 
 
 class Facts(Frozen):
-    """The facts about a machine that the rules need."""
+    """The facts about a machine that the rules use."""
 
     gpu: str | None = None
     """The name of the GPU with the least memory."""
@@ -40,7 +40,7 @@ class Facts(Frozen):
 
     @property
     def card(self) -> Place | None:
-        """The smallest GPU, in the form that `plan` needs."""
+        """The GPU with the least memory as a place to plan for; None if its memory is unknown."""
         if not self.memory_bytes:
             return None
         system: System = "windows"
@@ -52,7 +52,7 @@ class Facts(Frozen):
 
 
 class Measured(Frozen):
-    """What was measured on this machine."""
+    """The results of measurements on this machine."""
 
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
@@ -65,7 +65,7 @@ class Measured(Frozen):
 
 
 class Proposed(Frozen):
-    """One change, and the edit that makes it."""
+    """A proposed change of a setting, and the text edit that makes it."""
 
     change: TuneChange
     edit: Edit
@@ -84,7 +84,7 @@ KeyedSetting = tuple[Setting, Key]
 
 
 class DoesNotFit(str):
-    """Why the run is too large for this card with the config's settings; then nothing is
+    """A sentence that explains why the run does not fit on this card; if there is one, no change is
     proposed."""
 
 
@@ -92,7 +92,7 @@ Suggestion = Proposed | str
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
-    """The machine's facts, for the GPUs that are visible to a program."""
+    """The facts about a machine, for the GPUs that are visible to a program."""
     gpus = visible_gpus(snapshot)
     # The smallest GPU sets the limit: each of them holds the model and its share of the batch.
     by_memory = sorted(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf)
@@ -119,7 +119,7 @@ def facts_of(snapshot: Snapshot) -> Facts:
 
 
 class ConfigCase(Frozen):
-    """A config that was read, on a machine."""
+    """A config, the facts about the machine, and what was measured there."""
 
     config: Config
     facts: Facts
@@ -131,7 +131,7 @@ class ConfigCase(Frozen):
     """Why another file holds the batch and the precision too, as a sentence."""
 
     def with_role(self, *roles: str) -> list[Setting]:
-        """The settings with one of these meanings, in the file's order."""
+        """The settings with one of these roles, in the file's order."""
         settings = []
         for setting, key in self.keyed:
             if key.role in roles:
@@ -139,35 +139,36 @@ class ConfigCase(Frozen):
         return settings
 
     def with_name(self, *names: str) -> Iterator[Setting]:
-        """The settings with one of these keys, in the file's order."""
+        """The settings with one of these key names, in the file's order."""
         for setting in self.config.settings:
             if name_of(setting.path) in names:
                 yield setting
 
 
 def config_word(case: ConfigCase) -> str:
-    """The config's file name as an argument for a command."""
+    """The config's file name, quoted as a command-line argument."""
     name = case.config.name
     # It may have spaces.
     return shlex.quote(name)
 
 
 def label(setting: Setting) -> str:
-    """A setting in words: `training.lr (line 7)`."""
+    """A setting's name with its line for messages: `training.lr (line 7)`."""
     path = dotted(setting.path)
     line = setting.line
     return f"{path} (line {line})"
 
 
 class Why(Frozen):
-    """A reason for a value, and its source."""
+    """The reason for a value, and the source of the advice."""
 
     reason: str
     source: str
 
 
 def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> Iterator[Suggestion]:
-    """The change of one setting, or a sentence if it cannot be changed."""
+    """The change that sets a setting to a value, a sentence if that is impossible, or nothing if it
+    already has this value."""
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
@@ -182,7 +183,7 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
 
 
 def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
-    """The edit with its reason; `setting` is the setting that changes or below which a line is
+    """An edit with its reason. `setting` is the one that changes, or the one below which a line is
     added."""
     is_added = edit.start == edit.end
     new_value: int | bool | str = value
@@ -203,7 +204,8 @@ def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
 
 
 def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestion]:
-    """Add a missing key, if the config is of a family that is known to read it."""
+    """The change that adds a missing key, if the config's trainer is known to read it; otherwise
+    []."""
     if case.with_role(role):
         return []
     for row in key_table().added:
@@ -223,7 +225,7 @@ def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestio
 
 
 def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> Edit | None:
-    """The edit that adds a row's key below a setting; None if it cannot be there."""
+    """The edit that adds a key below a setting; None if it cannot be added there."""
     # `--batch-size` has neighbours that are spelled in another way.
     is_spelled_alike = setting.path[-1] == row.beside
     # The same name may mean something else in this place.
@@ -234,7 +236,7 @@ def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> E
 
 
 def not_a_number(setting: Setting) -> str:
-    """A note that a setting is not changed because it is not a plain number."""
+    """A note that a setting stays as it is because its value is not a plain number."""
     text = setting.text or f"a {setting.kind}"
     is_shared = setting.kind == "alias" or setting.shared
     # Its text is only a reference.
@@ -259,7 +261,7 @@ RAY = "ray"
 
 
 def trainer_in(config: Config) -> Loop | None:
-    """The trainer of a config; None if the person wrote their own training loop."""
+    """The trainer of a config and how it counts steps; None if it is unknown."""
     names = names_in(config.settings)
     trainer = trainer_of(config)
     # `plan`'s trainers count updates, whatever else their configs have.
@@ -275,7 +277,8 @@ def trainer_in(config: Config) -> Loop | None:
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
-    """Every setting that a key's row describes, as this config's trainer understands it."""
+    """The settings whose keys are in the table, each with its key's meaning for this config's
+    trainer."""
     trainer = trainer_in(config)
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)

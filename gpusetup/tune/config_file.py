@@ -1,4 +1,4 @@
-"""Reads the config file, and writes it in one step."""
+"""Reads a config file, and replaces it in a single step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIX = ".gpusetup-previous"
 
 
 def read_bytes(path: str) -> bytes:
-    """A file's bytes; `BadInput` if it does not exist, `Blocked` if it may not be read."""
+    """The content of a file; BadInput if it does not exist, Blocked if it cannot be read."""
     try:
         return named_file.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
@@ -33,7 +33,8 @@ MOST_NAMES = 5
 
 
 def what_is_there(path: str) -> str:
-    """A hint for a missing config: the folder that does not exist, or the files in it."""
+    """A hint for a missing config: a similar file name, the configs in its folder, or that the
+    folder does not exist."""
     place = Path(path)
     folder = place if named_file.is_folder(path) else place.parent
     if not named_file.is_folder(folder):
@@ -49,7 +50,8 @@ def what_is_there(path: str) -> str:
 
 
 def write_bytes(path: str, raw: bytes) -> None:
-    """Replace the file in one step and keep its permissions; links are kept too."""
+    """Replace a file in one step, keeping its permissions; if the path is a symbolic link, the file
+    it points to is replaced."""
     target = Path(path).resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}")
     hint = None
@@ -68,8 +70,8 @@ def write_bytes(path: str, raw: bytes) -> None:
 
 
 def write_tuned(source: str, target: str | None, before: bytes, after: bytes) -> str | None:
-    """Write a tuned config to another file, or in place (`target` may be None) while keeping a copy
-    of the previous one; returns the written file."""
+    """Write a tuned config to `target`, or in place after saving a copy of the old one; returns the
+    written path, None if nothing changed."""
     if target and not (named_file.is_there(target) and Path(target).samefile(source)):
         write_bytes(target, after)
         return target
@@ -82,7 +84,8 @@ def write_tuned(source: str, target: str | None, before: bytes, after: bytes) ->
 
 
 def write_keeping_previous(target: str, raw: bytes) -> str | None:
-    """Write a new file; if a file with this name exists, keep a copy and return its name."""
+    """Write a file; if one with other content exists, save a copy first and return its path,
+    otherwise None."""
     previous = None
     if named_file.is_there(target):
         if read_bytes(target) == raw:

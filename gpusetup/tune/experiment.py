@@ -1,5 +1,5 @@
-"""Settings that would change the experiment: the guides' advice is printed, never written. Pure
-functions.
+"""Advice on settings that would change the experiment, such as the size of the network. It is
+printed and never written. Pure functions.
 
 The size of a network, the length of a sequence, another loss, clipping and the learning rate decide
 what is learned. gpusetup says what the guides advise for this card and leaves the choice to you.
@@ -50,7 +50,7 @@ NEVER_WRITTEN = "Each of these is another experiment, so gpusetup never writes t
 
 
 def network_size(case: ConfigCase) -> Iterator[Suggestion]:
-    """The guide's network sizes for this card, compared with the config's."""
+    """Compare the config's network sizes with those that the guide advises for this card."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
         return
@@ -86,7 +86,7 @@ SHORT_LENGTHS = (128, 256)
 
 
 def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
-    """Advice to use shorter sequences on a card with less than 5 GB."""
+    """Advise shorter sequences on a card with less than 5 GB."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes or has_memory(memory_bytes, SMALL_CARD_GB):
         return
@@ -112,7 +112,8 @@ CLIP_AT = "1.0"
 
 
 def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
-    """Advice on clipping if it is off, and on a loss that explodes or becomes NaN."""
+    """Advice on gradient clipping if it is switched off, and on a loss that explodes or becomes
+    NaN."""
     unclipped = [setting for setting in plain_values(case, "clip") if _is_off(setting)]
     for setting in unclipped:
         value = setting.text.strip() or "empty"
@@ -126,7 +127,7 @@ def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _calmer_steps(case: ConfigCase) -> str:
-    """What to do against an exploding loss, with the config's own keys and values."""
+    """The steps against an exploding loss, with the config's own keys and values."""
     rate_step = "then try half of the learning rate, then a tenth"
     warm_up_step = "then let the learning rate warm up"
     return (
@@ -136,7 +137,8 @@ def _calmer_steps(case: ConfigCase) -> str:
 
 
 def _current_value(case: ConfigCase, role: str) -> str:
-    """The first plain value of a setting in parentheses: ` (lr (line 7) is 0.0002)`."""
+    """The first value that is set for a role, in parentheses: ` (lr (line 7) is 0.0002)`; "" if
+    there is none."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
         # A key without a value says nothing.
@@ -151,7 +153,7 @@ LONGEST_RATE = 20
 
 
 def _is_off(setting: Setting) -> bool:
-    """Whether a number or switch is 0, off or empty: `0`, `0.0`, `null`, `false`."""
+    """Whether a setting is 0, switched off or empty."""
     text = unquoted(setting.text)
     if text in EMPTY or switch_value(setting) is False:
         return True
@@ -172,7 +174,8 @@ LARGE_SHARE = 0.05
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
-    """How much memory the cache of a recommender's embeddings needs, and the alternative."""
+    """How much memory the cached embeddings of a recommender need, and whether to switch the cache
+    off."""
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return
@@ -199,7 +202,8 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _cache_bytes(case: ConfigCase) -> int | None:
-    """The bytes of the users' embeddings; None if the config does not state the number of users."""
+    """The bytes of all users' embeddings; None if the config does not give the number of users or
+    the width."""
     count = _plain(case, "users")
     width = _plain(case, "embedding-dim")
     if not count or not width:
@@ -209,7 +213,7 @@ def _cache_bytes(case: ConfigCase) -> int | None:
 
 
 def _plain(case: ConfigCase, role: str) -> int | None:
-    """The first whole number of a role."""
+    """The first positive whole number that is set for a role; None if there is none."""
     for setting in plain_values(case, role):
         value = whole_number(setting)
         if value is not None and value > 0:
@@ -218,7 +222,7 @@ def _plain(case: ConfigCase, role: str) -> int | None:
 
 
 def _cache_advice(is_on: bool, is_small: bool, is_large: bool) -> str:
-    """The advice about the cache on this card."""
+    """A sentence that advises whether to switch the cache on or off on this card."""
     if is_small and is_on:
         guide = f"The multi-GPU guide switches it off on GPUs below {CACHE_OFF_BELOW_GB} GB"
         if is_large:

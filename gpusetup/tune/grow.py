@@ -1,5 +1,5 @@
-"""A larger effective batch than the config's, which changes the experiment and is only written on
-request. Pure functions.
+"""Writes a larger effective batch than the config's, which is another experiment and is therefore
+done only on request. Pure functions.
 
 What goes with a batch changes with it: the learning rate, and everything that is counted in steps.
 """
@@ -23,7 +23,7 @@ GROW = "`--grow-batch` writes it"
 
 
 def larger_batch_in_words(split: Split, measured: int) -> str:
-    """A note that a larger batch ran, and what it would mean."""
+    """A note that a larger batch ran here, and what else would have to change with it."""
     return (
         f"{split.name}: {measured} ran here. A batch {measured / split.effective:.3g} times as"
         f" large is another experiment: for SGD scale the learning rate with it, for Adam by its"
@@ -32,7 +32,8 @@ def larger_batch_in_words(split: Split, measured: int) -> str:
 
 
 def grown_batch(case: ConfigCase, split: Split, measured: int) -> Iterator[Suggestion]:
-    """The edits for the batch that ran, without accumulation, and for what must change with it."""
+    """The changes for the larger batch that ran, and notes about what must change with it; or the
+    reason why the batch stays."""
     for reason in reasons_to_stay(case, split):
         yield f"{split.name} stays {split.size}, though {measured} ran here: {reason}"
         return
@@ -60,7 +61,7 @@ def grown_batch(case: ConfigCase, split: Split, measured: int) -> Iterator[Sugge
 
 
 def reasons_to_stay(case: ConfigCase, split: Split) -> Iterator[str]:
-    """Why the batch cannot be written on its own, even if a larger one was requested."""
+    """The reasons why a larger batch cannot be written even though it was requested."""
     if case.fixed_by:
         yield case.fixed_by
     if split.derived:
@@ -72,8 +73,8 @@ def reasons_to_stay(case: ConfigCase, split: Split) -> Iterator[str]:
 
 
 def learning_rate_in_words(case: ConfigCase, factor: float) -> str:
-    """How to scale the learning rate with the batch, with the config's own figures if there are
-    any."""
+    """Advice on how to scale the learning rate with the batch, with the config's own value if there
+    is exactly one."""
     rates = [setting for setting in case.with_name(*RATE_NAMES) if rate_of(setting)]
     keep = "To keep the experiment as it was, leave out `--grow-batch`"
     if len(rates) != 1:
@@ -92,7 +93,7 @@ def learning_rate_in_words(case: ConfigCase, factor: float) -> str:
 
 
 def rate_of(setting: Setting) -> float | None:
-    """A learning rate as a number; None for anything else.
+    """The learning rate in a setting; None if it is not a positive number.
 
     >>> rate_of(Setting(path=("lr",), kind="scalar", text="2e-4", start=0, end=4, line=1))
     0.0002

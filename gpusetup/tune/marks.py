@@ -1,5 +1,5 @@
-"""The guides' recommended values for a card: batches, network sizes, lengths, tiers. Pure
-functions.
+"""The values that the guides recommend for a card: batch sizes, network sizes and recommender
+tiers. Pure functions.
 
 A mark is a figure to start from and to measure. None is written into a config: a larger batch may
 not fit, and another network is another experiment.
@@ -35,7 +35,8 @@ shows 11.0 of 12 GiB and is below this share, so it counts as one of 8 GB.
 
 
 def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
-    """Whether a card is sold with at least this many gigabytes.
+    """Whether a card is sold with at least this much memory; cards show slightly less than their
+    nominal size.
 
     >>> has_memory(24564 << 20, 24), has_memory(15109 << 20, 16), has_memory(11264 << 20, 12)
     (True, True, False)
@@ -79,7 +80,8 @@ LONGEST_SMALL_SEQUENCE = 256
 
 
 def training_of(case: ConfigCase) -> Training:
-    """What the config trains, judged by its keys, as far as the guides have values for it."""
+    """The kind of model that the config trains, judged by its keys, as far as the guides have
+    values for it."""
     is_of_language_trainer = trainer_of(case.config) is not None
     if case.with_role("users") and case.with_role("items"):
         return "recommender"
@@ -97,7 +99,7 @@ def training_of(case: ConfigCase) -> Training:
 
 
 def _names_sequence_model(case: ConfigCase) -> bool:
-    """Whether a value names a recurrent model or a hand-written transformer."""
+    """Whether a value in the config names a recurrent model or a small custom transformer."""
     for setting in case.config.settings:
         if name_of(setting.path) not in MODEL_KIND_KEYS:
             continue
@@ -109,7 +111,7 @@ def _names_sequence_model(case: ConfigCase) -> bool:
 
 
 def _names_other_model(case: ConfigCase) -> bool:
-    """Whether the config names a trainer or model for which the guides have no batch."""
+    """Whether the config names a trainer or a model for which the guides have no batch size."""
     if case.with_role("rollout-batch") or trainer_in(case.config) is not None:
         return True
     names = names_in(case.config.settings)
@@ -119,7 +121,7 @@ def _names_other_model(case: ConfigCase) -> bool:
 
 
 def _speaks_of_model(case: ConfigCase) -> bool:
-    """Whether any key is about a model, so that the config shows what it trains."""
+    """Whether any key of the config is about a model, such as `backbone`."""
     for name in names_in(case.config.settings):
         words = words_of(name)
         if not MODEL_WORDS.isdisjoint(words):
@@ -134,7 +136,7 @@ layers (BERT's and GPT-2's smallest) is a language or speech model, for which it
 
 
 def _is_larger_than_the_guides(case: ConfigCase) -> bool:
-    """Whether the network is far wider or deeper than those in the acceleration guide."""
+    """Whether the network is far wider or deeper than the networks in the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
     # One of the two is enough.
@@ -142,7 +144,7 @@ def _is_larger_than_the_guides(case: ConfigCase) -> bool:
 
 
 def _largest(case: ConfigCase, role: str) -> int:
-    """The largest whole number of a role; 0 if there is none."""
+    """The largest whole number that is set for a role; 0 if there is none."""
     largest = 0
     for setting in plain_values(case, role):
         # A reference to another setting is no number.
@@ -152,7 +154,8 @@ def _largest(case: ConfigCase, role: str) -> int:
 
 
 def _trains_on_image_patches(case: ConfigCase) -> bool:
-    """Whether the config is one of the optimisation guide's image networks, or a similar one."""
+    """Whether the config trains an image network on patches, like those in the optimisation
+    guide."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
     # A vision transformer's patches are far smaller.
@@ -161,8 +164,7 @@ def _trains_on_image_patches(case: ConfigCase) -> bool:
 
 
 def plain_values(case: ConfigCase, role: str) -> list[Setting]:
-    """The settings of a kind with a single value; a list of sizes belongs to another kind of
-    network."""
+    """The settings of a role that hold a single value rather than a list."""
     plain = []
     for setting in case.with_role(role):
         is_list_item = not isinstance(setting.path[-1], str)
@@ -172,7 +174,7 @@ def plain_values(case: ConfigCase, role: str) -> list[Setting]:
 
 
 def _reads_text(case: ConfigCase) -> bool:
-    """Whether the model reads tokens, or sequences are longer than in the guides."""
+    """Whether the config names a text model, or has sequences longer than those in the guides."""
     if any(case.with_name("model_name_or_path")):
         return True
     for setting in case.with_role("length"):
@@ -187,7 +189,7 @@ def _reads_text(case: ConfigCase) -> bool:
 
 
 class BatchMark(NamedTuple):
-    """A batch to start measuring from."""
+    """A batch size, or a range of them, that a guide recommends to start measuring from."""
 
     least: int
     most: int
@@ -199,7 +201,7 @@ class BatchMark(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """The batch sizes in words: `16`, `8 to 16`, `up to 128`."""
+        """The range of batch sizes in words: `16`, `8 to 16`, `up to 128`."""
         if self.least == self.most:
             return str(self.most)
         # Small cards have no lower end.
@@ -209,7 +211,7 @@ class BatchMark(NamedTuple):
 
 
 class SequenceRow(NamedTuple):
-    """A row of the acceleration guide's table of batches."""
+    """A row of the acceleration guide's table of batch sizes by memory."""
 
     from_gb: float
     least: int
@@ -239,7 +241,8 @@ TIERS = (
 
 
 def batch_mark(case: ConfigCase) -> BatchMark | None:
-    """The guides' batch for this training on this card; None if they have none."""
+    """The batch that the guides recommend for this training on this card; None if they recommend
+    none."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
         return None
@@ -256,7 +259,8 @@ def batch_mark(case: ConfigCase) -> BatchMark | None:
 
 
 def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
-    """The acceleration guide's batch for a card with this much memory."""
+    """The acceleration guide's batch for a card with this much memory; `is_certain` says whether
+    the model is known to be of the guide's kind."""
     # The last row is for every card.
     fitting_rows = [row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb)]
     row = fitting_rows[0]
@@ -268,7 +272,7 @@ def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
 
 
 def _tier(memory_bytes: int) -> BatchMark:
-    """The tier of a recommender: more than 8 GB, 4 to 8 GB, less than 4 GB."""
+    """The multi-GPU guide's batch for a recommender on GPUs with this much memory."""
     large, middle, small = TIERS
     batch, gpus = small
     if has_memory(memory_bytes, 4):
@@ -308,7 +312,7 @@ def sequence_preset(memory_bytes: int) -> Preset:
 
 
 def card_of(case: ConfigCase, preset: Preset) -> str:
-    """The card of a preset, and why its values apply to this card.
+    """The preset's card in words and, if this machine has another card, how the two compare.
 
     A card that the guide does not name belongs to the class of the named one with as much memory.
     """
@@ -328,7 +332,7 @@ def card_of(case: ConfigCase, preset: Preset) -> str:
 
 
 def _image_mark(case: ConfigCase, memory_bytes: int) -> BatchMark:
-    """The optimisation guide's batch for a card with this much memory."""
+    """The optimisation guide's batch for an image network on a card with this much memory."""
     preset = image_preset(memory_bytes)
     batch_text = preset.value("batch_size")
     most = int(batch_text or 0)

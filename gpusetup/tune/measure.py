@@ -1,4 +1,4 @@
-"""The measurements of `gpusetup tune`: the batch search, or the acceleration guide's table.
+"""Runs the measurements of `gpusetup tune`: the batch search, or the acceleration guide's table.
 
 What was measured before a Ctrl-C is kept and answered.
 """
@@ -25,7 +25,8 @@ SEARCH_TRIALS, TABLE_TRIALS = 5, 25
 def measure(
     request: MeasureRequest, showing: ShowProgress, baseline: Baseline = DEFAULT_BASELINE
 ) -> tuple[TuneAnswer, Measured]:
-    """Run all requested measurements, and decide which results go into the config."""
+    """Run the requested measurement; returns the answer, and the results that may be written into
+    the config."""
     with Bench(request.job) as bench:
         if not request.benchmark:
             return search_batch(request, bench, showing, baseline)
@@ -35,7 +36,7 @@ def measure(
 
 
 def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
-    """The table, and which changes made this code faster."""
+    """Measure the table; returns the answer, and which changes made this code faster."""
     is_interrupted = True
     with showing(TABLE_TRIALS) as table.say, suppress(KeyboardInterrupt):
         table.measure()
@@ -66,8 +67,8 @@ def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Me
 def search_batch(
     request: MeasureRequest, bench: Bench, showing: ShowProgress, baseline: Baseline
 ) -> tuple[TuneAnswer, Measured]:
-    """The largest batch that ran, or the fastest; also above the config's own, which does not tell
-    how much the card can hold."""
+    """Search for the largest batch that runs, or the fastest; sizes above the config's batch are
+    tried too."""
     device = bench.device()
     has_config = baseline.effective is not None
     start = baseline.setup.batch if has_config else FIRST
@@ -97,13 +98,13 @@ def search_batch(
 
 
 def reserved_bytes_of(trial: Trial) -> int:
-    """How much of the GPU torch's allocator had reserved; 0 on the CPU."""
+    """The bytes that torch's allocator had reserved in a trial; 0 on the CPU."""
     reserved = trial.reserved_bytes
     return reserved or 0
 
 
 def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
-    """A note if torch's allocator reserved more than the safety margin for a size that ran.
+    """A note if a batch ran but torch's allocator reserved more memory for it than the limit.
 
     A trial counts the bytes of its tensors, and it runs under the allocator's own limit: that it
     ran proves that these very shapes fit, with the gaps between blocks. It proves nothing of the

@@ -1,5 +1,5 @@
-"""Decides whether one way to train is really faster than another, or whether it is noise. Pure
-functions."""
+"""Decides whether one setting is really faster than another, or whether the difference is noise.
+Pure functions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ MOST_SECONDS = 30.0
 
 
 def timed_seconds(runs: int) -> float:
-    """How long the next run of a setting times its steps; longer if the first runs were
-    inconclusive.
+    """The seconds that the next run of a setting times its steps; later runs are longer.
 
     >>> [timed_seconds(runs) for runs in range(4)]
     [0.5, 1.0, 2.0, 2.0]
@@ -38,7 +37,7 @@ def timed_seconds(runs: int) -> float:
 
 
 def middle_half(runs: Sequence[Trial]) -> list[Trial]:
-    """The runs that count, the slowest first; of four or more runs, the middle half."""
+    """The runs sorted by speed, slowest first; of four or more, only the middle half."""
     ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
     # Of three runs or fewer all count.
     quarter = len(ordered) // 4
@@ -47,7 +46,7 @@ def middle_half(runs: Sequence[Trial]) -> list[Trial]:
 
 
 class SpeedRange(NamedTuple):
-    """The samples per second in several runs of one setting."""
+    """The speed of one setting over several runs, in samples per second."""
 
     slowest: float
     middle: float
@@ -55,14 +54,14 @@ class SpeedRange(NamedTuple):
 
     @property
     def spread_percent(self) -> float:
-        """How far the runs are apart, in percent of the middle one."""
+        """The difference between the fastest and the slowest run, in percent of the middle one."""
         # The slowest and the fastest of those that count.
         distance = self.highest - self.slowest
         return 100 * distance / self.middle
 
 
 def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
-    """The range from the slowest run to the fastest; None if one of them timed a single step.
+    """The range of speeds over several runs; None if a run timed only one step.
 
     One or two runs say little of each other, so the range of the steps within them counts too.
 
@@ -92,8 +91,8 @@ def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
 
 
 def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
-    """Whether the runs of one setting are faster than those of another, as far as the noise allows
-    to tell.
+    """Whether one setting is faster than another, judged by several runs of both: `gain`, `no
+    gain`, or `open` if noise hides the answer.
 
     A gain has its whole range above the other's, and its speed by `LEAST_GAIN`. Nothing is gained
     if even the best of it is less than that above the worst of the other, or if it is slower in the

@@ -1,4 +1,5 @@
-"""How torch, CUDA, its libraries, other accelerators and the host report that memory ran out.
+"""Recognises how torch, CUDA, its libraries, other accelerators and the host report that memory ran
+out.
 
 The batch search and the recovery read it.
 """
@@ -21,8 +22,8 @@ KILLED_EXITS = (-9, 137)
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:
-    """Whether a text, an exception or one of its causes says that the device or the host ran out of
-    memory.
+    """Whether a text, an exception or one of its causes reports that the device or the host ran out
+    of memory.
 
     >>> is_out_of_memory("RuntimeError: CUDA error: out of memory"), is_out_of_memory(MemoryError())
     (True, True)
@@ -40,7 +41,7 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
 
 
 def is_killed_for_memory(exit_code: int | None) -> bool:
-    """Whether the OOM killer may have killed a child; nothing else sends SIGKILL by itself.
+    """Whether a child's exit code means that the OOM killer may have ended it.
 
     >>> is_killed_for_memory(137), is_killed_for_memory(-11)
     (True, False)
@@ -49,7 +50,7 @@ def is_killed_for_memory(exit_code: int | None) -> bool:
 
 
 def causes(problem: BaseException) -> Iterator[BaseException]:
-    """An exception, and the exceptions from which it was raised."""
+    """An exception, followed by the chain of exceptions that caused it."""
     seen: set[int] = set()
     cause: BaseException | None = problem
     # Somebody may have made a ring of causes.

@@ -1,4 +1,4 @@
-"""The Python functions from the optimisation guide: `BatchSizeOptimizer`,
+"""The Python functions that the optimisation guide describes: `BatchSizeOptimizer` and
 `auto_optimize_config`."""
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ MOST_NAMES = 8
 
 
 class SearchConfig(Frozen):
-    """What a search reads from its dict: its own options, or a training config."""
+    """What a batch search reads from the dict it is given: search options, or values of a training
+    config."""
 
     options: Mapping[str, Any]
     batch_size: int | None = None
@@ -53,8 +54,8 @@ class SearchConfig(Frozen):
 
 
 def search_config(config: Mapping[str, Any]) -> SearchConfig:
-    """Read the search's own options by name, and from a training config the batch, mixed precision
-    and compile.
+    """Read the search options from a dict, or the batch, mixed precision and compile settings of a
+    training config.
 
     >>> read = search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
     >>> read.batch_size, read.options, read.ignored
@@ -95,8 +96,8 @@ def leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def is_option(path: tuple[str, ...], value: Any) -> bool:
-    """Whether a value is valid for the option with that name; a training config may use the name
-    for something else (`loss: l1`)."""
+    """Whether a value is valid for the search option of that name; a training config may use the
+    name for something else (`loss: l1`)."""
     if len(path) > 1:
         return False
     name = path[0]
@@ -140,8 +141,8 @@ class BatchSizeOptimizer:
     def find_optimal_batch_size(
         self, sample_data: Any, target_gpu_util: float = BUSY_PERCENT
     ) -> tuple[int, dict[str, Any]]:
-        """The smallest size that keeps the GPU busy for `target_gpu_util` percent of the time, if
-        NVML reports that, or else the smallest with nearly the best speed; and the statistics.
+        """The smallest batch that keeps the GPU busy for `target_gpu_util` percent of the time
+        (without NVML: reaches nearly the best speed), and statistics.
 
         `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
         of the model. Sizes grow as long as each is faster, for `total_seconds` at most. Raises
@@ -187,7 +188,7 @@ class BatchSizeOptimizer:
 
 
 def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
-    """The error if not even the smallest batch ran."""
+    """The error to raise if not even the smallest batch ran."""
     limit_gib = limit_bytes / GIB
     # More of either may help.
     return Unsatisfiable(
@@ -197,7 +198,7 @@ def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
 
 
 def ignored_in_words(names: tuple[str, ...]) -> str:
-    """A sentence with the keys of the config that the search does not use."""
+    """A sentence that lists the keys of the config that the search does not use."""
     first_names = ", ".join(names[:MOST_NAMES])
     hidden_count = len(names) - MOST_NAMES
     # A training config may have a hundred.
@@ -207,7 +208,7 @@ def ignored_in_words(names: tuple[str, ...]) -> str:
 
 
 def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of this process that the child needs."""
+    """The objects that the child process needs: model, batch, loss and optimizer."""
     optimizer, loss = options.get("optimizer"), options.get("loss")
     if loss is None and hasattr(sample_data, "shape"):
         loss = mean_loss
@@ -221,7 +222,7 @@ def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[
 
 
 def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
-    """The request with which each trial begins."""
+    """The job that all trials share, with the search's options."""
     optimizer = options.get("optimizer")
     fields = {
         name: options[name]
@@ -239,7 +240,8 @@ def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
 
 
 def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
-    """The memory that the search may use, and a note about it."""
+    """The bytes that the search may use, and a note about the limit. On a CPU the default is a
+    quarter of the free memory."""
     limit_bytes = device.limit_bytes
     if device.is_gpu or options.get("memory_limit_bytes"):
         return limit_bytes, ""
@@ -250,7 +252,8 @@ def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def length_of(sample_data: Any) -> int | None:
-    """The number of samples in the example batch; None if no tensor shows it."""
+    """The number of samples in the example batch; None if it contains no tensor with a
+    dimension."""
     from gpusetup.child_scripts.trace_step import tensors
 
     for tensor in tensors(sample_data):
@@ -261,7 +264,7 @@ def length_of(sample_data: Any) -> int | None:
 
 
 def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
-    """The statistics of the chosen size and of all sizes that were tried."""
+    """The results of the chosen batch size and of all sizes that were tried."""
     from gpusetup.model.codec import to_plain
 
     is_unfinished = next_for_speed(trials, goal) is not None
@@ -283,14 +286,15 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
 
 
 def print_progress(line: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error immediately."""
     text = f"gpusetup: {line}"
     # At once: a trial may take minutes.
     print(text, file=sys.stderr, flush=True)
 
 
 def mean_loss(output: Any, _: Any) -> Any:
-    """The loss for a bare tensor of inputs: the model's own, or else the mean of its output."""
+    """A loss for models called with a bare tensor: the model's own loss if the output has one,
+    otherwise the mean of the output."""
     from gpusetup.child_scripts.trace_step import own_loss
 
     loss = own_loss(output)
@@ -304,7 +308,7 @@ def mean_loss(output: Any, _: Any) -> Any:
 
 
 class OptimizedConfig(TuneAnswer):
-    """The changes of `auto_optimize_config`, as attributes and as the JSON document of `tune`.
+    """The result of `auto_optimize_config`, readable through attributes or as a dict.
 
     `result["changes"]` has the same plain values as `gpusetup tune CONFIG --json`. Any other key is
     a setting of the new file: `result["num_workers"]`, `result["data.num_workers"]`.
@@ -315,11 +319,11 @@ class OptimizedConfig(TuneAnswer):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The advice that was not written."""
+        """The advice that was not written into the config."""
         return self.recommendations
 
     def document(self) -> dict[str, Any]:
-        """The same as plain values, as with `--json`."""
+        """The result as plain values, as `gpusetup tune CONFIG --json` prints it."""
         from gpusetup.model.codec import to_plain
 
         plain: dict[str, Any] = to_plain(self)
@@ -365,8 +369,8 @@ class OptimizedConfig(TuneAnswer):
         return self.settings[setting]
 
     def setting(self, key: str) -> str | None:
-        """The path of the setting that a key names, completely or by its last word; None if there
-        is not exactly one."""
+        """The full path of the setting that a key names, by its path or its last part; None if no
+        setting or several match."""
         if key in self.settings:
             return key
         ending = f".{key}"
@@ -383,7 +387,8 @@ def auto_optimize_config(
     *,
     machine: str | None = None,
 ) -> OptimizedConfig:
-    """Adapt the config at `source` to this machine (or the named one), and write it to `target`.
+    """Adapt the config at `source` to this machine (or to the machine named in `machine`), and
+    write it to `target`.
 
     Only what cannot change the experiment is changed: the answer's `changes` say what and why, its
     `recommendations` the rest. `source` and `target` may be the same file. Raises `BadInput` for
@@ -409,7 +414,7 @@ def auto_optimize_config(
 
 
 def settings_of(config: Config) -> dict[str, Plain]:
-    """Maps paths to the values of plain settings."""
+    """Path of each setting with a plain value -> its value."""
     values: dict[str, Plain] = {}
     for setting in config.settings:
         # A list or a map has no value of its own.

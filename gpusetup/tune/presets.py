@@ -1,4 +1,4 @@
-"""The guides' presets: ready-made configs in which each line has a source and a reason.
+"""The guides' presets: ready-made configs in which every line has a source and a reason.
 
 Three are of the acceleration guide (`top`, `balanced`, `saving`: a small transformer or LSTM), the
 others of the optimisation guide (an image network on an RTX 4090, 4080, 4070 or GTX 1080). The
@@ -20,7 +20,7 @@ OPTIMISATION = "optimisation guide"
 
 
 class Line(NamedTuple):
-    """One setting of a preset, with the reason that is written next to it."""
+    """One setting of a preset, with the reason and source that are written next to it."""
 
     key: str
     value: str
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """A ready-made config."""
+    """A ready-made config for one class of cards."""
 
     name: str
     card: str
@@ -41,7 +41,7 @@ class Preset(NamedTuple):
     lines: tuple[Line, ...]
 
     def value(self, key: str) -> str | None:
-        """What the preset sets a key to; None if it has no such line."""
+        """The value that the preset gives to a key; None if it does not set the key."""
         for line in self.lines:
             if line.key == key:
                 return line.value
@@ -54,7 +54,8 @@ class Preset(NamedTuple):
 def _sequence_lines(
     model: str, epochs: int, batch: tuple[int, int], hidden: int, workers: Line
 ) -> tuple[Line, ...]:
-    """The lines of one of the acceleration guide's presets; `batch` has its accumulation."""
+    """The settings of one of the acceleration guide's presets. `batch` is the batch size and the
+    accumulation steps."""
     batch_size, accumulation = batch
     steps_reason = "the batch is one step of the optimizer"
     if accumulation > 1:
@@ -76,7 +77,8 @@ def _sequence_lines(
 
 
 def _workers(count: int, source: str = ACCELERATION) -> Line:
-    """The guide's number of workers, which `tune` replaces with the cores of the machine."""
+    """The guide's number of loader workers, with a note that `tune` replaces it with the number of
+    usable cores."""
     reason = "one for each usable core is better: `gpusetup tune` sets it"
     return Line("num_workers", str(count), reason, f"{source}, corrected")
 
@@ -105,7 +107,7 @@ class ImageFigures(NamedTuple):
 
 
 def _image_lines(figures: ImageFigures) -> tuple[Line, ...]:
-    """The lines of one of the optimisation guide's presets."""
+    """The settings of one of the optimisation guide's presets."""
     depth_source = figures.depth_source
     perceptual_reason = "another loss, so another experiment"
     return (
@@ -208,7 +210,7 @@ LIST = "list"
 
 
 def spelled(text: str) -> str:
-    """A preset's name in the table, from the name that a person wrote.
+    """A preset name as the table spells it: lower case, with dashes.
 
     >>> spelled("RTX 4090"), spelled("gtx_1080"), spelled("Top")
     ('rtx-4090', 'gtx-1080', 'top')
@@ -220,7 +222,8 @@ def spelled(text: str) -> str:
 
 
 def preset_named(name: str) -> Preset:
-    """The preset with a name; `UsageError` lists the existing ones."""
+    """The preset with this name in any spelling; UsageError with the existing names if there is
+    none."""
     spelled_name = spelled(name)
     for preset in PRESETS:
         if preset.name == spelled_name:
@@ -237,7 +240,7 @@ WIDTH = 100
 
 
 def preset_text(preset: Preset, file: str) -> str:
-    """The preset as YAML; the commands in its comments contain the name of the written file."""
+    """The preset as a YAML file; the commands in its comments use the name of that file."""
     # A line break in the name would end the comment.
     quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
     head = (

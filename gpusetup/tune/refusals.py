@@ -1,4 +1,4 @@
-"""Reasons why the batch or precision of a config must not change. Pure functions.
+"""Finds reasons why the batch or precision of a config must not change. Pure functions.
 
 Another micro-batch is the same experiment only if nothing else depends on it: no step count, no
 BatchNorm, no loss over the pairs in one batch, no second file that holds a batch too.
@@ -34,7 +34,7 @@ OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES)
 
 
 def batch_fixed_by(config: Config) -> str | None:
-    """Why batch and precision of a config must not change; None if they may.
+    """Why the batch and precision of a config must not change; None if they may.
 
     A config of transformers and its DeepSpeed JSON must agree, or the trainer refuses to start.
 
@@ -56,7 +56,8 @@ def batch_fixed_by(config: Config) -> str | None:
 
 
 def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """The setting that leaves the sharding of the model to another file; None if there is none."""
+    """Why the sharding of the model is unknown, because another file decides it; None if no setting
+    refers to such a file."""
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
             continue
@@ -67,7 +68,8 @@ def sharded_elsewhere(case: ConfigCase) -> str | None:
 
 
 def _names_settings(setting: Setting) -> bool:
-    """Whether the value refers to settings in another file (a map would contain them)."""
+    """Whether a setting's value refers to settings elsewhere, rather than containing them as
+    a map."""
     if setting.kind == "list":
         # A list of files; `fsdp: [full_shard]` is one of words.
         return name_of(setting.path) == BASE_FILES
@@ -98,7 +100,7 @@ OTHER_COUNTS = re.compile(
 
 
 def step_counts(case: ConfigCase) -> Iterator[Setting]:
-    """The settings whose value counts steps (0, -1, ratios and epochs do not)."""
+    """The settings that count steps; values of 0 or below, ratios and epochs are left out."""
     for setting in case.config.settings:
         name = name_of(setting.path)
         if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
@@ -170,7 +172,7 @@ def has_batch_norm(case: ConfigCase) -> bool:
 
 
 def refusals(case: ConfigCase) -> Iterator[str]:
-    """The reasons against another micro-batch, the strongest first."""
+    """The reasons against another micro-batch, strongest first."""
     if case.fixed_by:
         yield case.fixed_by
     for setting in case.config.settings:
@@ -179,7 +181,7 @@ def refusals(case: ConfigCase) -> Iterator[str]:
 
 
 def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
-    """The reasons in one setting against another micro-batch."""
+    """The reasons against another micro-batch that one setting gives."""
     name = name_of(setting.path)
     text = unquoted(setting.text)[:LONGEST_VALUE]
     switch = switch_value(setting)
@@ -213,7 +215,7 @@ def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
 
 
 def _is_axolotls(case: ConfigCase) -> bool:
-    """Whether the config is one of axolotl."""
+    """Whether the config is for axolotl."""
     trainer = trainer_in(case.config)
     # A loop of one's own has no trainer.
     if trainer is None:
@@ -222,7 +224,8 @@ def _is_axolotls(case: ConfigCase) -> bool:
 
 
 def _refusals_of_counts(case: ConfigCase) -> Iterator[str]:
-    """The settings that count, or may count, micro-batches."""
+    """A reason against another micro-batch for each setting that counts, or may count,
+    micro-batches."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
     micro_names = trainer.micro.split()
     update_names = trainer.updates.split()

@@ -1,4 +1,5 @@
-"""The rules for data loader, precision and compilation, from a machine's facts. Pure functions.
+"""The rules for data loader, precision and compilation, applied to a config and a machine. Pure
+functions.
 
 A change never alters the experiment; what would is said in words.
 """
@@ -66,7 +67,8 @@ LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
 
 def worker_count(facts: Facts) -> tuple[int, Why]:
-    """The loader workers for one process: the usable cores divided by the GPUs, limited by RAM.
+    """The number of loader workers for each process, with its reason: usable cores divided by the
+    number of GPUs, limited by RAM.
 
     >>> worker_count(Facts(cores=16, gpus=2))[0], worker_count(Facts(cores=64, gpus=1))[0]
     (8, 16)
@@ -93,7 +95,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
 
 
 def loader(case: ConfigCase) -> Iterator[Suggestion]:
-    """The number of workers, and the settings that belong to it."""
+    """Suggest the number of loader workers, and the loader settings that go with it."""
     facts, settings = case.facts, case.with_role("workers")
     if not facts.cores:
         return
@@ -137,7 +139,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
-    """A note that more workers made nothing faster on this machine."""
+    """A note for each worker setting that more workers were not clearly faster on this machine."""
     for setting in settings:
         # The table tried as many as the rules would write.
         name = label(setting)
@@ -145,7 +147,7 @@ def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
 
 
 def _switch_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
-    """Switch on the settings of a kind that are off."""
+    """The changes that switch on the settings of a role that are off."""
     for setting in case.with_role(role):
         # One without a plain yes or no is left to its owner.
         is_off = switch_value(setting) is False
@@ -154,7 +156,7 @@ def _switch_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
 
 
 def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
-    """Worker settings outside of a data loader (Ray, Dask), which belong to the experiment."""
+    """A note for each worker setting outside a data loader (Ray, Dask), which stays as it is."""
     for setting in case.with_role("not a loader"):
         yield (
             f"{label(setting)} is not in a loader's settings and may mean something else, so "
@@ -163,8 +165,8 @@ def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
-    """Pinned memory, so that copies to the GPU overlap with work; on a Jetson it makes no sense,
-    because memory is shared."""
+    """Suggest pinned memory, so that copies to the GPU overlap with computing; not on a Jetson,
+    which shares its memory."""
     facts = case.facts
     if not facts.gpus or facts.jetson:
         return
@@ -196,14 +198,14 @@ AMP_WHY = Why(
 
 
 def half_type(facts: Facts) -> str:
-    """The 16-bit type for a GPU: bf16, or fp16 before Ampere."""
+    """The 16-bit type that suits the GPU: bf16, or fp16 before Ampere."""
     # A GPU whose capability is not known is taken for a new one.
     capability = facts.capability or BF16_SINCE
     return "bf16" if capability >= BF16_SINCE else "fp16"
 
 
 def has_tensor_cores(facts: Facts) -> bool:
-    """Whether the GPU computes 16-bit products faster; True if its capability is unknown."""
+    """Whether the GPU has tensor cores; True if its capability is unknown."""
     capability = facts.capability or TENSOR_CORES_SINCE
     if capability < TENSOR_CORES_SINCE:
         return False
@@ -213,7 +215,8 @@ def has_tensor_cores(facts: Facts) -> bool:
 
 
 def precision(case: ConfigCase) -> Iterator[Suggestion]:
-    """Switch on mixed precision if the config has a key for it and the GPU benefits."""
+    """Suggest mixed precision if the GPU benefits from it or a measurement showed that it is
+    faster."""
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
     is_known = case.facts.capability is not None or is_faster
@@ -241,7 +244,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestion]:
-    """Set the config's own switches for mixed precision to suit this GPU."""
+    """Set the config's own switches for mixed precision to the type `kind` (bf16 or fp16)."""
     switches = case.with_role("amp", "bf16", "fp16")
     is_on = any(map(switch_value, switches))
     for setting, key in case.keyed:
@@ -273,7 +276,7 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
 
 
 def _asks_for_bf16(setting: Setting, role: str) -> bool:
-    """Whether a setting switches on bf16, or names it."""
+    """Whether a setting requests bf16, by its name or its value."""
     text = unquoted(setting.text).lower()
     if text.startswith("bf16"):
         return True
@@ -283,7 +286,8 @@ def _asks_for_bf16(setting: Setting, role: str) -> bool:
 
 
 def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
-    """What to do with `fp16: false` if bf16 suits this GPU better, or the other way round."""
+    """Suggest what to do about a switch for the other 16-bit type, such as `fp16: false` on a GPU
+    that bf16 suits better."""
     if case.with_role(kind, "amp"):
         return  # the config has a better switch, which is changed or on
     half = _computes_in_half(case)
@@ -306,7 +310,7 @@ def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iter
 
 
 def _computes_in_half(case: ConfigCase) -> Setting | None:
-    """The setting that already makes the training compute in 16 bits."""
+    """The setting that already makes the training compute in 16 bits; None if there is none."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
         switch = switch_value(setting)
         # Either the value names a type (`torch_dtype: bfloat16`), or a switch does (`pure_bf16`).
@@ -318,7 +322,8 @@ def _computes_in_half(case: ConfigCase) -> Setting | None:
 
 
 def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
-    """`true`, or the type if the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
+    """The value that switches mixed precision on: `true`, or the type's name if the setting takes
+    one (accelerate's `mixed_precision`)."""
     if name_of(setting.path) != "mixed_precision":
         return "true"
     trainer = trainer_in(case.config)
@@ -329,7 +334,8 @@ def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
 
 
 def compiling(case: ConfigCase) -> Iterator[Suggestion]:
-    """Switch on `torch.compile` only if a measurement showed that it is faster."""
+    """Suggest `torch.compile` if a measurement showed that it is faster; otherwise explain why it
+    stays off."""
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
         why = "fused kernels read the memory less often; the first step takes minutes"
@@ -348,8 +354,8 @@ NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the 
 
 
 def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
-    """A change that was faster here but has no key in the config: the trainer's key, or a line of
-    code."""
+    """Suggest a change that was measured to be faster but that the config has no key for: a new
+    key, or a line of code."""
     if case.with_role(*roles):
         return
     why = Why(reason="it trains faster", source=MEASURED)
@@ -364,8 +370,8 @@ def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator
 
 
 def rollout(case: ConfigCase) -> Iterator[Suggestion]:
-    """Advice for reinforcement learning, where the batch is part of the algorithm but the tokens
-    per GPU are not."""
+    """A note for reinforcement learning that the batch stays, and which settings control the memory
+    instead."""
     if case.with_role("rollout-batch"):
         yield (
             "The batch of a reinforcement-learning run is part of the algorithm, so it stays as "
@@ -375,7 +381,7 @@ def rollout(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def several_gpus(case: ConfigCase) -> Iterator[Suggestion]:
-    """How to start a training on several GPUs, or a note that there is no GPU."""
+    """Advice on starting the training on several GPUs, or a note that there is no GPU."""
     gpus = case.facts.gpus
     if not gpus:
         yield "gpusetup sees no NVIDIA GPU here, so it looked only at settings for the CPU"
@@ -404,7 +410,8 @@ NOTHING_MEASURED = Measured()
 
 
 def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED) -> Proposal:
-    """The changes of all rules in the file's order, and the advice that is only printed."""
+    """The changes that all rules propose, in the file's order, and the advice that is only
+    printed."""
     keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
@@ -440,7 +447,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
 
 
 def is_measured(suggestion: Proposed) -> bool:
-    """Whether a change is based on a measurement on this machine."""
+    """Whether a proposed change is based on a measurement on this machine."""
     # The others come from a guide.
     source = suggestion.change.source
     return source == MEASURED

@@ -1,4 +1,4 @@
-"""Finds the largest batch that fits, or the fastest, with few trials. Pure functions.
+"""Finds the largest batch that fits, or the fastest one, with few trials. Pure functions.
 
 A trial is one batch size that really ran (or did not) in a child; `next_batch` looks at the trials
 so far and names the next size, or None when the answer stands. Memory grows along one straight line
@@ -19,7 +19,7 @@ FIRST = 2
 
 
 class Trial(Frozen):
-    """One batch size that was tried in a child process."""
+    """The result of running one batch size in a child process."""
 
     batch: int
     status: Literal["ok", "oom", "error"]
@@ -52,7 +52,7 @@ class Trial(Frozen):
 
 
 class Goal(Frozen):
-    """What the search looks for."""
+    """What a batch search aims for, and its limits."""
 
     limit_bytes: int
     """The memory that may be used: capacity less the margin."""
@@ -68,7 +68,7 @@ class Goal(Frozen):
 
 
 def fits(trial: Trial, goal: Goal) -> bool:
-    """Whether a trial ran and stayed within the limit."""
+    """Whether a trial ran and its peak memory stayed within the limit."""
     if trial.status != "ok":
         return False
     return (trial.peak_bytes or 0) <= goal.limit_bytes
@@ -84,7 +84,7 @@ def sizes_that_fit(trials: Sequence[Trial], goal: Goal) -> list[int]:
 
 
 def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """The largest size that ran within the limit; None if none did.
+    """The largest batch size that ran within the limit; None if none did.
 
     >>> largest_that_ran([Trial(batch=8, status="ok", peak_bytes=5), Trial(batch=9, status="oom")],
     ...        Goal(limit_bytes=10))
@@ -96,7 +96,8 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
-    """Whether the code itself fails: an error, other than the time limit, before any size ran.
+    """Whether the code itself fails: no batch size ran, and a trial failed with an error other than
+    memory or time.
 
     An error above a size that ran bounds the search, as running out of memory does.
     """
@@ -116,7 +117,8 @@ LONGEST_ERROR = 160
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
-    """Why the next size above the result failed; None if it did not.
+    """Why the smallest failed size above the result failed, as a sentence part; None if no larger
+    size failed.
 
     >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
     ...         Goal(limit_bytes=10))
@@ -158,7 +160,7 @@ class MemoryLine(NamedTuple):
     bytes_per_sample: float
 
     def largest_batch_below(self, limit_bytes: float) -> float:
-        """The batch size at which the line reaches the limit.
+        """The batch size at which the line reaches the memory limit; infinite if it never does.
 
         A line that does not rise never crosses it (infinite), or is above it already: then no
         more than the line's own point is known.
@@ -177,14 +179,14 @@ class MemoryLine(NamedTuple):
 
 
 class PhaseReading(NamedTuple):
-    """What one trial measured in one phase."""
+    """The peak memory of one phase in one trial."""
 
     batch: int
     peak_bytes: int
 
     def line_to(self, last: PhaseReading, error: float) -> MemoryLine:
-        """The line through both readings, assuming that this one is too high by `error` and the
-        other too low.
+        """The line through two readings, if this one is too high by the relative `error` and `last`
+        is too low by it.
 
         With a negative error it is the other way round.
         """
@@ -201,7 +203,7 @@ class PhaseReading(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """The batch size at which memory reaches the limit, as far as the readings show."""
+    """The batch size at which memory reaches the limit, as an estimate with bounds."""
 
     earliest: float
     """If every reading is off in the worse direction."""
@@ -211,7 +213,7 @@ class Crossing(NamedTuple):
 
 
 def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
-    """The smallest batch size at which the line of any phase reaches the limit.
+    """The smallest batch size at which the memory line of any phase reaches the limit.
 
     The last trial is the largest that ran within the limit; each line goes through it.
     """
@@ -236,7 +238,7 @@ def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
 
 
 def error_of_mean(ran: Sequence[Trial]) -> float:
-    """The possible error of the mean of a trial's readings, relative to the mean."""
+    """The possible error of a trial's mean reading, relative to the mean."""
     noise = max(trial.noise or 0.0 for trial in ran)
     range_of_many = NOISE_HEADROOM * noise
     half_range = max(NOISE_FLOOR, range_of_many)
@@ -247,8 +249,8 @@ def error_of_mean(ran: Sequence[Trial]) -> float:
 
 
 def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
-    """The measurements of each trial in a phase; with a single trial, also its memory without a
-    batch."""
+    """Each trial's reading in a phase; if there is only one trial, also its memory without a batch,
+    at batch 0."""
     readings = []
     for trial in ran:
         whole_step = trial.peak_bytes or 0
@@ -265,7 +267,8 @@ def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
 def phase_crossing(
     others: Sequence[PhaseReading], last: PhaseReading, error: float, limit_bytes: int
 ) -> Crossing:
-    """The most certain crossing of all lines through the last reading and another one."""
+    """Where a phase reaches the limit: the estimate with the narrowest bounds among lines through
+    the last reading and another one."""
     # Between the last reading and one above the limit lies the crossing: that is surer than a line
     # that goes on beyond its readings.
     beyond_limit = [reading for reading in others if reading.batch > last.batch]
@@ -312,7 +315,7 @@ UNBOUNDED = 1 << 40
 
 
 def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """The size to try next; None if the result is certain or no trials are left."""
+    """The batch size to try next; None if the result is certain or no trials are left."""
     fitting = [trial for trial in trials if fits(trial, goal)]
     failing = [trial for trial in trials if not fits(trial, goal)]
     smallest_failing = min((trial.batch for trial in failing), default=UNBOUNDED)
@@ -348,7 +351,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 class Bounds(NamedTuple):
-    """The limits between which the next size must be."""
+    """The bounds for the next batch size."""
 
     largest_run: int
     largest_possible: int
@@ -359,7 +362,7 @@ class Bounds(NamedTuple):
 
 
 def target_below(crossing: Crossing, bounds: Bounds) -> float:
-    """The size to try next if the memory lines reach the limit at `crossing`."""
+    """The size to try next, given where the memory lines reach the limit."""
     largest_run = bounds.largest_run
     furthest = largest_run * FURTHEST
     # Memory is no limit: `largest` is.
@@ -379,7 +382,8 @@ def target_below(crossing: Crossing, bounds: Bounds) -> float:
 
 
 def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | None:
-    """The size to try below one that crashed; None if the largest that ran is close enough."""
+    """The size to try next after a larger one crashed; None if the largest that ran is close
+    enough."""
     most = min(crossing.latest, ceiling)
     largest_possible = math.floor(most)
     good_enough = math.ceil((1 - TOLERANCE) * largest_possible)
@@ -397,7 +401,8 @@ def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | Non
 
 
 def clamped(target: float, largest_run: int, largest_possible: int) -> int:
-    """The target as a valid size: larger than those that ran, and at most the maximum."""
+    """The target rounded down, but above the largest size that ran and at most the largest possible
+    one."""
     size = math.floor(target)
     # The same size once more would tell nothing new.
     least = largest_run + 1
@@ -417,8 +422,8 @@ BEYOND = 2
 
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """Larger sizes until two in a row are no faster; then halves, as long as the speed stays nearly
-    the best.
+    """The batch size to try next for speed: larger ones until two bring nothing, then halves of the
+    best; None at the end.
 
     Memory bounds the way up: no size is tried that the search for the largest would not try.
     """
@@ -444,8 +449,8 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:
-    """The smallest size with nearly the best samples per second or, if NVML reports utilisation,
-    the smallest that keeps the GPU busy for `busy` percent of the time.
+    """The smallest batch with nearly the best speed; with `busy`, the smallest that keeps the GPU
+    busy for this percentage of the time. None if none ran.
 
     >>> run = lambda batch, speed: Trial(batch=batch, status="ok", samples_per_second=speed)
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))

@@ -1,4 +1,4 @@
-"""The acceleration guide's table: measures the config unchanged, then one change after another.
+"""Measures the acceleration guide's table: the config unchanged, then one change after another.
 
 A step stays if it is faster by more than the noise: it runs in turn with what it is compared with
 until that is clear. The last row measures all that stayed together, beside the first row again.
@@ -30,7 +30,7 @@ from gpusetup.tune.search import Trial, fastest
 
 
 class TrialTable:
-    """The rows so far, with every run behind them, so that a Ctrl-C loses nothing."""
+    """The rows of the table so far and all runs behind them, which survive a Ctrl-C."""
 
     def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
         self.request = request
@@ -68,7 +68,7 @@ class TrialTable:
             self.rows.append(self.all_together())
 
     def row_of_step(self, step: TableStep) -> Row:
-        """The row for one step, or the reason why there is nothing to measure."""
+        """The row for one step of the table, with the reason if there is nothing to measure."""
         before = self.best()
         setup_before = setup_of(before)
         setup_or_reason = step.change(self, setup_before)
@@ -78,7 +78,8 @@ class TrialTable:
         return replace(skipped, detail=setup_or_reason)
 
     def best(self) -> Row:
-        """The last row that was kept, which contains all kept changes."""
+        """The last row that was kept, which includes all changes kept so far; the first row if none
+        was."""
         last = self.rows[0]
         for row in self.rows:
             if row.kept:
@@ -86,7 +87,7 @@ class TrialTable:
         return last
 
     def run(self, setup: Setup) -> Trial:
-        """Run the setting once more."""
+        """Run a setting once more and record the result."""
         self.say(setup.in_words())
         trial = self.bench.trial(
             setup.batch,
@@ -101,8 +102,8 @@ class TrialTable:
         return trial
 
     def first_row(self, name: RowName, setup: Setup) -> Row:
-        """The first row after one run. If the config has no workers, the row has those of the
-        code's loader."""
+        """A row after its first run. If the setting names no worker count, the row takes that of
+        the code's own loader."""
         trial = self.run(setup)
         row = row_of(name, setup, trial)
         has_other_workers = row.workers != setup.workers
@@ -113,8 +114,8 @@ class TrialTable:
         return row
 
     def added_row(self, name: RowName, setup: Setup, before: Row) -> Row:
-        """A row for a change, kept if it is faster; mixed precision only if its loss is a
-        number."""
+        """The row for one change, kept if it is faster. Mixed precision is not kept if its loss
+        becomes NaN."""
         row = self.first_row(name, setup)
         if row.status != "ok":
             return row
@@ -129,8 +130,8 @@ class TrialTable:
         return replace(row, kept=is_kept)
 
     def settle(self, setup: Setup, before: Setup) -> Verdict:
-        """Run two settings in turn until it is clear whether the first is faster; `open` if the
-        machine is too noisy."""
+        """Run two settings alternately until it is clear whether the first is faster; `open` if
+        noise hides the answer."""
         ends = min(self.ends, time.monotonic() + MOST_SECONDS)
         verdict = compare(self.runs[setup], self.runs[before])
         for _ in range(MOST_RUNS - 1):
@@ -148,7 +149,8 @@ class TrialTable:
         return verdict
 
     def all_together(self) -> Row:
-        """The last row: all kept changes, measured again in turn with the first row."""
+        """The last row: all kept changes together, measured again alternately with the first
+        row."""
         best = setup_of(self.best())
         base = setup_of(self.rows[0])
         del self.runs[best], self.runs[base]
@@ -169,7 +171,8 @@ class TrialTable:
         return row
 
     def with_all_runs(self, row: Row) -> Row:
-        """The row with the result of all runs of its setting and of the base."""
+        """The row updated with the results of all runs of its setting, compared with the
+        first row."""
         runs = self.runs.get(setup_of(row), ())
         base_runs = self.runs.get(setup_of(self.rows[0]), ())
         if row.status != "ok" or not runs:
@@ -191,8 +194,8 @@ class TrialTable:
         )
 
     def show_losses(self) -> None:
-        """Add the loss with and without mixed precision, after the same number of steps, to the row
-        for AMP."""
+        """Add the losses with and without mixed precision, after the same number of steps, to the
+        row for AMP."""
         names = [row.name for row in self.rows]
         index = names.index("+AMP")
         row = self.rows[index]
@@ -217,14 +220,15 @@ class TrialTable:
     # --- the steps of the table: the setting to try, or why there is none ---
 
     def with_amp(self, before: Setup) -> Setup | str:
-        """The setting with mixed precision, in the 16-bit type for the device."""
+        """The setting with mixed precision in the device's 16-bit type, or the reason why there is
+        nothing to try."""
         if before.amp:
             return ALREADY_ON
         return replace(before, amp=self.device.half)
 
     def with_batch(self, before: Setup) -> Setup | str:
-        """The setting with the fastest size; without `--grow-batch`, one that keeps the effective
-        batch."""
+        """The setting with the fastest batch (without `--grow-batch`, at the same effective batch),
+        or the reason why there is none."""
         effective = self.baseline.effective
         bound = None if self.request.grows else effective
         room = self.device.room()
@@ -240,7 +244,8 @@ class TrialTable:
         return replace(before, batch=size)
 
     def with_workers(self, before: Setup) -> Setup | str:
-        """The setting with as many loader workers as the rules would write for this machine."""
+        """The setting with the number of loader workers that the rules would write, or the reason
+        why there is nothing to try."""
         # A trial that took no batch of a loader says nothing about workers.
         if self.rows[0].workers is None:
             return NO_DATASET
@@ -250,14 +255,15 @@ class TrialTable:
         return replace(before, workers=workers)
 
     def with_compile(self, before: Setup) -> Setup | str:
-        """The setting with the model compiled."""
+        """The setting with `torch.compile`, or the reason why there is nothing to try."""
         if before.compile:
             return ALREADY_ON
         return replace(before, compile=True)
 
 
 class TableStep(NamedTuple):
-    """One row of the table after the first: its name, and the change that it tries."""
+    """A row of the table after the first: its name, and a function that returns the setting to try
+    or a reason."""
 
     name: RowName
     change: Callable[[TrialTable, Setup], Setup | str]
@@ -292,7 +298,8 @@ LOADER_FIRST = (
 
 
 def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
-    """A row of the table: the setting, and the result of one run (None: it did not run)."""
+    """A row of the table with a setting and the result of one run; `trial` is None if it did not
+    run."""
     from gpusetup.model.codec import to_plain
 
     measured = to_plain(trial) if trial else {"status": "skipped"}
@@ -303,7 +310,7 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
 
 def setup_of(row: Row) -> Setup:
-    """The setting of a row."""
+    """The setting that a row measured."""
     # The rest of a row is what it took.
     return Setup(
         batch=row.batch,
@@ -314,7 +321,8 @@ def setup_of(row: Row) -> Setup:
 
 
 def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
-    """The seconds per epoch; None if the data set has no length or nothing was timed.
+    """The seconds per epoch, from its number of samples and the samples per second; None if either
+    is unknown.
 
     >>> epoch_seconds(1000, 50.0)
     20.0
@@ -325,7 +333,8 @@ def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
 
 
 def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
-    """Maps `amp`, `batch`, `workers` and `compile` to whether they were faster, if they were tried.
+    """Change (`amp`, `batch`, `workers`, `compile`, `base`, `all`) -> whether its row was kept;
+    skipped rows are left out.
 
     >>> gains_by_role([row_of("+AMP", Setup(), None)])
     {}
@@ -339,7 +348,8 @@ def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
 
 
 def cause_of(rows: Sequence[Row]) -> str | None:
-    """Why a training got no faster, or could still get faster."""
+    """A sentence on why no change made the training faster, or what to measure next; None if there
+    is nothing to say."""
     if not rows or rows[0].status != "ok":
         return None
     gains = gains_by_role(rows)

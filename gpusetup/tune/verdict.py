@@ -1,5 +1,5 @@
-"""What `plan` says about a batch of this config on this card, or why it cannot judge it. Pure
-functions."""
+"""What `plan` says about a batch of this config on this card, or why it cannot judge the config.
+Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class CannotJudge(str):
 def plan_verdict(
     case: ConfigCase, size: int, steps: int | None = None
 ) -> BatchVerdict | CannotJudge:
-    """plan's answer for a batch with this number of accumulation steps (None: the config's own)."""
+    """What plan says about this batch size with this number of accumulation steps (None: as in the
+    config), or why it cannot judge it."""
     card = case.facts.card
     config = case.config if steps is None else case.tuned or case.config
     if card is None:
@@ -61,7 +62,7 @@ def plan_verdict(
 
 
 def cannot_fit(case: ConfigCase) -> str | None:
-    """Why not even one sample of the model fits, whatever else changes; None if it may fit.
+    """A sentence on why not even one sample fits on this card; None if it may fit.
 
     This is said before anything else.
     """
@@ -84,7 +85,7 @@ MOST_WAYS = 3
 
 
 def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
-    """A sentence with the three best ways to make one sample fit."""
+    """A sentence with up to three ways to make one sample fit, according to plan."""
     ways = ways_to_fit(config, card, steps)
     if not ways:
         return f"{BY_PLAN} says what saves most"

@@ -1,1 +1,1 @@
-"""Ways to reach the nodes of a fleet: Slurm, Ray, Kubernetes, and ssh."""
+"""The engines that reach the nodes of a fleet: Slurm, Ray, Kubernetes and ssh."""

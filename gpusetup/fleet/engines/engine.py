@@ -1,5 +1,5 @@
-"""The interface of an engine for `fleet run`: its nodes, how to run work on one, and how to end
-everything."""
+"""The interface of an engine for `fleet run`: it lists the nodes, runs work on each, and cleans up
+at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_GAP_SECONDS = 0.1
 
 
 class FleetRequest(Frozen):
-    """The work of a run, and the nodes that should do it."""
+    """The work of a `fleet run`, and the nodes that should do it."""
 
     work: NodeWork
     nodes: tuple[str, ...] = ()
@@ -33,14 +33,15 @@ class FleetRequest(Frozen):
 
 
 class Engine:
-    """A way to reach nodes. Each engine is a class in its own file."""
+    """A way to reach the nodes of a fleet. Each engine is a subclass in a separate file."""
 
     title = ""
     extra_seconds = 0.0
     """How much longer than its own limit a node is waited for: to begin, and to end."""
 
     def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
-        """`states` maps every node to why it gets no work, empty if it is idle.
+        """`states` maps each node to the reason why it gets no work, "" if it is idle; `where`
+        names the cluster in messages.
 
         Raises UsageError for a named node that is not there, Blocked if none is idle.
         """
@@ -64,7 +65,7 @@ class Engine:
             raise self._none_is_idle(where)
 
     def _none_is_idle(self, where: str) -> Blocked:
-        """The error if no node can be used, with some of the reasons."""
+        """The error if no node is idle, with some of the reasons."""
         reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
         examples = "; ".join(reasons[:MOST_EXAMPLES])
         # A cluster may have no node at all.
@@ -75,35 +76,37 @@ class Engine:
         )
 
     def plan(self) -> str:
-        """What would be submitted for the first node, and the list of nodes."""
+        """What the run would submit for the first node, followed by the list of all nodes, as
+        text."""
         first_node = self.nodes[0]
         first_plan = self.plan_for(first_node)
         all_nodes = slurm_list(self.nodes)
         return f"{first_plan}\n# and the same on each of {all_nodes}\n"
 
     def plan_for(self, node: str) -> str:
-        """What would be submitted for one node."""
+        """What the run would submit for one node, as text."""
         commands = script(self.work)
         # A person reads it: an engine has its own form.
         return f"{node}: {commands}"
 
     def ask(self, node: str) -> Output:
-        """Run the work on a node, wait for its end, and collect its output; never raises for
-        problems of the node."""
+        """Run the work on a node, wait until it ends, and return its output. Problems of the node
+        are part of the output and raise no exception."""
         raise NotImplementedError
 
     def why_busy(self, output: Output) -> str:
-        """Why the work could not run on a node, because something else took it first. Empty if it
+        """Why the work could not start on a node because another job took the node first; "" if it
         ran."""
         del output
         return ""
 
     def end(self) -> None:
-        """Stop everything that is left of this run."""
+        """Stop everything that this run started and that still runs."""
 
 
 def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
-    """Run the work on all nodes, and yield each node with its output as it ends.
+    """Run the work on all nodes in parallel, and yield each node with its output when it has
+    finished.
 
     However this ends, so do the children that were started for it, and the engine.
     """
@@ -131,7 +134,7 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
 
 
 def require_program(program: str) -> None:
-    """Raise Blocked if this machine lacks a program."""
+    """Raise Blocked if a program is not on this machine's PATH."""
     if which(program) is None:
         raise Blocked(
             f"{program} is not found on PATH",

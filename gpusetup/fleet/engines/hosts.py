@@ -1,4 +1,4 @@
-"""Machines without a scheduler: a file of host names, reached over ssh.
+"""The engine for machines without a scheduler: host names from a file, reached over ssh.
 
 Source: ssh(1) of OpenSSH 9.
 """
@@ -23,7 +23,7 @@ CONNECT_SECONDS = 30.0
 
 
 class Hosts(Engine):
-    """An ssh connection to each host."""
+    """Runs the work on each host over an ssh connection."""
 
     title = "hosts"
 
@@ -38,7 +38,7 @@ class Hosts(Engine):
         self.extra_seconds = CONNECT_SECONDS
 
     def plan_for(self, node: str) -> str:
-        """The command that connects to one host."""
+        """The ssh command for one host."""
         words = self._words(node)
         return join(words)
 
@@ -49,14 +49,15 @@ class Hosts(Engine):
         return run(words, timeout=seconds)
 
     def _words(self, node: str) -> tuple[str, ...]:
-        """ssh to a host, with the work as one command for its login shell."""
+        """The words of the ssh command for one host; the work is a single argument for the host's
+        login shell."""
         command = self.command
         # `--` ends the options: a host's name could look like one.
         return (*SSH, node, command)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
-    """The hosts in a file: one or several per line, with ranges in brackets; `#` begins a comment.
+    """The host names in a file with one host per line or ranges in brackets; `#` begins a comment.
 
     What follows a host's name (`slots=8`, as mpirun reads it) is passed over.
 

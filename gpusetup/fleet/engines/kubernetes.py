@@ -1,4 +1,4 @@
-"""Kubernetes with kubectl: a Job on each idle node.
+"""The engine for Kubernetes: creates a Job on each idle node with kubectl.
 
 Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (batch/v1, apps/v1).
 """
@@ -39,7 +39,7 @@ BUSY = "no room: "
 
 
 class ClusterSetting(Frozen):
-    """The settings that all objects of one run share."""
+    """The settings that all Kubernetes objects of one run share."""
 
     image: str
     runtime_class: str | None = None
@@ -47,7 +47,7 @@ class ClusterSetting(Frozen):
 
 
 class Kubernetes(Engine):
-    """A Job on each node, with four calls of kubectl."""
+    """Runs the work as a Job on each node, through calls of kubectl."""
 
     extra_seconds = START_SECONDS
 
@@ -63,13 +63,13 @@ class Kubernetes(Engine):
         self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
-        """The Jobs for all nodes, as input for `kubectl create -f`."""
+        """The Jobs for all nodes as YAML, ready for `kubectl create -f`."""
         jobs = map(self.plan_for, self.nodes)
         # YAML's line between two documents.
         return "---\n".join(jobs)
 
     def plan_for(self, node: str) -> str:
-        """A Job that requests all GPUs of the node and prints the records."""
+        """The YAML of a Job that requests all GPUs of the node and prints the node's records."""
         return manifest(
             self.setting,
             name=job_name(self.run_name, node),
@@ -112,7 +112,7 @@ class Kubernetes(Engine):
         self._kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
 
     def _pod_problem(self, node: str) -> str:
-        """What Kubernetes reports about a pod that did not finish."""
+        """The reason that Kubernetes gives for a pod that did not finish."""
         name = job_name(self.run_name, node)
         selector = f"--selector=job-name={name}"
         state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
@@ -125,15 +125,15 @@ class Kubernetes(Engine):
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
-        """One call of kubectl."""
+        """Run one kubectl command and return its output."""
         # With the person's own configuration and rights.
         command = ("kubectl", *words)
         return run(command, timeout=seconds, stdin=stdin)
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
-    """The GPUs of every node, and why a node is not idle (empty if it is). Raises Blocked if the
-    API does not respond."""
+    """The number of GPUs of each node, and why a node is not idle ("" if it is). Raises Blocked if
+    kubectl cannot list the nodes."""
     output = _columns("nodes", NODE_COLUMNS)
     if not output.ok:
         raise Blocked(
@@ -165,8 +165,8 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 
 
 def _gpus_in_use() -> dict[str, int]:
-    """Maps each node to the number of GPUs that its running pods use; empty if we may not list the
-    pods."""
+    """Node -> the number of GPUs that its running pods use; empty if listing the pods is not
+    allowed."""
     live = f"--field-selector={LIVE_PODS}"
     pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
     if not pods.ok:
@@ -182,7 +182,7 @@ def _gpus_in_use() -> dict[str, int]:
 
 
 def _columns(kind: str, columns: str, *more: str) -> Output:
-    """A table of `kubectl get`, without its heading."""
+    """The output of `kubectl get` with these custom columns, without a heading."""
     output_form = f"custom-columns={columns}"
     # `<none>` stands in a cell without a value.
     words = ("kubectl", "get", kind, *more, "--no-headers", "-o", output_form)
@@ -193,7 +193,8 @@ JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
 
 
 def manifest(setting: ClusterSetting, **values: object) -> str:
-    """The Job from the file next to this one, with values in JSON, which YAML also accepts."""
+    """The YAML of a Job: the template `job.yaml` with the values filled in as JSON, which is valid
+    YAML."""
     text = JOB_TEMPLATE.read_text(encoding="utf-8")
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
     as_json = {}
@@ -208,7 +209,7 @@ LONGEST_PART = 30
 
 
 def job_name(run_name: str, node: str) -> str:
-    """A valid DNS label, whatever the node's name is.
+    """A name for a node's Job that is a valid DNS label and unique, whatever the node is called.
 
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'

@@ -1,5 +1,5 @@
-"""Ray: one actor on each node, by node affinity, that requests all GPUs of the node. The only
-module that imports `ray`.
+"""The engine for Ray: one actor on each node, by node affinity, that reserves all GPUs of the node.
+The only module that imports `ray`.
 
 Sources: ray.nodes(), NodeAffinitySchedulingStrategy and ray.kill of Ray 2.9 to 2.60.
 """
@@ -31,7 +31,7 @@ ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 
 
 class RayNode(Frozen):
-    """A live node of the cluster."""
+    """A live node of a Ray cluster."""
 
     id: str
     gpus: float = 0.0
@@ -42,8 +42,8 @@ SHORT_ID = 12
 
 
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
-    """The live nodes in `ray.nodes()`, named by `ray start --node-name` or their host; by Ray's id
-    if two have the same name."""
+    """Name -> live node from `ray.nodes()`. Names are node names or host names; Ray's id replaces a
+    name that is not unique or not safe."""
     alive = [row for row in rows if row.get("Alive")]
     names = [_ray_name(row) for row in alive]
     name_counts = Counter(names)
@@ -59,8 +59,7 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
 
 
 def _ray_name(row: Mapping[str, Any]) -> str:
-    """A node's own name. If it has none, Ray uses its address, which is less useful than the host
-    name."""
+    """The name that was given to a Ray node, or its host name if it has none."""
     name = row["NodeName"]
     address = row["NodeManagerAddress"]
     if name == address:
@@ -69,14 +68,14 @@ def _ray_name(row: Mapping[str, Any]) -> str:
 
 
 class OnNode:
-    """The code that runs in a Ray worker on a node."""
+    """The actor class whose methods run in a Ray worker on a node."""
 
     def python(self) -> str:
         return sys.executable
 
     def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
-        """Run the node's work, and return an `Output` as plain values, which any version of
-        gpusetup can read."""
+        """Run the node's work in this worker; returns the fields of an `Output` as plain values,
+        which need no common gpusetup version."""
         environment = dict(os.environ)
         for variable in ACTOR_VARIABLES:
             environment.pop(variable, None)
@@ -89,7 +88,7 @@ class OnNode:
 
 
 class Ray(Engine):
-    """An actor on each node; running actors end with the connection."""
+    """Runs the work in an actor on each node; the actors end with the connection to Ray."""
 
     title = "Ray gets an actor on each of"
 
@@ -115,7 +114,8 @@ class Ray(Engine):
         self.extra_seconds = self.start_seconds + BEHIND_SECONDS
 
     def ask(self, node: str) -> Output:
-        """Run the work; any error that Ray raises becomes the node's problem."""
+        """Run the work in an actor on the node; any exception that Ray raises becomes the output's
+        problem."""
         began = time.monotonic()
         output = Output(argv=("ray", node), exit=None)
         try:
@@ -187,7 +187,8 @@ LONGEST_REASON = 300
 
 
 def _last_line(problem: BaseException) -> str:
-    """The last meaningful line of a problem, without the traces of other processes."""
+    """The last line of an exception's message, without the tracebacks of other processes; its class
+    name if it has no message."""
     stripped_lines = [line.strip() for line in str(problem).splitlines()]
     lines = [line for line in stripped_lines if line]
     if not lines:

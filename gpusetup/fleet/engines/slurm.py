@@ -1,4 +1,4 @@
-"""Slurm: an exclusive job on each idle node.
+"""The engine for Slurm: starts an exclusive job on each idle node with srun.
 
 Sources: sinfo(1), srun(1), scancel(1) of Slurm 22.05 to 25.05.
 """
@@ -32,12 +32,13 @@ CONFIG_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
 class Slurm(Engine):
-    """A job that starts at once or not at all, and returns its output through srun."""
+    """Runs the work on each node as an exclusive srun job that starts immediately or not at all."""
 
     def __init__(
         self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
     ) -> None:
-        """`srun_options` are the person's own options for srun."""
+        """`partition` limits the run to one partition (None: all); `srun_options` are added to
+        every srun command."""
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
@@ -52,7 +53,7 @@ class Slurm(Engine):
         self.extra_seconds = min(START_SECONDS, self.work.limit)
 
     def plan_for(self, node: str) -> str:
-        """The command that starts a node's job."""
+        """The srun command for one node's job."""
         resources = self.resources[node]
         words = self._srun(node, resources)
         return join(words)
@@ -85,7 +86,8 @@ class Slurm(Engine):
         self._run_slurm(cancel)
 
     def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
-        """srun for one node: an exclusive job that starts at once or not at all."""
+        """The words of the srun command for one node: an exclusive job that starts immediately or
+        not at all."""
         seconds = self.work.limit + START_SECONDS
         minutes = math.ceil(seconds / 60)
         return (
@@ -96,7 +98,7 @@ class Slurm(Engine):
         )  # fmt: skip
 
     def _run_slurm(self, words: Sequence[str]) -> Output:
-        """Run one of Slurm's programs."""
+        """Run a Slurm command outside the current job and return its output."""
         seconds = SINFO_SECONDS
         # srun waits for the job's end.
         if words[0] == "srun":
@@ -105,7 +107,7 @@ class Slurm(Engine):
 
 
 def no_list_of_nodes(output: Output) -> Blocked:
-    """The error if sinfo failed, with its last line."""
+    """The error to raise if sinfo failed, with the last line that it printed."""
     lines = output.stderr.strip().splitlines()
     last_line = lines[-1] if lines else f"exit {output.exit}"
     # Our own wait knows more than sinfo does.
@@ -121,7 +123,7 @@ COLUMNS = 6
 
 
 class SinfoRow(NamedTuple):
-    """One line of sinfo: a node in one of its partitions."""
+    """One line of sinfo's output: a node in one of its partitions."""
 
     node: str
     state: str
@@ -133,11 +135,11 @@ class SinfoRow(NamedTuple):
 
     @property
     def partition(self) -> str:
-        """The partition's name for srun."""
+        """The partition's name without the star that marks the default partition."""
         return self.starred_partition.rstrip("*")
 
     def why_not_idle(self) -> str:
-        """Why the node is not idle; empty if it is."""
+        """Why the node is not idle, as Slurm gives it; "" if it is idle."""
         if self.state == "idle":
             return ""
         # A node without a reason has the word `none`.
@@ -147,7 +149,7 @@ class SinfoRow(NamedTuple):
 
 
 def sinfo_rows(text: str) -> list[SinfoRow]:
-    """The lines of sinfo, with the default partition first."""
+    """The parsed lines of sinfo, with those of the default partition first."""
     rows = []
     for line in text.splitlines():
         # The reason is last, because it may have bars of its own.
@@ -160,8 +162,8 @@ def sinfo_rows(text: str) -> list[SinfoRow]:
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Maps nodes to srun's options for all their resources, and to why they are not idle (empty if
-    they are).
+    """Two maps by node: srun's options that request all its resources, and why it is not idle (""
+    if it is).
 
     An exclusive job has the whole node; its step, without these words, one CPU and no GPU.
 
@@ -187,14 +189,14 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
 
 
 def _is_of_other_partition(row: SinfoRow) -> bool:
-    """A key that puts the rows of the default partition first."""
+    """A sort key that puts the rows of the default partition first."""
     is_default = row.starred_partition.endswith("*")
     # False sorts before True.
     return not is_default
 
 
 def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
-    """srun's options for all resources of a node, from sinfo's columns."""
+    """The srun options that request all CPUs and GPUs of a node, from the columns of sinfo."""
     words = [f"--partition={partition}"]
     if cpus.isdigit():
         words.append(f"--cpus-per-task={cpus}")
@@ -206,7 +208,8 @@ def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
 
 
 def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the current job, because otherwise srun would start a step of it."""
+    """The environment without the variables of the current Slurm job; with them, srun would start a
+    step of that job."""
     if "SLURM_JOB_ID" not in environment:
         return dict(environment)
     return {

@@ -1,2 +1,2 @@
-"""Finds ranks, nodes and paths that are slow, broken or do not respond, with collectives on
-pairs."""
+"""Finds slow, broken and unresponsive ranks, nodes and network paths, with collectives on pairs of
+ranks."""

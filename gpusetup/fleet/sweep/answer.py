@@ -1,4 +1,4 @@
-"""The answer of `fleet sweep`: what is wrong, what that means, and what was measured."""
+"""Builds the answer of `fleet sweep`: what is wrong, what to do next, and what was measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
 
 
 class Finding(Frozen):
-    """One thing that is wrong."""
+    """One fault that the sweep found, with its ranks and nodes."""
 
     fault: Fault
     title: str
@@ -66,7 +66,7 @@ class Finding(Frozen):
 
 
 class Level(Frozen):
-    """What was compared: exchanges within hosts or between them."""
+    """The statistics of one stage: exchanges within hosts, or exchanges between hosts."""
 
     of: Stage
     median: float
@@ -76,7 +76,7 @@ class Level(Frozen):
 
 
 class SweepAnswer(Frozen):
-    """The document of `fleet sweep`."""
+    """The JSON document of `fleet sweep`."""
 
     schema: Literal["gpusetup.sweep/1"] = "gpusetup.sweep/1"
     ok: bool
@@ -93,8 +93,8 @@ class SweepAnswer(Frozen):
 def answer(
     sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
 ) -> SweepAnswer:
-    """Judge a sweep. `absent` maps ranks that did not start to the reason; `hosts` says where every
-    rank is."""
+    """Judge a sweep. `absent` maps each rank that did not start to the reason; `hosts` maps each
+    rank to its host."""
     absent_faults = [NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)]
     faults = (*absent_faults, *sweep.faults())
     backend_problems = [result.problem for result in sweep.results if result.problem]
@@ -125,7 +125,8 @@ def answer(
 def _groups_of_host(
     faults: Sequence[NamedFault], hosts: Mapping[int, str]
 ) -> Iterable[list[NamedFault]]:
-    """The faults, with equal faults of several ranks on one host grouped together."""
+    """The faults in groups: equal faults of several ranks on one host form a group, any other fault
+    is alone."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
         # A fault between two ranks is no host's, so its number keeps it alone.
@@ -139,7 +140,7 @@ def _groups_of_host(
 
 
 def _levels(sweep: Sweep) -> tuple[Level, ...]:
-    """What was compared, within the hosts and between them."""
+    """The statistics of the stages that were measured, within hosts and between them."""
     levels = []
     for plane in sweep.planes:
         scores = sweep.scores(plane.stage)
@@ -156,7 +157,7 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
 def _finding(
     group: Sequence[NamedFault], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
 ) -> Finding:
-    """The text about one fault, or about the same fault of several ranks on a host."""
+    """The finding for one fault, or for the same fault of several ranks on one host."""
     fault = group[0]
     ranks: list[int] = []
     for member in group:
@@ -190,7 +191,7 @@ def _finding(
 
 
 def gigabytes(rate: float) -> str:
-    """A rate as people write it.
+    """A rate in bytes per second as text in GB/s.
 
     >>> gigabytes(12.5e9)
     '12.5 GB/s'
@@ -201,7 +202,7 @@ def gigabytes(rate: float) -> str:
 
 
 def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
-    """Ranks with their hosts, in words.
+    """Ranks with their hosts as text; if there are many, only their number and the hosts.
 
     >>> who({3: "n1", 7: "n2"}, (3, 7)), who({}, (9,))
     ('rank 3 on n1 and rank 7 on n2', 'rank 9')

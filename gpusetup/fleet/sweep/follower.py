@@ -1,4 +1,5 @@
-"""A rank's side of a sweep: its worker (`child_scripts/exchange.py`), and requests from the leader.
+"""A rank's side of a sweep: runs its worker (`child_scripts/exchange.py`), and passes on the
+leader's requests.
 
 The worker exchanges; it may hang in a driver. This process only hands lines on, so that it can say
 that the worker died, and end.
@@ -29,7 +30,7 @@ Message = dict[str, Any]
 
 
 class Follower:
-    """The worker of one rank, whose messages (and how it ended) are passed on to the leader."""
+    """The worker process of one rank; its messages, and how it ended, are passed to `tell`."""
 
     def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
         self.tell = tell
@@ -40,7 +41,7 @@ class Follower:
         thread.start()
 
     def _listen(self) -> None:
-        """Pass on the worker's messages and, at the end, how it ended."""
+        """Pass on the worker's messages until it ends, then report how it ended."""
         last = ""
         try:
             while True:
@@ -60,7 +61,7 @@ class Follower:
             self.tell({"said": "died", "problem": problem})
 
     def ask(self, question: Message) -> None:
-        """Pass a request of the leader to the worker."""
+        """Pass a request of the leader to the worker; the answer arrives through `tell`."""
         line = json.dumps(question)
         # Its answer comes to `tell`.
         self.lines.tell(line)
@@ -70,7 +71,8 @@ class Follower:
 
 
 def message_in(line: str) -> Message:
-    """A worker's message; None for lines that a library printed.
+    """The message in a line of a worker's output; {} if the line is not a message, such as a
+    library's warning.
 
     >>> lines = ('{"said": "here", "round": 1}', "[W] a warning", '{"said": 3}')
     >>> [*map(message_in, lines)]
@@ -87,8 +89,8 @@ def message_in(line: str) -> Message:
 
 
 def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
-    """Do what the leader requests until it sends the end, which is returned; empty if the leader is
-    gone."""
+    """Carry out the leader's requests until it ends the sweep; returns its last message, which is
+    empty if the connection was lost."""
     follower = Follower(worker, lambda message: spoke.say({"told": message}))
     try:
         while (message := spoke.hear()) and "exit" not in message:

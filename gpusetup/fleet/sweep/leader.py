@@ -1,4 +1,5 @@
-"""Rank 0's side of a sweep: starts each round on the ranks, and waits no longer than its limit.
+"""Rank 0's side of a sweep: starts each round on the ranks, and waits no longer than the round's
+limit.
 
 The ranks' own processes talk with this one over TCP (`verify/ranks/gathering.py`); their workers
 meet in pairs through a store. No round waits for a rank that does not answer: it is left out of
@@ -31,7 +32,7 @@ REPEATS, FASTER_QUARTER = 8, 4
 
 
 class Gathering(Hub):
-    """The other ranks, whose messages arrive in one queue."""
+    """The connections to the other ranks; messages of their workers go into one queue."""
 
     def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
         self.inbox = inbox
@@ -51,10 +52,11 @@ class Gathering(Hub):
 
 
 class Leader:
-    """All ranks of a sweep, as rank 0 sees them."""
+    """Leads a sweep from rank 0: starts the rounds on all ranks and collects the results."""
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
-        """`store` is the command of the store through which pairs connect."""
+        """`worker` is the command of this rank's worker; `store` is that of the store through which
+        the pairs connect."""
         self.rank = rank
         self.store = StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
@@ -68,14 +70,14 @@ class Leader:
         self.store_address = {"address": rank.address, "port": port}
 
     def _hear_own(self, message: Message) -> None:
-        """Receive a message from this rank's own worker."""
+        """Put a message of this rank's worker into the queue."""
         # In the same queue as what the others say.
         own_number = 0
         self.inbox.put((own_number, message))
 
     def meet(self) -> None:
-        """Wait until every rank is ready or the time is over; ranks that are not ready are
-        absent."""
+        """Wait until every rank is ready or the time is over; ranks that are not ready then are
+        recorded as absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
             self._welcome(number, message)
@@ -95,8 +97,8 @@ class Leader:
             self.absent |= dict.fromkeys(without_gpu, reason)
 
     def _welcome(self, number: int, message: Message) -> None:
-        """Receive what a rank reports before the first round: it is ready, has reached the store,
-        or has died."""
+        """Process a rank's message before the first round: it is ready, has reached the store, or
+        has died."""
         said = message["said"]
         if said == "ready":
             self._send(number, {"do": "join", **self.store_address})
@@ -107,7 +109,8 @@ class Leader:
             self.absent[number] = problem[:LONGEST_PROBLEM]
 
     def _unit(self, number: int, message: Message) -> Unit:
-        """A rank that is ready; its own texts are shortened, because they may contain anything."""
+        """The record of a rank that is ready. Texts from the rank are shortened, because it may
+        send anything."""
         host = self.host(number)
         local = int(message.get("local", 0))
         device = str(message.get("device"))
@@ -119,7 +122,7 @@ class Leader:
         )
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
-        """All messages, with their ranks, that arrive within this many seconds."""
+        """The messages that arrive within this many seconds, each with its rank."""
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
@@ -129,21 +132,21 @@ class Leader:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The ranks that take part, in order."""
+        """The ranks that take part in the sweep, in order."""
         present = self.ready_units.keys() - self.absent.keys()
         # A rank may be ready and then die.
         units = [self.ready_units[number] for number in sorted(present)]
         return tuple(units)
 
     def host(self, number: int) -> str:
-        """The host of a rank; empty if the rank never reported it."""
+        """The host of a rank; "" if the rank never reported it."""
         if number == 0:
             return self.rank.host
         link = self.others.ranks[number]
         return link.host or ""
 
     def sweep(self, limit: float) -> Sweep:
-        """Measure until there is nothing left to measure. `limit` is the time for one round in
+        """Run all rounds of a sweep and return their results. `limit` is the time for one round in
         seconds."""
         sweep = Sweep(self.units)
         for round in sweep.rounds():
@@ -153,7 +156,7 @@ class Leader:
         return sweep
 
     def measure(self, round: Round, limit: float) -> RoundResult:
-        """Start a round, and collect the results that arrive within its limit."""
+        """Run one round, and collect the results that arrive within its limit in seconds."""
         size = self._bytes_of_exchange()
         for pair in round.pairs:
             question = {
@@ -184,14 +187,15 @@ class Leader:
         return RoundResult(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
     def _bytes_of_exchange(self) -> int:
-        """How many bytes a pair exchanges: enough to fill its link, but not more."""
+        """The number of bytes that each pair exchanges, depending on whether the ranks use GPUs or
+        CPUs."""
         devices = {unit.device for unit in self.units}
         # Without any rank nothing is exchanged.
         is_on_cpu = devices <= {"cpu"}
         return CPU_BYTES if is_on_cpu else GPU_BYTES
 
     def _send(self, rank: int, question: Message) -> None:
-        """Send a request to one rank."""
+        """Send a request to one rank's worker."""
         if rank == 0:
             self.own.ask(question)
             return
@@ -200,7 +204,7 @@ class Leader:
         send(link, {"ask": question})
 
     def end(self, code: int) -> None:
-        """Tell all ranks how it ended."""
+        """End the worker, the store and all other ranks, which exit with `code`."""
         # The other ranks end with the same exit code.
         self.own.end()
         self.store.end()
@@ -208,7 +212,7 @@ class Leader:
 
 
 def store_port(store: StreamingChild, seconds: float) -> int:
-    """The port of the store. Raises Blocked if the store does not start."""
+    """The port on which the store listens. Raises Blocked if the store does not start in time."""
     end = time.monotonic() + seconds
     problem_text = ""
     try:
@@ -229,7 +233,7 @@ def store_port(store: StreamingChild, seconds: float) -> int:
 
 
 def bus_rate(times: Sequence[Any], moved: int) -> float:
-    """The bandwidth of a pair's all_reduce in bytes/s; 0 if it did not end.
+    """The bandwidth of a pair's all_reduce in bytes per second; 0 if it did not finish.
 
     Of each repeat the rank that came last counts, of all repeats the faster quarter.
 

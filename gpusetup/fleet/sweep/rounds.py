@@ -1,4 +1,4 @@
-"""The schedule of a sweep: which ranks exchange data in which round. Pure functions.
+"""Plans a sweep: which ranks exchange data in which round. Pure functions.
 
 Each rank exchanges with O(log n) partners, first within its host, then with ranks of the same place
 on other hosts. Whoever was slow meets other partners in a second series of rounds: what is slow in
@@ -33,14 +33,16 @@ SECOND_TURNS = 4
 
 
 class Plane(Frozen):
-    """Ranks with the same kind of path to each other: those on one host, or one from each host."""
+    """Groups of ranks that are connected in the same way: the ranks on each host, or one rank from
+    each host."""
 
     stage: Stage
     members: tuple[Ranks, ...]
 
     @property
     def turn_count(self) -> int:
-        """In how many turns its ranks meet."""
+        """The number of rounds in which the ranks exchange data, each time with another partner as
+        far as possible."""
         sizes = [len(group) for group in self.members]
         # All groups measure at once.
         turns_of_largest = turn_count(max(sizes))
@@ -48,7 +50,8 @@ class Plane(Frozen):
 
 
 def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
-    """First the ranks within each host, then ranks with the same position on different hosts.
+    """The groups of ranks to measure: first the ranks within each host, then ranks with the same
+    position on different hosts.
 
     >>> four = [Unit(rank=r, host="ab"[r // 2], local=r % 2) for r in range(4)]
     >>> [(each.stage, each.members) for each in planes(four)]
@@ -71,7 +74,7 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
 
 
 def turn_count(count: int) -> int:
-    """How many turns are measured for this many ranks: O(log n).
+    """The number of matchings to measure for this many ranks; it grows with the logarithm.
 
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
@@ -86,7 +89,8 @@ def turn_count(count: int) -> int:
 
 
 def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
-    """The disjoint pairs of one turn; no pair occurs twice over all turns (the circle method).
+    """The pairs of one turn, in which each rank occurs at most once; no pair repeats over the turns
+    (circle method).
 
     >>> matching((0, 1, 2, 3), 0), matching((5, 6, 7), 1)
     (((0, 3), (1, 2)), ((5, 7),))
@@ -114,20 +118,20 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
 
 
 def pair_of(rank: int, partner: int) -> Pair:
-    """Two ranks as a pair, the smaller first, so that each pair has one name."""
+    """Two ranks as a pair with the smaller one first, so that equal pairs compare equal."""
     low = min(rank, partner)
     high = max(rank, partner)
     return low, high
 
 
 def _pairs_in(plane: Plane, turn: int) -> Iterator[Pair]:
-    """The pairs of one turn, of all groups of a plane."""
+    """The pairs of one turn, from all groups of a plane."""
     for ranks in plane.members:
         yield from matching(ranks, turn)
 
 
 class Sweep:
-    """The rounds of a sweep. Each round is made when it is needed, from the results so far."""
+    """The rounds of a sweep. Each round is planned when it is needed, from the results so far."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
@@ -136,7 +140,8 @@ class Sweep:
         self.results: list[RoundResult] = []
 
     def rounds(self) -> Iterator[Round]:
-        """Every round in order; the caller appends its result before it asks for the next."""
+        """The rounds in order; the caller must append each result to `results` before it requests
+        the next round."""
         for plane in self.planes:
             for turn in range(plane.turn_count):
                 # A dead link costs the whole limit of each round.
@@ -155,7 +160,7 @@ class Sweep:
                 yield from self._round(plane.stage, meetings, again=True)
 
     def _round(self, stage: Stage, pairs: Iterable[Pair], again: bool = False) -> Iterator[Round]:
-        """One round; None if no rank has to exchange data."""
+        """Yields one round with these pairs; nothing if there are no pairs."""
         number = len(self.results)
         all_pairs = tuple(pairs)
         # All of its ranks may be dead or silent.
@@ -164,7 +169,7 @@ class Sweep:
 
     @property
     def silent(self) -> set[int]:
-        """Ranks that did not respond to the last request."""
+        """The ranks that did not respond in the last round in which they took part."""
         silent: set[int] = set()
         for result in self.results:
             asked = set(result.round.asked)
@@ -174,14 +179,14 @@ class Sweep:
         return silent
 
     def scores(self, stage: Stage) -> Scores:
-        """The ranks of one stage, compared by the measurements so far."""
+        """The scores of the ranks in one stage, from the measurements so far."""
         ranks = {unit.rank for unit in self.units}
         # A rank that is silent is no measure of its partners.
         talking = ranks - self.silent
         return scores_of(self.results, stage, talking)
 
     def faults(self) -> tuple[NamedFault, ...]:
-        """Everything that is wrong, the most serious first."""
+        """All faults that the sweep found: hung ranks first, then those of each stage."""
         hung = [NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent)]
         faults: list[NamedFault] = []
         for plane in self.planes:
@@ -198,8 +203,8 @@ class Sweep:
         return (*hung, *independent_faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
-        """Pairs slow ranks with others, and all remaining ranks among themselves, so that the
-        network is as busy as before. The first turn repeats broken pairs and silent ranks."""
+        """The pairs for a repeat round: suspects with healthy ranks, all others among themselves.
+        The first turn also repeats broken pairs and retries silent ranks."""
         silent = self.silent
         is_first_turn = turn == 0
         # In the first turn the silent ones are asked once more.
@@ -216,8 +221,8 @@ class Sweep:
 
 
 def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iterator[Pair]:
-    """Pairs suspects with ranks from the other half, because neighbours may share a switch; in the
-    second turn, with each other. All remaining ranks are paired among themselves.
+    """Pairs each suspect with a rank from the other half, because neighbours may share a switch; in
+    turn 1, suspects with each other. The others form pairs too.
 
     >>> list(partners((0, 1, 2, 3, 4, 5), {0, 1}, 0)), list(partners((0, 1, 2, 3), {0, 1}, 1))
     ([(0, 5), (1, 2), (3, 4)], [(0, 1), (2, 3)])

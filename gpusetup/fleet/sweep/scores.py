@@ -1,5 +1,5 @@
-"""The scores of a sweep's ranks, and the faults that a second series of rounds confirms. Pure
-functions.
+"""Computes the scores of a sweep's ranks, and the faults that a second series of rounds confirms.
+Pure functions.
 
 A rank's score is the middle of what it measured, with all of its partners. A rank is slow if its
 score is below the fleet's median by more of the scatter than a healthy fleet shows once in a
@@ -32,7 +32,7 @@ Fault = Literal[
 
 
 class Unit(Frozen):
-    """One rank of the sweep."""
+    """One rank of the sweep, with its host and device."""
 
     rank: int
     host: str
@@ -43,7 +43,7 @@ class Unit(Frozen):
 
 
 class Round(Frozen):
-    """What is measured at the same time."""
+    """The pairs of ranks that exchange data at the same time."""
 
     number: int
     stage: Stage
@@ -53,7 +53,7 @@ class Round(Frozen):
 
     @property
     def asked(self) -> Ranks:
-        """The ranks that exchange data in this round, pair by pair."""
+        """The ranks that take part in this round, pair by pair."""
         ranks: list[int] = []
         for pair in self.pairs:
             ranks.extend(pair)
@@ -61,7 +61,7 @@ class Round(Frozen):
 
 
 class RoundResult(Frozen):
-    """The results of a round."""
+    """The results of one round: the rate of each pair, and the ranks that did not respond."""
 
     round: Round
     rates: Mapping[Pair, float]
@@ -73,7 +73,7 @@ class RoundResult(Frozen):
 
 
 class Scores(Frozen):
-    """The ranks of one stage, compared."""
+    """The scores of the ranks in one stage, with the limit below which a rank counts as slow."""
 
     stage: Stage
     by_rank: Mapping[int, float]
@@ -90,7 +90,7 @@ class Scores(Frozen):
 
     @property
     def slow(self) -> Ranks:
-        """The ranks below the limit."""
+        """The ranks whose score is below the limit."""
         slow = []
         for rank, score in self.by_rank.items():
             # With a limit of 0, too few were compared.
@@ -100,8 +100,8 @@ class Scores(Frozen):
 
     @property
     def dead(self) -> Ranks:
-        """Ranks that could not exchange data with several partners; each of these costs the whole
-        limit."""
+        """The slow ranks that could not exchange data with any of several partners; measuring them
+        again would take the whole time limit."""
         dead = []
         for rank in self.slow:
             has_failed = self.by_rank[rank] == 0
@@ -113,7 +113,8 @@ class Scores(Frozen):
 
     @property
     def second_limit(self) -> float:
-        """The limit, at the speed of the healthy ranks in the second series."""
+        """The limit for the second series of rounds, lowered if the healthy ranks were slower
+        there; 0 if nothing can be compared."""
         suspects = set(self.slow)
         for pair in self.broken:
             suspects.update(pair)
@@ -130,7 +131,7 @@ class Scores(Frozen):
 
 
 class RateTable:
-    """The measurements of one stage, by rank and by pair."""
+    """Collects the measurements of one stage, by rank and by pair."""
 
     def __init__(self) -> None:
         self.first: dict[int, list[float]] = defaultdict(list)
@@ -140,7 +141,8 @@ class RateTable:
         self.partners: dict[int, set[int]] = defaultdict(set)
 
     def add(self, pair: Pair, rate: float, *, again: bool) -> None:
-        """Record the measurement of a pair."""
+        """Record the rate of a pair in bytes per second; `again` says that it belongs to the second
+        series."""
         earlier_best = self.best_rates.get(pair, 0.0)
         self.best_rates[pair] = max(rate, earlier_best)
         series = self.again if again else self.first
@@ -153,7 +155,7 @@ class RateTable:
 
 
 def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[int]) -> Scores:
-    """Compare ranks by their measurements in a stage.
+    """The scores of ranks from the measurements of one stage.
 
     >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}
     >>> asked = Round(number=0, stage="between", pairs=tuple(rates))
@@ -191,7 +193,7 @@ def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[in
 
 
 def _limit(scores: Sequence[float]) -> float:
-    """The rate that a healthy rank reaches; 0 if there are too few ranks to compare."""
+    """The lowest score that a healthy rank may have; 0 if there are too few ranks to compare."""
     count = len(scores)
     if count < LEAST_COMPARED:
         return 0.0
@@ -203,7 +205,8 @@ def _limit(scores: Sequence[float]) -> float:
 
 
 class NamedFault(Frozen):
-    """One thing that is wrong."""
+    """A fault with the ranks that it affects: one rank, the two ends of a path, or all ranks of a
+    stage."""
 
     fault: Fault
     ranks: Ranks
@@ -214,8 +217,8 @@ class NamedFault(Frozen):
 
 
 def faults_in(scores: Scores) -> Iterator[NamedFault]:
-    """The faults in one stage: a rank, or with a single partner the pair, because it is unclear
-    which of the two is at fault."""
+    """The confirmed faults of one stage. If a slow rank had only one partner, the pair is named,
+    because either of the two may be at fault."""
     stage = scores.stage
     middle = scores.middle
     if scores.by_rank and not middle:
@@ -240,7 +243,7 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
 
 
 def _fault_of(ranks: Ranks, rate: float) -> Fault:
-    """The name of the fault for a slow rank or a slow pair."""
+    """The name of the fault for a slow rank or pair; a rate of 0 means broken."""
     is_one_rank = len(ranks) == 1
     # A rate of 0: no exchange ended.
     if not rate:

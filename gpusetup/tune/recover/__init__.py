@@ -1,4 +1,5 @@
-"""A training step that survives running out of memory and gives the same gradient.
+"""A training step that recovers from running out of memory, with the same gradient as the whole
+batch.
 
     for batch in loader:
         optimizer.zero_grad()
@@ -42,7 +43,7 @@ LARGEST_CHECK = 8
 
 
 class Recovered(Frozen):
-    """How one batch was trained."""
+    """How a batch was trained: its loss, and whether it had to be split."""
 
     loss: torch.Tensor
     """The whole batch's, detached."""
@@ -55,20 +56,21 @@ class Recovered(Frozen):
 
     @property
     def split(self) -> bool:
-        """Whether the batch was trained in parts."""
+        """Whether the batch was trained in several parts."""
         # One part of the whole size is no split.
         micro_batch = self.micro_batch_size
         return micro_batch < self.batch_size
 
 
 class CannotRecover(GpuSetupError):
-    """Memory ran out and splitting the batch does not help; the cause is the original error."""
+    """Memory ran out, and splitting the batch does not help. `__cause__` is the original error, if
+    there was one."""
 
     exit_code = 1
 
 
 class ModelHistory:
-    """What earlier batches of a model have shown."""
+    """What earlier batches have shown about a model, such as the micro-batch that fits."""
 
     def __init__(self) -> None:
         self.holds_all_parameters = False
@@ -97,7 +99,8 @@ def recover_from_oom(
     allow: Collection[str] = ("random",),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
-    """Run forward and backward for one batch; if memory runs out, repeat with micro-batches.
+    """Run forward and backward for one batch; if memory runs out, repeat it in smaller
+    micro-batches.
 
     `step(part)` returns the loss of a part, a mean over its samples (`reduction="sum"`: a sum;
     `weight(part)`: what it is a mean over, the tokens that count for example). A loss over pairs of
@@ -131,7 +134,7 @@ def recover_from_oom(
 
 
 class _Attempts:
-    """Tries one batch in smaller and smaller parts."""
+    """Tries to train one batch in smaller and smaller parts."""
 
     def __init__(
         self, case: BatchStep, model: torch.nn.Module, undo: Undo, backward: Backward
@@ -147,7 +150,8 @@ class _Attempts:
         self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
-        """Halve the parts until one step runs; refuse if that would change the training."""
+        """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
+        training."""
         undo = self.undo
         # A later batch starts with what fitted before.
         micro = min(self.count, self.history.micro or self.count)
@@ -183,7 +187,8 @@ class _Attempts:
         )
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
-        """The loss, or the out-of-memory error without the frames that keep tensors alive."""
+        """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory error
+        without the frames that keep tensors alive."""
         self.part_losses = []
         is_whole = micro >= self.count
         try:
@@ -200,7 +205,7 @@ class _Attempts:
         return loss, None
 
     def whole(self) -> torch.Tensor:
-        """Run forward and backward for the whole batch, and return its loss."""
+        """Run forward and backward for the whole batch; returns its loss."""
         loss = self.case.loss(self.case.batch)
         # Once for a model: walking the graph takes time.
         if not self.history.holds_all_parameters:
@@ -210,7 +215,7 @@ class _Attempts:
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
-        """Run forward and backward for every part, and return the loss of the whole batch."""
+        """Run forward and backward for each part; returns the loss of the whole batch."""
         sums = self.case.sums
         total = 0.0
         expected = 0.0
@@ -240,7 +245,8 @@ class _Attempts:
         return torch.stack(losses).sum() * factor
 
     def differences(self) -> list[str]:
-        """Every reason why the parts do not train in the same way as the whole batch."""
+        """The reasons why training in parts differs from training the whole batch; [] if there are
+        none."""
         uneven = self.case.uneven_losses(self.part_losses)
         differs = [*what_differs(self.model), *uneven]
         hooked = []
@@ -261,8 +267,8 @@ class _Attempts:
         return differs
 
     def compare_halves(self) -> str | None:
-        """Compare the gradient of some samples with that of their halves. This is done for the
-        first split batch, the second, the fourth and so on, each time with other samples."""
+        """How the gradient of some samples differs from that of their two halves, in words; None if
+        no difference was found. Checked at the 1st, 2nd, 4th, 8th ... split batch."""
         code = getattr(self.case.step, "__code__", None)
         earlier_calls, difference = self.history.checks.get(code, (0, None))
         calls = earlier_calls + 1
@@ -283,7 +289,7 @@ ROUNDING = 1e-12
 
 
 def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
-    """A message about a batch that was split, with the setting to use."""
+    """A message that a batch was split, and which batch size to set."""
     gradient = "with the same gradient"
     if differs:
         gradient = f"but {'; '.join(differs)}"
@@ -295,7 +301,8 @@ def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
 
 
 def without_frames(problem: BaseException) -> BaseException:
-    """The error without the frames of its causes, whose variables keep tensors alive."""
+    """The exception without the stack frames of it and its causes, whose variables keep tensors
+    alive."""
     cause: BaseException | None = problem
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -304,7 +311,7 @@ def without_frames(problem: BaseException) -> BaseException:
 
 
 def _refuse(reasons: list[str], problem: BaseException | None) -> None:
-    """Raise `CannotRecover` if there is a reason against splitting."""
+    """Raise CannotRecover if there is any reason against splitting the batch."""
     if not reasons:
         return
     reasons_text = "; ".join(reasons)
@@ -315,7 +322,8 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """Why the parts of a batch would not train in the same way as the whole; [] if they would."""
+    """The reasons why training in parts would differ because of BatchNorm; [] if there are none or
+    `allow` contains `batchnorm`."""
     if "batchnorm" in allow:
         return []
     names = []

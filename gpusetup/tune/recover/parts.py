@@ -1,4 +1,4 @@
-"""Splits a batch into parts, determines what the loss of a part counts, and whether the sum is
+"""Splits a batch into parts, finds how much each part's loss counts, and checks whether the sum is
 exact.
 
 A batch is a tensor or array, or a tuple, list, mapping, named tuple or dataclass of batches. What
@@ -35,7 +35,7 @@ CHANNELS = (1, 3, 4)
 
 
 def batch_size(batch: Any) -> int:
-    """The number of samples in a batch.
+    """The number of samples in a batch; UsageError if its tensors disagree or it has none.
 
     >>> batch_size({"text": ["a", "b", "c"]}), batch_size(["a", "b"])
     (3, 2)
@@ -51,7 +51,7 @@ def batch_size(batch: Any) -> int:
 
 
 def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
-    """The samples from `start` to `stop` in a batch with `size` samples.
+    """The samples from `start` up to `stop` of a batch with `size` samples, in the same structure.
 
     >>> part_of({"x": [1, 2, 3], "name": "train"}, 1, 3, 3)
     {'x': [2, 3], 'name': 'train'}
@@ -67,7 +67,8 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
 
 
 def cuts(size: int, micro: int) -> list[tuple[int, int]]:
-    """The positions at which a batch of `size` is cut into parts of at most `micro`.
+    """The start and stop positions that cut a batch of `size` samples into parts of at most
+    `micro`.
 
     >>> cuts(10, 4)
     [(0, 4), (4, 8), (8, 10)]
@@ -81,7 +82,8 @@ def cuts(size: int, micro: int) -> list[tuple[int, int]]:
 
 
 def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
-    """The same nest, with `column` applied to each tensor, array and list of samples."""
+    """A batch of the same structure, with the function `column` applied to each tensor, array and
+    list of samples."""
     has_dimensions = len(getattr(batch, "shape", ())) > 0
     is_list = isinstance(batch, list)
     if has_dimensions or (is_list and _holds_samples(batch)):
@@ -112,7 +114,8 @@ PICTURE_DIMENSIONS = 3
 
 
 def _sizes(batch: Any) -> set[int]:
-    """The lengths of all columns in a batch; if there is only one, the batch can be cut."""
+    """The lengths of all tensors, arrays and lists in a batch; it can be cut if they all are the
+    same."""
     sizes = set[int]()
 
     def seen(column: Any) -> Any:
@@ -124,8 +127,8 @@ def _sizes(batch: Any) -> set[int]:
 
 
 def _holds_samples(batch: list[Any]) -> bool:
-    """Whether a list contains one sample per item and is not a column: texts, detection targets,
-    images and point clouds of different sizes.
+    """Whether a list has one sample per item, as texts, detection targets or images of different
+    sizes; otherwise its items are columns.
 
     >>> _holds_samples(["a", "b"]), _holds_samples([{"boxes": 1}]), _holds_samples([["a"], ["b"]])
     (True, True, False)
@@ -145,7 +148,8 @@ def _holds_samples(batch: list[Any]) -> bool:
 
 
 def _is_picture(value: Any) -> bool:
-    """Whether an array is an image with channels first, then height and width."""
+    """Whether a value looks like one image: three dimensions, of which the first is 1, 3 or 4
+    channels."""
     shape = tuple(getattr(value, "shape", ()))
     if len(shape) != PICTURE_DIMENSIONS:
         return False
@@ -164,7 +168,8 @@ ELEMENT_LOSSES = (
 
 
 class PartLosses(Frozen):
-    """One part of a batch: its samples, and the divisor of each loss in its step."""
+    """One part of a batch: its number of samples, and the divisor of each loss that was
+    computed."""
 
     samples: int
     divisors: tuple[float, ...]
@@ -173,8 +178,8 @@ class PartLosses(Frozen):
 
     @property
     def weight(self) -> float | None:
-        """The number over which the part's loss is a mean; None if its losses disagree or none is
-        known."""
+        """The number that the part's loss is a mean over; None if its losses have different
+        divisors or none was seen."""
         distinct = set(self.divisors)
         # Two losses that divide by different things have no common mean.
         if len(distinct) != 1:
@@ -182,7 +187,7 @@ class PartLosses(Frozen):
         return self.divisors[0]
 
     def divisors_of_a_sample(self) -> tuple[float, ...]:
-        """The divisor of each loss, per sample of the part."""
+        """The divisor of each loss, divided by the number of samples."""
         ratios = []
         for divisor in self.divisors:
             # Rounded: parts of other lengths divide with other errors.
@@ -191,7 +196,8 @@ class PartLosses(Frozen):
 
 
 class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
-    """A context manager that records by what each loss function divides."""
+    """A context manager that records the number by which each torch loss function divides its
+    sum."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,7 +224,7 @@ class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
-    """The number by which a loss function divides its sum; None if it takes no mean."""
+    """The number by which a loss function divides its sum; None if the loss is not a mean."""
     call = inspect.signature(func).bind(*args, **kwargs)
     call.apply_defaults()
     arguments = call.arguments
@@ -246,7 +252,7 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
 
 
 class BatchStep(Frozen):
-    """One batch, and the step that computes the loss of a part."""
+    """A batch, and the step function that computes the loss of any part of it."""
 
     step: Callable[[Any], torch.Tensor]
     batch: Any
@@ -255,7 +261,7 @@ class BatchStep(Frozen):
     weight: Callable[[Any], float] | None
 
     def loss(self, part: Any) -> torch.Tensor:
-        """The loss of a part, which must be a single number."""
+        """The loss of a part; UsageError if the step does not return a single number."""
         loss = self.step(part)
         is_one_number = isinstance(loss, torch.Tensor) and loss.dim() == 0
         if not is_one_number:
@@ -266,7 +272,8 @@ class BatchStep(Frozen):
         return loss
 
     def part(self, start: int, stop: int, parts: list[PartLosses]) -> tuple[torch.Tensor, float]:
-        """A part's loss and its weight; what the loss is a mean over is added to `parts`."""
+        """The loss of the samples from `start` to `stop` and its weight; the divisors of the losses
+        are appended to `parts`."""
         part = part_of(self.batch, start, stop, self.count)
         with LossWatcher() as watcher:
             loss = self.loss(part)
@@ -284,7 +291,8 @@ class BatchStep(Frozen):
         return loss, losses.weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
-        """Why no weights of the parts give the whole batch's loss; [] if some do."""
+        """The reasons why no weighting of the parts gives the whole batch's loss; [] if some
+        weighting does."""
         if self.sums or self.weight is not None:
             return []
         any_is_known = any(part.divisors for part in parts)
@@ -316,8 +324,8 @@ RANDOM_MODULES = (
 def gradient_difference(
     case: BatchStep, start: int, micro: int, model: torch.nn.Module
 ) -> str | None:
-    """How far the gradient of `micro` samples from `start` on differs from that of its two halves,
-    in words; None if rounding explains it."""
+    """How far the gradient of `micro` samples differs from that of its two halves, in words; None
+    if rounding explains the difference."""
     parts = list[PartLosses]()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     middle = start + micro // 2
@@ -357,7 +365,7 @@ def gradient_difference(
 def weighted_losses(
     parts: Sequence[tuple[torch.Tensor, float]], *, sums: bool
 ) -> Iterator[torch.Tensor]:
-    """The losses of the parts, each with its weight in the whole."""
+    """The loss of each part, multiplied by its share of the total weight."""
     total_weight = 1.0
     if not sums:
         total_weight = sum(weight for _, weight in parts)
@@ -371,7 +379,7 @@ def weighted_losses(
 
 
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The norm of all gradients as one vector."""
+    """The Euclidean norm of all gradients taken as one vector."""
     lengths = []
     for tensor in tensors:
         # In 64 bits: a sum of many squares in 16 bits overflows.

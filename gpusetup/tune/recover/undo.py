@@ -1,4 +1,4 @@
-"""Undoes the side effects of a failed attempt in the recovery."""
+"""Undoes the side effects of a training attempt that ran out of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpusetup.tune.recover.parts import BATCH_NORM
 
 
 def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The tensors that get a gradient in a backward pass from this loss."""
+    """The tensors that receive a gradient in the backward pass of this loss."""
     waiting = [loss.grad_fn]
     visited = set()
     while waiting:
@@ -37,7 +37,7 @@ MOST_NAMES = 3
 
 
 def listed(names: list[str]) -> str:
-    """The first names, and the number of remaining ones.
+    """The first names of a list, and how many more there are, as text.
 
     >>> listed(["a", "b", "c", "d"]), listed([""])
     ('a, b, c and 1 more', 'the model itself')
@@ -52,7 +52,7 @@ def listed(names: list[str]) -> str:
 
 
 def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """Functions that read and set the state of each random number generator."""
+    """Pairs of functions that read and set the state of each random number generator in use."""
     yield torch.get_rng_state, torch.set_rng_state
     yield random.getstate, random.setstate
     # A program that did not import numpy draws none of its numbers.
@@ -66,7 +66,8 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
 
 
 def equal_states(first: Any, second: Any) -> bool:
-    """Whether two states are equal, with all that is in them."""
+    """Whether two states of random number generators are equal, including nested tuples and
+    arrays."""
     if isinstance(first, tuple | list):
         return all(map(equal_states, first, second))
     # A tensor or an array compares its elements.
@@ -78,7 +79,7 @@ def equal_states(first: Any, second: Any) -> bool:
 
 
 class SavedBuffer(NamedTuple):
-    """A buffer of a module, and its saved content."""
+    """A buffer of a module, with a copy of its content."""
 
     path: str
     module: torch.nn.Module
@@ -87,21 +88,21 @@ class SavedBuffer(NamedTuple):
     copied: torch.Tensor
 
     def is_changed(self) -> bool:
-        """Whether the module now has another tensor, or other numbers in it."""
+        """Whether the buffer was replaced or its content has changed since the copy."""
         current = self.module._buffers.get(self.name)
         if current is not self.buffer:
             return True
         return not torch.equal(self.buffer, self.copied)
 
     def belongs_to_batch_norm(self) -> bool:
-        """Whether it is a running statistic, which changes with each part."""
+        """Whether the buffer is a running statistic of a BatchNorm in training mode."""
         is_batch_norm = isinstance(self.module, BATCH_NORM)
         # While it evaluates, BatchNorm changes nothing.
         return is_batch_norm and self.module.training
 
 
 class TrainingState:
-    """A saved copy of a model's buffers and of the random number generators."""
+    """A copy of a model's buffers and of the states of all random number generators."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.random = [(put, get()) for get, put in random_generators()]
@@ -117,7 +118,7 @@ class TrainingState:
                 self.buffers.append(saved)
 
     def restore(self) -> None:
-        """Restore everything to the saved state."""
+        """Restore the buffers and random number generators to the saved state."""
         for put, state in self.random:
             put(state)
         for saved in self.buffers:
@@ -126,7 +127,7 @@ class TrainingState:
             saved.buffer.data.copy_(saved.copied)
 
     def random_was_drawn(self) -> bool:
-        """Whether random numbers were drawn since the copy."""
+        """Whether random numbers were drawn since the state was saved."""
         states_now = [get() for get, _ in random_generators()]
         states_before = [state for _, state in self.random]
         # A generator that was imported since comes last and is not compared.
@@ -134,8 +135,8 @@ class TrainingState:
         return not all(equal_states(before, now) for before, now in pairs)
 
     def changed_buffers(self) -> list[str]:
-        """The buffers that have changed, except those of BatchNorm, which are reported
-        separately."""
+        """The paths of buffers that have changed since the copy, without BatchNorm's, which are
+        reported separately."""
         paths = []
         for saved in self.buffers:
             if saved.belongs_to_batch_norm():
@@ -146,7 +147,8 @@ class TrainingState:
 
 
 class Undo:
-    """Saves gradients, random numbers and buffers around the attempts for one batch.
+    """Saves gradients, random states and buffers before the attempts to train a batch, so that a
+    failed one can be undone.
 
     Gradients that are there already are set aside, so that an attempt that fails half-way can be
     dropped; random numbers (torch's, Python's, numpy's) and buffers go back to what they were.
@@ -168,7 +170,7 @@ class Undo:
             parameter.grad = None
 
     def check_leaves(self, loss: torch.Tensor) -> None:
-        """Raise an error if a loss gives a gradient to tensors that the model does not contain."""
+        """Raise UsageError if the loss trains tensors that are not parameters of the model."""
         held_ids = {id(parameter) for parameter in self.parameters}
         for leaf in trained_leaves(loss):
             # Its gradient could not be taken back.
@@ -179,8 +181,8 @@ class Undo:
                 )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
-        """Run a backward pass; raise an error if it changes parameters, because it would then step
-        for each part."""
+        """Run a backward pass; UsageError if it changes parameters, because it would then update
+        them once per part."""
         before = [parameter._version for parameter in self.parameters]
         backward(loss)
         if before != [parameter._version for parameter in self.parameters]:
@@ -190,14 +192,15 @@ class Undo:
             )
 
     def rescale(self, factor: float) -> None:
-        """Multiply the gradients that the parts have accumulated."""
+        """Multiply all accumulated gradients by a factor."""
         with torch.no_grad():
             for parameter in self.parameters:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor)
 
     def reset(self) -> None:
-        """Undo a failed attempt: memory, gradients, random numbers, statistics."""
+        """Undo a failed attempt: free memory, drop its gradients, and restore random states and
+        buffers."""
         for parameter in self.parameters:
             parameter.grad = None
         self.state.restore()
@@ -208,7 +211,7 @@ class Undo:
 
     @contextmanager
     def preserved_state(self) -> Iterator[None]:
-        """Restore buffers and random numbers to their current state after a block."""
+        """A context manager that restores buffers and random states to what they were on entry."""
         now = TrainingState(self._model)
         try:
             yield
@@ -216,14 +219,15 @@ class Undo:
             now.restore()
 
     def restore(self) -> None:
-        """Undo everything since before the call."""
+        """Undo everything, so that gradients, random states and buffers are as before the call."""
         self.reset()
         pairs = zip(self.parameters, self._saved_gradients, strict=True)
         for parameter, gradient in pairs:
             parameter.grad = gradient
 
     def commit(self) -> None:
-        """Keep the gradients, and add the previous ones in place, as autograd would have done."""
+        """Keep the new gradients and add them to those from before the call, as autograd would have
+        done."""
         pairs = zip(self.parameters, self._saved_gradients, strict=True)
         for parameter, previous in pairs:
             if previous is None:
