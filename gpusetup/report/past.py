@@ -17,6 +17,8 @@ NO_MESSAGES = (
     *("install-typed", "linux-driver-installed", "library-imported", "several-gpus"),
 )
 """Kinds of events that report no failure: what the machine is, what was done, what is asked."""
+COMPARISONS = ("release-regressed",)
+"""Kinds of events that compare a state that failed with one that works; they name no line."""
 STATES = (
     fields.DRIVER_NVML_CODE,
     fields.CUDA_INIT_CODE,
@@ -24,6 +26,8 @@ STATES = (
     fields.TORCH_IMPORT_ERROR,
 )
 """Fields of a state that a repair changes."""
+NO_LINE = 1 << 30
+"""Beyond every line of a text."""
 LINE = re.compile(r"line (\d+)")
 
 
@@ -43,10 +47,13 @@ def present_events(events: Iterable[Event]) -> list[Event]:
     """
     all_events = list(events)
     mended_line = mended_line_of(all_events)
-    has_result = any(event.values.get("form") == "computed" for event in all_events)
+    forms = {event.values.get("form") for event in all_events}
+    has_result = "computed" in forms or {"device", "training"} <= forms
     present = []
     for event in all_events:
-        is_past = _line_of(event.source) < mended_line
+        is_past = _line_of(event.source) < mended_line or (
+            bool(mended_line) and event.kind in COMPARISONS
+        )
         is_not_needed = has_result and says_absence_only(event.text or "")
         if event.kind in NO_MESSAGES or not (is_past or is_not_needed):
             present.append(event)
@@ -54,10 +61,21 @@ def present_events(events: Iterable[Event]) -> list[Event]:
 
 
 def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
-    """The claims without states from before the line in which they are said to be mended."""
+    """The claims without states from before the line in which they are said to be mended.
+
+    Of a value that the text gives again after that line, such as a version, only the later one
+    holds.
+    """
+    all_claims = list(claims)
+    later_subjects = set()
+    for claim in all_claims:
+        if mended_line <= _line_of(claim.source) < NO_LINE:
+            later_subjects.add(claim.subject)
     present = []
-    for claim in claims:
-        if claim.subject not in STATES or _line_of(claim.source) >= mended_line:
+    for claim in all_claims:
+        is_earlier = _line_of(claim.source) < mended_line
+        is_replaced = claim.subject in STATES or claim.subject in later_subjects
+        if not (is_earlier and is_replaced):
             present.append(claim)
     return present
 
@@ -65,4 +83,4 @@ def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
 def _line_of(source: str | None) -> int:
     """The line that a source names; beyond every line if it names none."""
     line = LINE.search(source or "")
-    return int(line[1]) if line else 1 << 30
+    return int(line[1]) if line else NO_LINE

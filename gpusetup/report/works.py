@@ -114,7 +114,13 @@ def works(text: Text) -> Iterator[Event]:
     failures = _failure_lines(lines)
     uses = tuple(_uses(flat))
     last_word_of_success = _last_match(working.SOLVED, flat)
-    if last_word_of_success and _is_mended(lines, failures):
+    proof_after_failures = _proof_of_a_solved_title(lines, failures, uses)
+    if proof_after_failures:
+        event = _event("works-there", flat, proof_after_failures.match)
+        # What stands behind the last failure is of the state that works.
+        source = line_source(max(failures.of_any, default=0) + 2)
+        yield replace(event, values={"form": "mended"}, source=source)
+    elif last_word_of_success and _is_mended(lines, failures):
         event = _event("works-there", flat, last_word_of_success)
         yield replace(event, values={"form": "mended"})
     elif not _is_outweighed(lines, failures, uses):
@@ -215,6 +221,26 @@ def _is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
     return not working.CONTRAST.search(words_from_there)
 
 
+SOLVED_TITLE = lazy(
+    r"(?i)^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|solucionado|resolvido|решено|已解决|解決(?:済み?|しました)?|해결)(?!\w)"
+)
+"""The mark that a forum, or its user, puts before the title of a question that is answered."""
+
+
+def _proof_of_a_solved_title(
+    lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]
+) -> Use | None:
+    """What shows the GPU at work after every failure of a text whose title says that it is solved."""
+    if not lines or not SOLVED_TITLE.search(lines[0]):
+        return None
+    flat = "\n".join(lines)
+    last_failure = max(failures.of_any, default=0)
+    for use in uses:
+        if _line_index(flat, use.match.start()) > last_failure:
+            return use
+    return None
+
+
 def _says_mended(line: str) -> bool:
     """Whether a line says that it works now, and mentions no failure after these words."""
     success = working.SOLVED.search(line)
@@ -231,7 +257,8 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     forms = [use.form for use in uses]
     complaints = [lines[index] for index in failures.complaints]
     errors = list(failures.errors)
-    if "computed" in forms:
+    # A result from the GPU, or a training on a device that the program names.
+    if "computed" in forms or {"device", "training"} <= set(forms):
         complaints = [line for line in complaints if not says_absence_only(line)]
         errors = [index for index in errors if not says_absence_only(lines[index])]
     if not all(_is_denied(complaint, has_use=bool(uses)) for complaint in complaints):
