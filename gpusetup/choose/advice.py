@@ -1,4 +1,4 @@
-"""The single change to a host or a request that would help most."""
+"""Finds the single change to the host or the request that would help most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpusetup.model.versions import parsed
 
 
 class PossibleChange(Frozen):
-    """A change that is possible, and the question as it would be after the change."""
+    """A possible change to the host or the request, and the question as it would be afterwards."""
 
     kind: Literal["driver", "python", "torch", "backend"]
     to: str | None
@@ -22,12 +22,13 @@ class PossibleChange(Frozen):
 
     @property
     def keeps_wish(self) -> bool:
-        """Whether the change leaves the request as it is."""
+        """Whether the change is to the host (its driver or Python) and leaves the request as
+        it is."""
         of_the_host = ("driver", "python")
         return self.kind in of_the_host
 
     def advice(self, build: TorchBuild) -> Advice:
-        """The advice for the person, with what the change would achieve."""
+        """The advice to make this change, naming the build that it would give."""
         of_build = build.torch if self.kind == "torch" else build.backend
         return Advice(
             change=self.kind,
@@ -37,8 +38,8 @@ class PossibleChange(Frozen):
 
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
-    """The change that allows the newest torch; None if no change allows a newer one than the
-    chosen.
+    """The change that allows the newest torch; None if no change allows a newer torch than the
+    chosen one.
 
     One that keeps the wish comes before one that does not, and of two equally good the first.
     """
@@ -62,7 +63,7 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
 
 
 def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
-    """All possible changes, the least costly first."""
+    """Yields all possible changes, least costly first: driver, Python, torch version, backend."""
     catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
         other_host = replace(
@@ -92,8 +93,8 @@ def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
 
 
 def other_drivers(question: BuildQuestion) -> list[str]:
-    """The drivers that may help: a newer one that a build needs, or an older one for a GPU that
-    newer drivers no longer support."""
+    """The driver versions that may help: newer ones that a build needs, or an older branch for a
+    GPU that newer drivers no longer support."""
     host, catalog = question.host, question.catalog
     drivers: set[str] = set()
     first_drivers = [first for _, first in host.first_drivers]
@@ -117,7 +118,8 @@ def other_drivers(question: BuildQuestion) -> list[str]:
 
 
 def other_pythons(question: BuildQuestion) -> list[str]:
-    """The Python versions that have builds, those nearest to the current one first."""
+    """The Python versions that have builds, nearest to the current one first; empty if the current
+    one is unknown."""
     python = (question.host.python or "").rstrip("t")
     minor = parsed(python).minor
     # Of an unknown Python nobody says that another one is needed.

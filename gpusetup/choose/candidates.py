@@ -1,5 +1,5 @@
-"""The torch builds that may go together with packages, and a set chosen from the table of
-companions alone."""
+"""The torch builds that can go together with packages, and the choice of a set from the companion
+table alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OLDEST = "2.5"
 
 
 class PackageQuestion(Frozen):
-    """Which packages should go together with which torch, on which host."""
+    """The question of which packages go together with which torch on a host."""
 
     wish: Wish
     host: Host
@@ -42,18 +42,18 @@ class PackageQuestion(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The requirements that should go together with torch, sorted by name."""
+        """The requirements for packages and companions besides torch, sorted by name."""
         return self.wish.words
 
     @property
     def of_torch_alone(self) -> PackageQuestion:
-        """The same question without packages."""
+        """The same question without the packages."""
         wish = self.wish.of_torch_alone
         return replace(self, wish=wish)
 
     @property
     def companions(self) -> CompanionQuestion:
-        """The same question in the form that the table of companions needs."""
+        """The same question in the form that the companion table needs."""
         return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
@@ -65,8 +65,8 @@ class PackageQuestion(Frozen):
 def candidates(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The builds for which each package has a release, the newest torch first. Among builds of the
-    same torch, `prefer` comes first, then the best for the host."""
+    """The builds for which each package has a release, newest torch first; among builds of one
+    torch, `prefer` comes first, then the best for the host."""
     builds = question_of(question.wish, question.host, question.catalog)
     companions = question.companions
     fitting = []
@@ -87,8 +87,7 @@ def candidates(
 def builds_to_try(
     question: PackageQuestion, prefer: TorchBuild | None = None
 ) -> tuple[TorchBuild, ...]:
-    """The candidates; raises Unsatisfiable if a package has no release for this host, or if no
-    build fits."""
+    """The candidates for the question. Raises Unsatisfiable with the reason if there are none."""
     builds = candidates(question, prefer)
     if not builds:
         raise nothing_goes_together(question)
@@ -96,7 +95,8 @@ def builds_to_try(
 
 
 def takes_old_torch(question: PackageQuestion) -> bool:
-    """Whether somebody requested a torch, or a release of a package, that may need an old torch."""
+    """Whether torch versions before 2.5 are tried too, because a torch version or a package version
+    was requested."""
     if question.wish.torch:
         return True
     requirements = map(Requirement, question.words)
@@ -104,13 +104,14 @@ def takes_old_torch(question: PackageQuestion) -> bool:
 
 
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits, without regard to the packages."""
+    """The newest build that fits if the packages are ignored; None if none fits."""
     builds = candidates(question.of_torch_alone)
     return builds[0] if builds else None
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
-    """The reason why no build has a release of each package, and what to do instead."""
+    """The error if no build has a release of every package, with the reason and what to do
+    instead."""
     host = question.host
     newest = newest_alone(question)
     if newest is None:
@@ -136,7 +137,8 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
 
 
 def way_without_release(project: Project, build: TorchBuild, host: HostFacts) -> str:
-    """What to do if a package has no release for a build on a host."""
+    """Advice for a package that has no release for this build and host: build it, or use an
+    alternative."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
     # What cannot compute on these GPUs is not worth an hour of building.
@@ -148,7 +150,8 @@ def way_without_release(project: Project, build: TorchBuild, host: HostFacts) ->
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
-    """A driver for a later CUDA version, if the packages have a release for that version."""
+    """Yields advice to install a newer driver, if the packages have a release for a later CUDA
+    version."""
     unknown_driver = replace(question.host.machine, driver=Driver())
     host = host_of(unknown_driver, question.catalog)
     builds = candidates(replace(question, host=host))
@@ -165,7 +168,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
 
 
 class PackageSet(Frozen):
-    """Packages that go together with a build, and the reason why they are not newer."""
+    """Packages that go together with a build, and the reasons why some are not newer."""
 
     build: TorchBuild
     packages: tuple[JointPackage, ...]
@@ -174,8 +177,8 @@ class PackageSet(Frozen):
 
 
 def set_by_table(question: PackageQuestion) -> PackageSet:
-    """The newest torch that works with every package according to the table, without asking an
-    index."""
+    """The set with the newest torch that works with every package according to the companion table,
+    without asking an index."""
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
@@ -198,7 +201,8 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
-    """The version of a package that meets the request and that the table allows with a build."""
+    """A requested package in a set: no exact version, but the limits from the request and the
+    companion table."""
     name = name_of(word)
     project = companion_table().project(name)
     limits = Requirement(word).specifier
@@ -217,7 +221,8 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
-    """The releases that the table allows with a build, if it excludes any."""
+    """The versions of a package that the companion table allows with a build; an empty specifier if
+    it sets no limit."""
     companions = question.companions
     for row in rows_meant(companions, project):
         if why_row_differs(companions, project, row, build):
@@ -234,7 +239,8 @@ def how_to_build(name: str) -> str:
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:
-    """The version of torch or a companion with the label that torch's index uses.
+    """The version with the backend label that torch's index uses; unchanged for packages and builds
+    without labels.
 
     >>> from gpusetup.catalog.file import load_catalog
     >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")

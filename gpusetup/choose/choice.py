@@ -1,5 +1,5 @@
-"""The decision which torch a host gets, what happens to the installed one, and why the others do
-not fit."""
+"""The decision on a host's torch: the build, what happens to the installed torch, and why other
+builds were not chosen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for; nothing fits."""
 
 
 class Choice(Frozen):
-    """The torch that `install` installs, `doctor` recommends and `resolve` prints."""
+    """The decision that `install` carries out, `doctor` recommends and `resolve` prints."""
 
     build: TorchBuild | None = None
     """What the environment holds afterwards; None if nothing fits, and `advice` names the change
@@ -74,8 +74,8 @@ class Choice(Frozen):
 
     @property
     def index_url(self) -> str | None:
-        """The address of the folder with the build on torch's index; None if no index has the
-        build."""
+        """The URL of the folder on torch's index that contains the build; None if no index
+        has it."""
         build = self.build
         if build is None or build.channel != "pytorch":
             return None
@@ -87,20 +87,21 @@ class Choice(Frozen):
 
     @property
     def moves(self) -> bool:
-        """Whether torch is replaced or newly installed."""
+        """Whether torch is newly installed, replaced, or installed again."""
         stays = ("kept", "refused", "nothing")
         # "again" is an exchange, too: the same build with its missing files.
         return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
-        """Whether `limits` contain a limit for torch."""
+        """Whether the choice is for this torch version, so that its `limits` apply."""
         build = self.build
         if build is None:
             return False
         return build.torch == torch
 
     def at_root(self, root: str) -> Choice:
-        """The same choice with a mirror's addresses instead of torch's own index."""
+        """The choice with the URLs of a mirror; unchanged if the build is not from torch's own
+        index."""
         build = self.build
         # conda's channels have mirrors of their own.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":
@@ -113,8 +114,8 @@ class Choice(Frozen):
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:
-    """Whether a change replaces a build for one maker's GPUs with one for another maker's, or for
-    the CPU.
+    """Whether replacing the installed backend with the chosen one gives up the GPUs of the maker
+    that torch was built for.
 
     >>> crosses("cu130", "cpu"), crosses("rocm6.4", "cu130"), crosses("cpu", "cu130")
     (True, True, False)

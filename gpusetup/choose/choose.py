@@ -1,5 +1,4 @@
-"""Decides which torch a host gets. doctor, resolve, install, fleet and the API all call this
-module.
+"""Decides which torch a host gets. doctor, resolve, install, fleet and the API all use this module.
 
 The ladder, each step only where the one before has no answer:
 
@@ -33,7 +32,8 @@ from gpusetup.model.frozen import replace
 
 
 def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None) -> Choice:
-    """Choose the build for a host, what happens to the installed torch, and the packages with it.
+    """Choose the torch build for a host, what happens to the installed torch, and the packages that
+    go with it.
 
     `index` is asked for the packages of the wish; without one they are left to the installer, or
     (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
@@ -52,7 +52,8 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
-    """Choose torch together with packages, from an index or from the table of companions."""
+    """Choose torch, together with the requested packages if an index or the companion table can be
+    asked."""
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:
@@ -85,7 +86,7 @@ def choose_with_packages(
 
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose torch without regard to other packages."""
+    """Choose torch alone, ignoring other packages."""
     if wish.is_open:
         return choose_shown(wish, host, catalog)
     if not wish.is_about_torch:
@@ -96,8 +97,8 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """Choose what the machine or its text asks for; if none of these requests can be met, use the
-    last one."""
+    """Choose torch by what the machine or the report asks for: the first request that a build
+    meets, otherwise the last one."""
     choice = Choice()
     for shown_wish in wishes_shown(host.machine, catalog):
         choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
@@ -110,8 +111,8 @@ def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
-    """The choice with the torch that goes with the packages, and each package in the matching
-    version.
+    """The choice changed to the torch that goes together with the packages, with the version of
+    each package.
 
     torch that stays, and goes with them as it is, leaves the packages to the installer.
     """
@@ -139,7 +140,7 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
 
 
 def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
-    """Whether the packages work with the torch that would be chosen without them."""
+    """Whether the packages go together with the torch that was chosen without them."""
     build = choice.build
     if build is None:
         return False
@@ -149,8 +150,8 @@ def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
 def reason_with_packages(
     choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
 ) -> str | None:
-    """The reason for this torch: the same as without packages, or the package that prevents a newer
-    one."""
+    """The reason for this torch: the same as without packages, or the package that prevents the
+    other torch; None if unknown."""
     if is_same_build(choice, chosen):
         return choice.reason
     if choice.build is not None and not choice.moves:
@@ -164,7 +165,7 @@ def reason_with_packages(
 
 
 def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
-    """The build with the torchvision and torchaudio from a set."""
+    """The build with the torchvision and torchaudio versions from a set; None stays None."""
     if build is None:
         return None
     versions = {package.name: package.version for package in chosen.packages}

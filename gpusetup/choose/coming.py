@@ -1,5 +1,5 @@
-"""What to request from an installer: torch's family, packages, packages that follow, and what must
-not change."""
+"""What an installer is asked for: torch's packages, other packages, packages that change with
+torch, and what must not change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class Coming(Frozen):
-    """What will be installed into an environment, and what must stay as it is."""
+    """What will be installed into an environment, and which versions must stay."""
 
     family: tuple[str, ...] = ()
     """Of torch's family, torch first."""
@@ -33,15 +33,15 @@ class Coming(Frozen):
 
     @property
     def is_nothing(self) -> bool:
-        """Whether everything that was requested is already installed."""
+        """Whether nothing needs to be installed."""
         # Followers and what is pinned come or stay along with these.
         wanted = (*self.family, *self.packages, *self.on_torch_index)
         return not wanted
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install: the requested packages and those that change with torch. If torch stays,
-    packages without torch, pinned to it.
+    """What to install for a choice: torch and what changes with it or, if torch stays, only
+    packages that keep it.
 
     Unsatisfiable if a wanted companion has no release for the torch that stays.
     """
@@ -65,7 +65,8 @@ def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
-    """What to install if torch stays, and what to pin so that it stays too."""
+    """What to install if torch stays, and the installed versions to pin. Raises Unsatisfiable if a
+    companion has no release for that torch."""
     build, machine = choice.build, host.machine
     assert build is not None, "a torch that stays is a build"
     installed = installed_packages(machine)
@@ -95,8 +96,8 @@ def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The installed companions that do not match a torch that stays, and must be installed
-    again."""
+    """The installed companions that do not match the torch that stays, so that they must be
+    installed again."""
     build, wish = choice.build, choice.wish
     assert build is not None, "a torch that stays is a build"
     misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
@@ -107,7 +108,8 @@ def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[
 
 
 def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
-    """The numpy to install, if the installed one does not work with the new torch."""
+    """The requirement for another numpy if the installed one does not work with the new torch;
+    empty if it does or none is installed."""
     numpy = installed_packages(host.machine).get("numpy")
     build = choice.build
     if numpy is None or build is None:
@@ -118,8 +120,8 @@ def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str,
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch, and the companions that were named or belong to the set; if none was named, the
-    installed ones."""
+    """torch and the companions to install: those that were requested or are in the set; if only
+    torch was requested, the installed ones."""
     wish = choice.wish
     members = {"torch", *wish.family}
     members.update(package.name for package in choice.packages)
@@ -131,7 +133,8 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The requested packages, with the versions from the set if one was chosen."""
+    """The requested packages as requirements, with exact versions if a set was chosen; without
+    those that come from torch's index."""
     chosen = {package.name: package for package in choice.packages}
     words = []
     for word in choice.wish.packages:

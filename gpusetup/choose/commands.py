@@ -23,7 +23,7 @@ Words = tuple[str, ...]
 
 
 class InstallerOptions(Frozen):
-    """What an installer should install, and where."""
+    """What an installer command should install, and where."""
 
     python: str | None = None
     """The target interpreter; None leaves it to the installer's own rule."""
@@ -44,7 +44,7 @@ class InstallerOptions(Frozen):
 
     @property
     def beside_torch(self) -> Words:
-        """The requested packages other than torch and its companions."""
+        """The packages to install other than torch, torchvision and torchaudio."""
         others = []
         for package in self.packages:
             # A word with a version is no member's name: torch's family comes by its names.
@@ -54,7 +54,8 @@ class InstallerOptions(Frozen):
 
 
 def started(python: str | None) -> Words:
-    """How to start an interpreter; for a portable Python, without the user's own packages.
+    """The command that starts a Python interpreter; a portable Python gets `-s`, which ignores the
+    user's own packages.
 
     >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
@@ -69,7 +70,7 @@ def started(python: str | None) -> Words:
 
 
 def chosen_wheel(choice: Choice) -> TorchBuild:
-    """The wheel of a choice; raises Unsatisfiable if there is none, or if it is a conda build."""
+    """The wheel of a choice. Raises Unsatisfiable if there is none, or if the build is conda's."""
     build = choice.build
     if build is None or build.channel != "pytorch":
         raise Unsatisfiable("No wheel of torch fits this machine")
@@ -77,7 +78,7 @@ def chosen_wheel(choice: Choice) -> TorchBuild:
 
 
 def carries_label(build: TorchBuild, package: str) -> bool:
-    """Whether a wheel's version certainly ends in `+<backend>`."""
+    """Whether the version of this package's wheel certainly ends in `+<backend>`."""
     if not build.labelled:
         return False
     # aarch64 companions did not for years and do now: without the label the requirement matches
@@ -86,7 +87,7 @@ def carries_label(build: TorchBuild, package: str) -> bool:
 
 
 def exact_family(build: TorchBuild, packages: Words) -> Words:
-    """The exact requirements for torch and its companions, such as `torch==2.5.1+cu124`."""
+    """Exact requirements for torch and its companions, such as `torch==2.5.1+cu124`."""
     requirements = []
     for name, version in build.family(packages).items():
         requirement = f"{name}=={version}"
@@ -98,7 +99,8 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
 
 
 def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
-    """The packages that an installer would wrongly consider to be installed already."""
+    """The packages that must be reinstalled, because an installer would wrongly take the installed
+    build for the right one."""
     names = []
     for name in build.family(options.packages):
         if options.again or not carries_label(build, name):
@@ -107,14 +109,15 @@ def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
 
 
 def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
-    """Limits for the packages that are installed too, such as `numpy<2` for torch before 2.3."""
+    """Requirements that limit dependencies, such as `numpy<2` for torch before 2.3; empty if torch
+    is installed alone."""
     companions = build_companions(choice, options)
     # torch alone brings no numpy, and does not need one.
     return choice.limits if companions or options.beside_torch else ()
 
 
 def build_companions(choice: Choice, options: InstallerOptions) -> Words:
-    """torchvision and torchaudio, if they should be installed."""
+    """The companions (torchvision and torchaudio) that are to be installed."""
     build = choice.build
     if build is None:
         return ()
@@ -128,7 +131,7 @@ def build_companions(choice: Choice, options: InstallerOptions) -> Words:
 
 
 def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The two commands for uv.
+    """The steps for uv: torch from its own index, then everything else from the default index.
 
     torch's own index stands before those of the user's configuration: uv stops at the first that
     has a project, and its `--index-url` yields to UV_DEFAULT_INDEX.
@@ -146,7 +149,8 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The two commands for pip, run with the environment's own `python -m pip`."""
+    """The steps for pip, run as `python -m pip` of the environment: torch from its own index, then
+    everything else."""
     build = chosen_wheel(choice)
     url = build.index or index_url(build.backend, options.index_root)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
@@ -165,8 +169,8 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 def _steps(
     install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
 ) -> tuple[Step, ...]:
-    """First install torch and its companions from their own index, then everything else from the
-    default index."""
+    """The steps: torch's packages from their own index (without dependencies, except for AMD and
+    Intel), then everything else from the default index."""
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
     limits = limits_beside_torch(choice, options)
@@ -204,7 +208,7 @@ MKL = "mkl<2024.1"
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The commands for conda: one, or three if a new environment was requested.
+    """The steps for conda: one, or three if a new environment is created.
 
     Unsatisfiable where conda's channels have no build that fits.
     """
@@ -234,7 +238,7 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def beside_torch_that_stays(options: InstallerOptions) -> Step:
-    """Packages from the environment's channels that do not change what is installed."""
+    """The conda step that installs packages without changing what is already installed."""
     where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
     return Step(
         title="from your channels, with the torch that stays",
@@ -243,7 +247,7 @@ def beside_torch_that_stays(options: InstallerOptions) -> Step:
 
 
 def conda_target(options: InstallerOptions) -> Words:
-    """The options that name the environment."""
+    """The conda options that name the environment; empty for the active one."""
     # The new one is named even though it is active by then: where `conda activate` fails, its
     # packages must not go into another environment.
     if options.conda_name:
@@ -254,7 +258,7 @@ def conda_target(options: InstallerOptions) -> Words:
 
 
 def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
-    """The commands that create and activate a new environment with its Python; empty if none was
+    """The steps that create and activate a new conda environment with its Python; empty if none was
     requested.
 
     Without `--yes`: conda asks before it removes an environment of that name.
@@ -294,7 +298,7 @@ def conda_specs(build: TorchBuild, packages: Words) -> Words:
 
 
 def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -> Words:
-    """The match specs for the channel `pytorch`, whose last version is torch 2.5.1."""
+    """The match specs for conda's channel `pytorch`, whose last torch is 2.5.1."""
     specs = [f"pytorch::pytorch=={build.torch}"]
     for name, version in companions.items():
         specs.append(f"pytorch::{name}=={version}")
@@ -316,7 +320,8 @@ the help of uv 0.13.9; for others the index is named."""
 def tool_command(
     packages: Sequence[str], torch: str, backend: str, torch_index: str | None
 ) -> Words | None:
-    """The uv command that installs a tool with torch from its own index; None without a package.
+    """The uv command that installs a tool together with torch from its own index; None if no
+    package is given.
 
     torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
 

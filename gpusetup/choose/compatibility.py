@@ -1,5 +1,5 @@
-"""Which packages go together with a build of torch, according to the table of companions and the
-catalog. Pure functions.
+"""Which packages go together with a torch build, according to the companion table and the catalog.
+Pure functions.
 
 doctor, resolve and install ask here. A reason says what is wrong and where that is known from;
 None means that nothing speaks against the two.
@@ -38,7 +38,8 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 
 
 class CompanionQuestion(Frozen):
-    """The requirements that should go together with torch, the host, and the table to use."""
+    """The requirements that should go together with torch, the host, and how to use the companion
+    table."""
 
     words: tuple[str, ...]
     host: HostFacts
@@ -52,13 +53,14 @@ class CompanionQuestion(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the packages."""
+        """The names of the required packages."""
         names = map(name_of, self.words)
         return tuple(names)
 
     @property
     def projects(self) -> tuple[Project, ...]:
-        """The table's entries for the packages."""
+        """The companion table's entries for the required packages; packages that it does not know
+        are left out."""
         table = companion_table()
         projects = map(table.project, self.names)
         # Of most packages it knows nothing: they take any torch.
@@ -69,7 +71,7 @@ class CompanionQuestion(Frozen):
 
 
 def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
-    """The reason why a package has no release for a build; None if each package has one."""
+    """The first reason why a package has no release for a build; None if every package has one."""
     for word in companions.words:
         reason = why_extra_differs(word, build)
         if reason:
@@ -88,8 +90,8 @@ def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | Non
 
 
 def why_extra_differs(word: str, build: TorchBuild) -> str | None:
-    """The reason why an extra of a package (`jax[cuda12]`) does not match the build's CUDA
-    version."""
+    """The reason why a requirement's extra (`jax[cuda12]`) does not match the build's CUDA version;
+    None if it does."""
     # A CPU build loads no library of CUDA that could differ.
     if build.cuda is None:
         return None
@@ -105,7 +107,8 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
 
 
 def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
-    """The rows of the table that may contain the requested release."""
+    """The table rows of a package to consider: those of the requested exact version, otherwise the
+    general ones."""
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
         # One release that was built otherwise says nothing of the others.
@@ -121,7 +124,8 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
 
 
 def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
-    """The rows for a release that was requested by its exact version: `vllm==0.32.0`."""
+    """The table rows for a package that is requested with an exact version, such as `vllm==0.32.0`;
+    empty if none is."""
     rows = []
     for word in companions.words:
         if name_of(word) != project.name:
@@ -136,7 +140,7 @@ def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> li
 def why_row_differs(
     companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
 ) -> str | None:
-    """The reason why the releases of a row do not go together with a build."""
+    """The reason why the releases in a row do not go together with a build; None if they do."""
     versions = row.versions.removeprefix("==")
     releases = f"{project.name} {versions}"
     if companions.only_table and not project.has_wheels(row):
@@ -161,7 +165,8 @@ def why_row_differs(
 
 
 def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
-    """Whether a package for a build comes from torch's own index."""
+    """Whether a package must come from torch's own index, because its release on the default index
+    is for another CUDA version."""
     # That of the default index is built for another CUDA.
     differs = build.cuda_major != usual_cuda
     return project.on_torch_index and differs
@@ -170,7 +175,7 @@ def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) ->
 def names_on_torch_index(
     names: Iterable[str], build: TorchBuild, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The packages among these that come from torch's own index for a build."""
+    """The packages among these that come from torch's own index for this build."""
     usual = usual_major(catalog, build)
     matching = []
     for name in dict.fromkeys(names):
@@ -183,7 +188,8 @@ def names_on_torch_index(
 def why_release_differs(
     companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
-    """The reason why one release does not go together with a build; None if there is none."""
+    """The reason why one release of a package does not go together with a build; None if the table
+    has no objection."""
     project = companion_table().project(name)
     if project is None:
         return None
@@ -199,7 +205,8 @@ def why_release_differs(
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why no release of a package supports this host."""
+    """The reason why a package has no release for this platform or these GPUs; None if it has
+    one."""
     platform = f"{build.os}-{build.machine}"
     platforms = project.on.split()
     if platform not in platforms:
@@ -208,7 +215,8 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package cannot compute on this host's GPUs, even if it is built here."""
+    """The reason why a package cannot compute on this host's GPUs, even if it is built from source;
+    None if it can."""
     # On a Mac such packages compute on Apple's GPU.
     is_without_gpu = build.cuda is None and build.os != "macos"
     if project.gpu and is_without_gpu:
@@ -230,8 +238,7 @@ NUMPY_1 = "numpy<2"
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The requirement for numpy that a torch has: `numpy<2` if it was built before numpy 2; None if
-    any version works."""
+    """The requirement `numpy<2` if this torch was built before numpy 2; None if any numpy works."""
     first = catalog.milestone("torch for numpy 1 and 2")
     version = parsed(torch.partition("+")[0])
     is_before = version < parsed(first)
@@ -239,7 +246,7 @@ def numpy_beside(torch: str, catalog: Catalog) -> str | None:
 
 
 def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
-    """Whether a torch works with the installed numpy."""
+    """Whether this torch works with this version of numpy."""
     needs_numpy_1 = numpy_beside(torch, catalog) is not None
     is_numpy_1 = parsed(numpy).major < 2
     # numpy 2 changed its C interface; whatever was built for it runs with both.
@@ -249,8 +256,8 @@ def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
 def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """The releases to exclude with a build, as constraints for an installer:
-    `torchcodec!=0.9.*`."""
+    """Constraints for an installer that exclude the releases that do not go together with a build,
+    such as `torchcodec!=0.9.*`."""
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
     # torch itself does not declare it.
@@ -262,7 +269,7 @@ def limits_beside(
 def limits_of_table(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The releases that the table of companions excludes for a build."""
+    """The constraints that the companion table gives for a build, without the one for numpy."""
     limits: list[str] = []
     for project in companion_table().projects:
         companions = CompanionQuestion(
@@ -286,7 +293,8 @@ def limits_of_table(
 def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The installed torchvision and torchaudio that are known to belong to another torch."""
+    """The installed companions (torchvision, torchaudio) that are known not to match this torch and
+    backend."""
     packages = installed_packages(machine)
     platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
@@ -316,7 +324,7 @@ COMPILED = frozenset(
 
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Notes about installed packages that do not match a new torch, and what happens to them."""
+    """Yields notes on installed packages that may fail with the new torch."""
     new_torch = f"torch {build.torch} ({build.backend})"
     dependent_packages = dependents(machine, build)
     for package in dependent_packages:
@@ -335,8 +343,8 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
 
 
 def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Notes about a torchvision or torchaudio that has no release for a torch, or that comes from a
-    folder."""
+    """Yields notes on companions that have no release for the new torch, or that were installed
+    from a folder and will be replaced."""
     packages = installed_packages(machine)
     new_torch = f"torch {build.torch} ({build.backend})"
     new_versions = build.family(tuple(packages))
@@ -353,7 +361,8 @@ def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) 
 
 
 def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
-    """A note why a package that was compiled against the installed torch may fail."""
+    """A note that a package was compiled against the installed torch and must be built again; None
+    if it need not."""
     differs = differs_in_cuda(torch, build)
     if not differs and not is_compiled_for_another(package.version, torch.version, build):
         return None
@@ -368,8 +377,8 @@ def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str |
 
 
 def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
-    """Whether the installed torch and a build are for different CUDA major versions; libraries
-    linked for one do not load with the other."""
+    """Whether the installed torch and a build are for different CUDA major versions; false if
+    either has none."""
     of_backend = cuda_of(torch.backend or "")
     cuda = torch.cuda or of_backend or ""
     installed_major = cuda.partition(".")[0]
@@ -380,7 +389,8 @@ def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
-    """Whether a package that was compiled against the installed torch fails with a build."""
+    """Whether a package's label or the installed torch's version shows that it was compiled for
+    another torch than this build."""
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
@@ -393,8 +403,8 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
 
 
 def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
-    """Where to find wheels for this CUDA version, if the package's newest release on the default
-    index is for another one."""
+    """Yields notes on where to find a package's wheels for this CUDA version, if the default index
+    has them for another one."""
     if newest.cuda is None:
         return
     usual = usual_major(companions.catalog, newest)

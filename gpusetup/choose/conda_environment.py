@@ -1,4 +1,4 @@
-"""Decides into which conda environment torch goes: the active one, or a new one with a name. Pure
+"""Decides into which conda environment torch is installed: the active one, or a new one. Pure
 functions."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ would be an option."""
 
 
 def conda_name(text: str) -> str:
-    """The name for a new conda environment; UsageError if conda does not allow it.
+    """The text if it is a valid name for a new conda environment; raises UsageError otherwise.
 
     >>> conda_name("qwen")
     'qwen'
@@ -36,7 +36,7 @@ def conda_name(text: str) -> str:
 
 
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
-    """The name of the environment to create; None to change the active one.
+    """The name of the conda environment to create; None if the active one is to be used.
 
     torch does not belong into conda's base environment, which conda itself runs in: one broken
     package there can break conda.

@@ -1,4 +1,4 @@
-"""The conditions under which a build fits, and the choice of the best build that does.
+"""The conditions under which a build fits a host, and the choice of the best build that fits.
 
 A constraint is named for what it asks, and gives the reason if it does not hold: what the build
 needs and what was found. All of them hold jointly, for every visible GPU.
@@ -60,7 +60,7 @@ def libc_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def macos_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Why this macOS is too old for the build; None if it is new enough."""
+    """The reason why this macOS is too old for the build; None if it is new enough or unknown."""
     macos = question.host.macos
     # None on every other system, and for a Mac whose version nobody told.
     if not build.macos or not macos:
@@ -99,7 +99,8 @@ def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
-    """Whether the driver's own CUDA version supports the build's, as far as that is known."""
+    """Whether the driver supports the build's CUDA version; true if the driver's CUDA version is
+    unknown."""
     driver_cuda = question.host.driver_cuda
     if driver_cuda is None:
         return True
@@ -112,7 +113,8 @@ def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
 
 
 def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Whether a build runs on this Jetson; wheels for servers only run on its latest releases."""
+    """The reason why a CUDA build does not run on this Jetson, where only the latest releases run
+    wheels for servers; None if it does."""
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
@@ -129,8 +131,8 @@ def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """Whether the driver supports every GPU; one that is too old or too new for a GPU cannot start
-    it with any build."""
+    """The reason why the driver does not support one of the GPUs, so that no CUDA build can use it;
+    None if it supports them all."""
     host = question.host
     if build.cuda is None:
         return None
@@ -203,14 +205,14 @@ CONSTRAINTS: tuple[Constraint, ...] = (
 
 
 def fits(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build fits."""
+    """Whether a build meets the request and all conditions of the host."""
     reason = why_not(build, question)
     return reason is None
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """All reasons why a build does not fit; a build that was not requested is not examined
-    further."""
+    """The reasons why a build does not fit, as one text; None if it fits. A build that was not
+    requested gets only that reason."""
     for constraint in ASKED:
         reason = constraint(build, question)
         if reason:
@@ -223,7 +225,7 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
-    """The rows for this platform and the installer's channels, newest torch first."""
+    """The catalog's builds for this platform and the installer's channels, newest torch first."""
     host = question.host
     platform = (host.family, host.architecture)
     return _in_scope(
@@ -238,7 +240,8 @@ def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
 def _in_scope(
     catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
 ) -> tuple[TorchBuild, ...]:
-    """Cached, because the same few platforms are needed again and again."""
+    """Like `in_scope`, for plain values so that results can be cached; on WSL the driver floors are
+    those of Windows."""
     family, _ = platform
     rows = []
     for build in catalog.builds:
@@ -264,7 +267,7 @@ def fitting_builds(question: BuildQuestion) -> list[TorchBuild]:
 
 
 def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
-    """The best build that fits, with a torch version newer than `above`."""
+    """The best build that fits and whose torch is newer than `above`; None if there is none."""
     limit = newest_first(above)
     newer = []
     for build in in_scope(question):
@@ -276,8 +279,8 @@ def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
 
 
 def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
-    """The best build of a torch version, or else of the nearest newer one, or else of the newest
-    that fits."""
+    """The best fitting build of this torch version, or of the nearest newer one, or of the newest
+    older one; None if none fits."""
     wanted_torch = newest_first(torch)
     prefer = preference(question)
 
@@ -298,8 +301,8 @@ FIRST_WITH_AMPERE = 11
 
 
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
-    """A sort key: the newest torch, the channel, then the CUDA version nearest below the driver's
-    own, then those above.
+    """A sort key for builds: newest torch, preferred channel, then the CUDA version nearest below
+    the driver's, then those above.
 
     An unknown driver is taken to serve the last CUDA major but one: what needs a newer one comes
     after all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
@@ -321,21 +324,21 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
 
 
 def cuda_release(build: TorchBuild) -> tuple[int, ...]:
-    """The build's CUDA version as numbers; zeros for a CPU build."""
+    """The build's CUDA version as numbers; (0, 0) for a CPU build."""
     if build.cuda is None:
         return (0, 0)
     return release(build.cuda)
 
 
 def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
-    """A sort key: the newest torch first, and among builds of the same torch the preferred
-    channel."""
+    """A sort key for builds: newest torch first, then the preferred channel."""
     channel = CHANNELS.index(build.channel)
     return (*newest_first(build.torch), channel)
 
 
 def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
-    """A sort key for a host with an unknown driver: the lowest CUDA version of the newest torch."""
+    """A sort key for builds if the driver is unknown: newest torch first, within it the lowest CUDA
+    version, but CUDA 10 and older last."""
     cuda = cuda_release(build)
     # A CPU build has no CUDA that could be too old.
     is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
@@ -349,7 +352,7 @@ def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[
 
 
 def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build needs a newer driver branch than we assume for an unknown driver."""
+    """Whether a build needs a newer driver branch than the one assumed for an unknown driver."""
     floor = build.driver_floor
     assumed = question.host.assumed_driver
     if not floor or not assumed:
@@ -361,7 +364,7 @@ def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
 
 @lru_cache(maxsize=512)
 def newest_first(torch: str) -> tuple[int, ...]:
-    """A sort key of versions in which the newest comes first."""
+    """A sort key that puts the newest torch version first."""
     release_parts = parsed(torch).release
     # `2.5` is `2.5.0`: keys of one length compare part by part.
     parts = (*release_parts, 0, 0, 0)[:4]

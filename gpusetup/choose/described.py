@@ -1,4 +1,4 @@
-"""Replaces parts of the machine that was read with what a person describes."""
+"""Replaces parts of a machine's snapshot with what a person describes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ Family = Literal["linux", "windows", "macos"]
 
 
 class Description(Frozen):
-    """What a person says about a machine; None keeps the value that was read."""
+    """The parts of a machine that a person describes; None or an empty value keeps what was
+    read."""
 
     driver: str | None = None
     gpus: tuple[str, ...] = ()
@@ -40,15 +41,16 @@ class Description(Frozen):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the description leaves only the system itself to be read."""
+        """Whether driver, GPUs, system and Python are all described, so that the driver need not be
+        read."""
         parts = (self.driver, self.os, self.python)
         # Then no driver is waited for, and no Python is looked for.
         return None not in parts and bool(self.gpus)
 
 
 def described(snapshot: Snapshot, description: Description, catalog: Catalog) -> Snapshot:
-    """The snapshot with the described values; UsageError if values are invalid or contradict each
-    other."""
+    """The snapshot with the described values. Raises UsageError if they are invalid or contradict
+    each other."""
     if description == Description():
         return snapshot
     family = description.os or snapshot.os.family
@@ -80,7 +82,8 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
 
 
 def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot:
-    """The machine with another operating system; its driver no longer counts."""
+    """The snapshot with another operating system, and without the driver, which belongs to the old
+    one."""
     # Every Mac that torch is still built for has a chip of Apple.
     is_mac = description.os == "macos"
     usual = "aarch64" if is_mac else snapshot.os.machine
@@ -98,7 +101,7 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
 
 
 def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
-    """The machine with another driver, which has not listed the GPUs."""
+    """The snapshot with another driver version; its GPUs count as not listed by that driver."""
     gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
     return replace(
         _without_driver(snapshot),
@@ -109,7 +112,7 @@ def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    """The machine without the driver's answers and without the container."""
+    """The snapshot without what the driver reported and without the container."""
     return replace(
         snapshot,
         driver=Driver(),
@@ -120,7 +123,8 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
-    """The version of an NVIDIA driver; UsageError for other texts, with examples of valid ones.
+    """The NVIDIA driver version that a text means. Raises UsageError, with an example, if it is
+    none.
 
     Of a branch alone (`580`) its first driver with a CUDA is taken.
     """
@@ -138,7 +142,7 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
 
 
 def completed_by_gpus(description: Description, catalog: Catalog) -> Description:
-    """Complete the description with the only system and machine on which its GPUs exist.
+    """The description, completed with the only system and architecture on which its GPUs exist.
 
     A Jetson is an aarch64 Linux, a GB200 too, and an Apple chip a Mac; what was said of the system
     counts more. UsageError for an Apple chip in another system.
@@ -172,7 +176,8 @@ def platform_implied(name: str, catalog: Catalog) -> str | None:
 
 
 def _check(description: Description, family: str | None, catalog: Catalog) -> None:
-    """Raise UsageError for an invalid Python or glibc, and for NVIDIA GPUs in a Mac."""
+    """Raise UsageError for an invalid Python or glibc version, or for a driver or a GPU of another
+    maker on macOS."""
     for value, pattern, meaning, example in (
         (description.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
         (description.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
@@ -189,8 +194,7 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
 
 
 def without_torch(machine: Snapshot) -> Snapshot:
-    """The machine with a new, empty environment: nothing is installed, and nothing shows what the
-    person wants."""
+    """The snapshot with an empty environment: nothing is installed, and no request is shown."""
     return replace(
         machine,
         torch=Torch(installed=False),
@@ -202,7 +206,7 @@ def without_torch(machine: Snapshot) -> Snapshot:
 def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """This environment on another host, which has the named GPUs and driver.
+    """The snapshot of this environment on another host, which has the named GPUs and driver.
 
     Unsatisfiable for GPUs of other makers, which nothing here judges.
     """

@@ -1,5 +1,5 @@
-"""A choice as a public document, with the commands for every installer and the newer build that is
-offered."""
+"""Turns a choice into the public document, with the commands for each installer and the newest
+build on offer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def answer_of(
     packages: tuple[str, ...] = FAMILY,
     conda_name: str | None = None,
 ) -> ResolveAnswer:
-    """The public document of a choice, with the commands of every installer.
+    """The public document of a choice, with the commands for each installer.
 
     `packages` are torch and what comes along with it. `conda_name` is a new environment for conda's
     commands.
@@ -56,8 +56,8 @@ def answer_of(
 
 
 def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
-    """The packages in a set, other than torch and its companions, that come from torch's own
-    index."""
+    """The packages in the chosen set that come from torch's own index, without torch and its
+    companions."""
     requirements = []
     for package in choice.packages:
         is_member = package.name in FAMILY
@@ -68,7 +68,7 @@ def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
-    """Add the facts about a build to an answer."""
+    """The answer with the facts about a build."""
     return replace(
         answer,
         torch=build.torch,
@@ -82,7 +82,7 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
 def commands_of(
     choice: Choice, options: InstallerOptions
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """The commands for each installer, without those that have no build that fits."""
+    """Installer -> its commands; empty commands if the installer has no build that fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
         installer_options = options
@@ -99,8 +99,8 @@ def commands_of(
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest build that `install --upgrade` would install; None if it is for another maker's
-    GPUs."""
+    """The newest build, which `install --upgrade` would install; None if there is none or it is for
+    another maker's GPUs."""
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
@@ -128,7 +128,8 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The folder for a new environment next to the current one, which may itself be `.venv`."""
+    """The name of the folder for a new environment: `.venv`, or `second` if the current environment
+    is called that."""
     python = machine.python
     executable = python.executable or ""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
@@ -140,8 +141,8 @@ def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """The options for `install --venv DIR` that create an environment with the recommended
-    packages.
+    """The options for `install --venv DIR` that install the recommended torch and companions; empty
+    if no index is known to have the build.
 
     A new one would get the newest by itself, and none of the companions that are here.
     """

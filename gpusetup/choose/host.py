@@ -1,5 +1,5 @@
-"""The host for which a build is chosen: its snapshot, and the facts that the constraints use,
-parsed once."""
+"""The host for which a build is chosen: its snapshot, and the facts from it by which builds are
+judged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Presence = Literal["some", "none", "unknown"]
 
 
 class HostFacts(Frozen):
-    """The facts that the constraints use. They are plain values, so that results can be cached."""
+    """The facts about a host by which builds are judged, as plain values so that results can be
+    cached."""
 
     family: str
     architecture: str
@@ -57,14 +58,14 @@ class HostFacts(Frozen):
 
 
 class Host(Frozen):
-    """A machine that will get torch: its snapshot, and the facts by which builds are judged."""
+    """A machine that gets torch: its snapshot, and the facts by which builds are judged."""
 
     machine: Snapshot
     facts: HostFacts
 
 
 class BuildQuestion(Frozen):
-    """Everything by which a build is judged: the request for torch, the host's facts, and the
+    """What a build is judged by: the request for torch, the facts about the host, and the
     catalog."""
 
     wish: Wish
@@ -78,24 +79,25 @@ class BuildQuestion(Frozen):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """The channels from which a build may be chosen."""
+        """The channels from which a build may come: conda's, or torch's index for wheels."""
         by_conda = self.wish.installer == "conda"
         # conda's torch and a wheel in one environment would hide each other.
         return CONDA_CHANNELS if by_conda else WHEELS
 
     def takes(self, torch: str) -> bool:
-        """Whether the request allows a torch version."""
+        """Whether the request allows this torch version."""
         wanted = self.wish.torch
         return allows_torch(wanted, torch)
 
     def by_conda(self) -> BuildQuestion:
-        """The same question for conda's channels."""
+        """The same question for builds from conda's channels."""
         wish = replace(self.wish, installer="conda")
         return replace(self, wish=wish)
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
-    """The question which build of torch meets a request on a host."""
+    """The question of which torch build meets a request on a host; requested packages are
+    left out."""
     return BuildQuestion(
         # What is wanted besides torch decides nothing here, and would keep answers apart.
         wish=wish.of_torch_alone,
@@ -108,7 +110,7 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """A machine as a host; if its text asks for another Python, the host has that Python."""
+    """The machine as a host; if a report asks for another Python, the host has that one."""
     version = machine.wanted.python
     # An old document asks for an old Python along with its old torch.
     if version and not is_a_step_back(machine):
@@ -123,7 +125,8 @@ LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
 
 
 def is_a_step_back(machine: Snapshot) -> bool:
-    """Whether a document asks for an older release than the one that has no kernels for the GPU."""
+    """Whether a report asks for an older torch than the installed one, which already has no kernels
+    for the GPU."""
     if machine.origin != "report":
         return False
     kinds = {event.kind for event in machine.events}
@@ -138,7 +141,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
-    """The facts about a machine that the constraints use."""
+    """The facts about a machine by which builds are judged."""
     os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -168,7 +171,8 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
 
 
 def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
-    """Whether there is an NVIDIA GPU."""
+    """Whether the machine has an NVIDIA GPU: `some`, `none` (only if a source said so) or
+    `unknown`."""
     if gpus:
         return "some"
     # A driver that answers speaks for a GPU that is not listed.
@@ -182,7 +186,8 @@ def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
 
 
 def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The driver that we assume if it is unknown; None if the driver or the board is known.
+    """The driver version to assume if the driver is unknown; None if the driver is known or the
+    machine is a Jetson.
 
     It is taken to serve the last CUDA major but one, as most drivers do, and to start each GPU.
     """
@@ -204,7 +209,8 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
 
 
 def driver_family(machine: Snapshot) -> str:
-    """Whose driver version numbers apply."""
+    """The system whose driver version numbers apply: `windows` on WSL, otherwise the system
+    itself."""
     # WSL uses the driver of Windows.
     if machine.os.wsl:
         return "windows"
@@ -212,7 +218,8 @@ def driver_family(machine: Snapshot) -> str:
 
 
 def python_tag(machine: Snapshot) -> str | None:
-    """The Python version as wheels name it: `3.11`, `3.13t`; None if unknown."""
+    """The Python version as wheels name it, such as `3.11` or `3.13t` (free-threaded); None if
+    unknown."""
     python = machine.python
     version = python.version or ""
     release = re.match(r"\d+\.\d+", version)
@@ -225,8 +232,8 @@ def python_tag(machine: Snapshot) -> str | None:
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
-    """The GPUs that the build must support: the visible ones; all, if a variable hides every GPU;
-    or those on the PCI bus."""
+    """The GPUs that the build must support: the visible ones, all if a variable hides them, or
+    those on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
     gpus = list(visible_gpus(machine)) if present else []
     if not gpus:
@@ -240,7 +247,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
 
 
 def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
-    """NVIDIA's GPUs with their names on the PCI bus: `GA107M [GeForce RTX 3050]`."""
+    """Yields NVIDIA's GPUs on the PCI bus, by their names there."""
     for device in judged_on(machine.pci_devices):
         by_id = pci_name(device.device_id)
         name = device.name or by_id or "NVIDIA GPU"
@@ -251,7 +258,7 @@ def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
 
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """The GPUs that no driver listed, each with the first driver that supports it."""
+    """The GPUs that no driver has listed, each with the first driver version that supports it."""
     # The driver of a Jetson is numbered apart.
     if board_of(machine):
         return ()

@@ -1,5 +1,5 @@
-"""The interface of a package index, as far as a choice needs it. Pure; the caller passes in an
-implementation."""
+"""The interface of a package index that a choice needs; the caller passes in an implementation.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Released(Frozen):
 
     @property
     def public(self) -> str:
-        """The version without its label."""
+        """The version without its local label (such as `+cu124`)."""
         return self.version.partition("+")[0]
 
 
 class IndexAnswer(Frozen):
-    """The releases that an index has for some requirements, or the reason why there are none."""
+    """The packages that an index has for some requirements, or the reason why there are none."""
 
     packages: Mapping[str, Released] = {}
     reason: str | None = None
@@ -33,7 +33,8 @@ class IndexAnswer(Frozen):
 
 
 class SetQuestion(Frozen):
-    """Which packages go together with one of several torch builds for the same backend."""
+    """The question of which releases of these packages go together with a torch version for one
+    backend."""
 
     backend: str
     torch: str
@@ -45,21 +46,24 @@ class SetQuestion(Frozen):
 
 
 class AnsweringIndex(Protocol):
-    """One package index, or several of a person; methods may raise `Blocked` if it does not
-    respond."""
+    """The package indexes of a person. Methods may raise `Blocked` if an index does not respond."""
 
     @property
     def torch_root(self) -> str:
-        """The root of torch's own indexes, without a login."""
+        """The root URL of torch's own indexes, without a login."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Called before the first question, with the choice without packages, and the packages."""
+        """Called once before the first question, with the choice without packages and the required
+        packages."""
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
-        """The packages that meet some requirements together with a torch, within limits."""
+        """The releases that meet the requirements together with torch, within the limits; or the
+        reason why there are none."""
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
-        """The newest release of each package that has a wheel for the host."""
+        """The newest release of each package that has a wheel for the host; packages without one
+        are left out."""
 
     def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package, if it exists only as source code."""
+        """The newest release of a package that exists only as source code; None if there is
+        none."""

@@ -27,7 +27,7 @@ COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
 def installed_packages(machine: Snapshot) -> dict[str, Package]:
-    """All installed packages, by name."""
+    """All installed packages by normalised name."""
     packages: dict[str, Package] = {}
     for package in machine.packages or ():
         name = normalised(package.name)
@@ -37,7 +37,7 @@ def installed_packages(machine: Snapshot) -> dict[str, Package]:
 
 
 def installed_family(machine: Snapshot) -> tuple[str, ...]:
-    """torch, and its companions in the environment."""
+    """torch and its installed companions; torch is included even if it is not installed."""
     packages = installed_packages(machine)
     companions = [name for name in COMPANIONS if name in packages]
     # torch counts as a member even if it is yet to come.
@@ -48,7 +48,7 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
 
 
 def public(version: str | None) -> str:
-    """A version without its local label (such as `+cu124`).
+    """A version without its local label (such as `+cu124`); "" for None.
 
     >>> public("2.5.1+cu124")
     '2.5.1'
@@ -58,8 +58,8 @@ def public(version: str | None) -> str:
 
 
 def backend_read(torch: Torch) -> str | None:
-    """The backend of the installed torch, as it was read, or else from its label or CUDA
-    version."""
+    """The backend of the installed torch: as read, or else from its label or CUDA version; None if
+    neither tells."""
     if torch.backend:
         return torch.backend
     _, _, label = (torch.version or "").partition("+")
@@ -75,7 +75,8 @@ def backend_read(torch: Torch) -> str | None:
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The backend of an installed torch, as it was read, or else that of the default index's build.
+    """The backend of the installed torch or, if nothing was read, the backend of the default
+    index's build of this version.
 
     `UNREAD` if nothing tells.
     """
@@ -94,8 +95,8 @@ def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
 
 
 def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | None:
-    """The installed torch as a build: the row of the catalog, or else what was read; None if there
-    is no torch.
+    """The installed torch as a build, from the catalog or from what was read; None if no torch is
+    installed or a report does not name its backend.
 
     A nightly, a vendor's or a build of one's own has no row: its companions are not known then.
     """
@@ -119,7 +120,8 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
 
 
 def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
-    """A build with the kernels and PTX that were read from its files."""
+    """The build with the kernels and PTX that were read from the installed files, or the catalog's
+    if none were read."""
     codes = (*build.kernels, *build.ptx)
     if torch.kernels:
         codes = readable(torch.kernels)
@@ -129,7 +131,7 @@ def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
 
 
 def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
-    """A build for a torch that is not in the catalog, made from what was read."""
+    """A build made from what was read, for a torch that is not in the catalog."""
     host = question.host
     # conda's torch has no label: the row of its release says which companions belong to it.
     release = question.catalog.release_of(torch.version or "")
@@ -149,7 +151,7 @@ def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchB
 
 
 def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed build works on this machine, as far as that is known.
+    """Whether the installed build works on this machine; what is unknown does not count against it.
 
     An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
     machine that has no NVIDIA GPU; what is not known is not held against it.
@@ -175,7 +177,8 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
-    """The vendors of the devices that the PCI bus shows or a text mentions."""
+    """The vendors of the devices on the PCI bus, and of other makers' GPUs that a report
+    mentions."""
     vendors = set()
     for device in machine.pci_devices or ():
         vendors.add(device.vendor)
@@ -196,7 +199,7 @@ def is_damaged(machine: Snapshot) -> bool:
 
 
 def is_of_conda(machine: Snapshot) -> bool:
-    """Whether conda installed torch."""
+    """Whether conda installed the torch on this machine."""
     installer = machine.torch.installer
     return installer == "conda"
 
@@ -205,7 +208,7 @@ def is_of_conda(machine: Snapshot) -> bool:
 
 
 class Dependent(Frozen):
-    """An installed package that does not support the new torch."""
+    """An installed package that requires another torch than the new one."""
 
     name: str
     version: str
@@ -216,7 +219,7 @@ class Dependent(Frozen):
 
 
 def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
-    """The installed packages, other than companions, that need another torch than a build's."""
+    """The installed packages, without torch's own, that require another torch than this build."""
     packages = installed_packages(machine)
     new_versions = build.family(installed_family(machine))
     broken = []
@@ -238,8 +241,8 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
 
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
-    """The names of packages that are installed again because they need another torch than a
-    build's."""
+    """The names of packages to install again, because their installed release needs another torch
+    than this build."""
     names = []
     for package in dependents(machine, build):
         # The others stay, and a note says that they may fail.
@@ -249,7 +252,8 @@ def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """torch and the packages that change with it, by name."""
+    """The names of torch, its companions and the packages that change with it; all of torch's
+    packages for a report."""
     # A text shows no whole environment: the whole family counts.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
@@ -262,7 +266,7 @@ def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
 def broken_requirement(
     package: Package, new_versions: Mapping[str, str], machine: Snapshot
 ) -> str | None:
-    """The first requirement of a package that the new versions do not meet."""
+    """The first requirement of a package that the new versions do not meet; None if all are met."""
     for text in package.requires:
         name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
         version = new_versions.get(normalised(name[1])) if name else None
@@ -292,8 +296,8 @@ SYSTEMS = {
 
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
-    """The variables for environment markers on that machine, as far as they are known, without
-    extras."""
+    """The known values of the variables in environment markers on this machine, with `extra`
+    empty."""
     family = machine.os.family or ""
     platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""

@@ -1,4 +1,4 @@
-"""The newest build that fits a host, and why the others do not.
+"""The newest build that fits a host, and the reasons against the others.
 
 All constraints hold jointly, for every visible GPU. The newest torch wins; within it the highest
 CUDA that is at most the driver's own, else the highest of its family by minor-version
@@ -28,7 +28,8 @@ from gpusetup.model.versions import parsed
 
 
 def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
-    """The newest build that fits, its fallbacks, and a reason for every other row of the platform.
+    """The newest build that fits, fallbacks for it, and a reason for every other build of the
+    platform.
 
     Never raises for what is wanted: a wish that cannot be read or that names what never existed
     gets no build and a reason (`check_wish` raises for the command line).
@@ -42,7 +43,8 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
 
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
-    """The build with the torchaudio for this Python, and the first driver that its GPUs need."""
+    """The build with the torchaudio for this Python, and the oldest driver that supports both its
+    CUDA version and the host's GPUs."""
     host = question.host
     torchaudio = beside(question.catalog, "torchaudio", build, host.python)
     floor = build.driver_floor
@@ -57,8 +59,8 @@ def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
 
 @lru_cache(maxsize=1024)
 def _newest_fitting(question: BuildQuestion) -> Choice:
-    """The choice without the parts that are specific to one machine. Cached, because many reports
-    are about equal hosts."""
+    """The choice without the notes on one machine; cached, because many reports are about equal
+    hosts."""
     reasons = []
     for build in in_scope(question):
         reasons.append((build, why_not(build, question)))
@@ -83,7 +85,7 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
 
 
 def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
-    """The builds to use if the first one is not available: of the same torch, and for a GPU too."""
+    """The other CUDA builds of the best torch, to use if the best build is not available."""
     fallbacks = []
     for build in fitting[1:]:
         is_same_torch = build.torch == fitting[0].torch
@@ -103,7 +105,8 @@ def rejections_of(
     chosen: TorchBuild | None,
     question: BuildQuestion,
 ) -> list[Rejection]:
-    """Why each build was not chosen; builds of the chosen torch that fit are fallbacks."""
+    """The rejected builds with their reasons; builds of the chosen torch that fit are fallbacks and
+    left out."""
     rejections = []
     for build, reason in reasons:
         if reason is None and chosen is not None:
@@ -116,7 +119,7 @@ def rejections_of(
 
 
 def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuestion) -> str | None:
-    """Why a build that fits was not chosen; None if it is of the chosen torch."""
+    """The reason why a build that fits was not chosen; None if its torch is the chosen one."""
     if build.torch == chosen.torch:
         return None
     # It is newer, and passed over because nobody knows the driver.
@@ -131,7 +134,7 @@ MOST_REASONS = 5
 
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
-    """Why no build fits: because of the request, or because of this machine."""
+    """The error that no build fits, with the reasons and the change that would help."""
     reasons = []
     for rejection in choice.rejections:
         # What nobody asked for needs no reason.

@@ -1,4 +1,4 @@
-"""The nightly index for a machine: the build, a warning about it, and the commands. Pure functions.
+"""The nightly build for a machine, a warning about it, and the commands. Pure functions.
 
 A nightly build is made from torch's main branch. Its version changes every day, so there is no row
 of it in the catalog: only the backends that have nightly builds are known.
@@ -26,7 +26,7 @@ PACKAGES = ("torch", "torchvision")
 
 
 def is_nightly(torch: str | None) -> bool:
-    """Whether a nightly build was requested.
+    """Whether the text requests a nightly build.
 
     >>> is_nightly("nightly"), is_nightly("torch nightly"), is_nightly("2.5.1"), is_nightly(None)
     (True, True, False, False)
@@ -36,7 +36,8 @@ def is_nightly(torch: str | None) -> bool:
 
 
 def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> ResolveAnswer:
-    """The answer to `--torch nightly`; Unsatisfiable if no nightly build supports the machine."""
+    """The answer to `--torch nightly`. Raises Unsatisfiable if no nightly build is known for the
+    machine."""
     facts, machine = host.facts, host.machine
     row = catalog.nightly_on(f"{facts.family}-{facts.architecture}")
     if row is None:
@@ -64,8 +65,8 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
 
 
 def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
-    """The newest release for a backend with nightly builds, because its nightly build has the same
-    requirements. If a named backend has no release yet, the choice contains no build.
+    """The newest release for a backend with nightly builds, by which the nightly build is judged;
+    without a build if that backend has no release yet.
 
     Unsatisfiable where no such backend serves the machine.
     """
@@ -91,7 +92,7 @@ def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable
 
 
 def commands(url: str, python: str | None) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """The commands for uv and pip; conda has no nightly builds.
+    """The commands that install the nightly torch and torchvision with uv and pip; conda has none.
 
     torch is upgraded by name: an installed release would count as what was asked for.
     """

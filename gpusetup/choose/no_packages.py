@@ -1,4 +1,5 @@
-"""Words that are not packages: no index has them, or somebody else's package has that name."""
+"""Words that are not packages, because no index has them or because another project uses that
+name."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ MISSPELLED = 0.9
 
 
 def refuse_what_is_no_package(word: str) -> None:
-    """Raise an error for a word that no index has, or that is somebody else's package (`pytorch`).
+    """Raise UsageError for a word that is not a package, or that is probably a mistake for one of
+    torch's packages.
 
     >>> refuse_what_is_no_package("torch==2.5.1")
     """
@@ -76,7 +78,7 @@ LONGEST_SHOWN = 120
 
 
 def shortened(word: str) -> str:
-    """A word, shortened for a message.
+    """The word, cut to 120 characters for a message.
 
     >>> shortened("numpy>=2")
     'numpy>=2'

@@ -1,4 +1,4 @@
-"""Notes about a choice apart from the build: guesses, the age of the catalog, missing facts."""
+"""Notes on a choice besides its build: guesses, missing facts, and the age of the catalog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
 def notes_on(choice: Choice, question: BuildQuestion, machine: Snapshot) -> tuple[str, ...]:
-    """All notes that apply, without duplicates."""
+    """All notes that apply to a choice, without duplicates."""
     notes: list[str] = []
     if choice.build is None:
         notes += on_missing_build(choice.conda, question)
@@ -34,7 +34,7 @@ def notes_on(choice: Choice, question: BuildQuestion, machine: Snapshot) -> tupl
 
 
 def age_note(as_of: str, today: str) -> str | None:
-    """A note for a catalog of more than 120 days; `today` is `YYYY-MM-DD`."""
+    """A note if the catalog is more than 120 days old, otherwise None; `today` is `YYYY-MM-DD`."""
     days = (date.fromisoformat(today) - date.fromisoformat(as_of)).days
     if days <= STALE_DAYS:
         return None
@@ -56,8 +56,8 @@ ELSEWHERE = {
 
 
 def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
-    """A note on a torch that is not in the catalog or was never built for the backend, and on what
-    conda has instead."""
+    """Yields notes on why no build fits: the platform, backend or torch is not in the catalog, or
+    conda has a build instead."""
     host, catalog = question.host, question.catalog
     if conda and conda.cuda:
         yield (
@@ -81,7 +81,8 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
 
 
 def on_backend_without_builds(question: BuildQuestion) -> str:
-    """A note on another maker's backend, or on a CUDA version newer than the catalog."""
+    """A note that the catalog has no NVIDIA build for the requested backend, with the command that
+    asks PyTorch's index."""
     backend = question.backend
     ask_now = ""
     if cuda_of(backend):
@@ -94,7 +95,8 @@ def on_backend_without_builds(question: BuildQuestion) -> str:
 
 
 def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
-    """A note on a torch that exists, but not for the requested backend."""
+    """Yields a note if the requested torch exists, but was never built for the requested
+    backend."""
     backend, torch = question.backend, question.wish.torch
     backends_of_torch: dict[str, None] = {}
     torches_of_backend = []
@@ -120,7 +122,7 @@ def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
 
 
 def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """A note on facts that were not judged, or not known, for the choice."""
+    """Yields notes on facts about the GPU or driver that were unknown when the build was chosen."""
     host = question.host
     if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
         unchecked = "you asked for this build, so it was not checked against a GPU"
@@ -145,7 +147,8 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 
 
 def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
-    """A note on a driver or GPU that is newer than the catalog, or that do not go together."""
+    """Yields notes on drivers or GPUs that are newer than the catalog, or that do not go
+    together."""
     host, catalog = question.host, question.catalog
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):
@@ -164,7 +167,8 @@ def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
 
 
 def on_jetson(question: BuildQuestion) -> Iterator[str]:
-    """A note whether a Jetson runs torch's own wheels, or which wheels it needs instead."""
+    """Yields a note on whether a Jetson runs torch's own wheels, or where to find NVIDIA's wheels
+    for it."""
     host = question.host
     jetpack = host.jetpack
     capabilities = filter(None, (gpu.compute_capability for gpu in host.gpus))
@@ -183,7 +187,7 @@ def on_jetson(question: BuildQuestion) -> Iterator[str]:
 
 
 def on_other_makers(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """A note on another maker's GPU in a machine without an NVIDIA GPU."""
+    """Yields notes on GPUs of other makers, if the machine has no NVIDIA GPU."""
     if question.host.presence != "none":
         return
     vendors = vendors_of(machine)

@@ -1,4 +1,4 @@
-"""Which torch build supports a GPU from AMD or Intel that was read or named. Pure functions.
+"""Chooses the torch build for a GPU from AMD or Intel. Pure functions.
 
 The constraints are the target, ROCm, the system and Python. PyTorch's own index has ROCm builds for
 Linux and XPU builds for Linux and Windows; AMD's index has ROCm builds by family of targets, for
@@ -45,7 +45,8 @@ CONSTRAINTS = (is_asked_torch, is_asked_backend, has_this_python, libc_reaches)
 
 
 def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
-    """The maker whose builds are needed: that of the requested backend, or else of the GPUs.
+    """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
+    GPUs.
 
     None where the ordinary builds serve. Unsatisfiable where GPUs of two makers would need two
     builds, or a backend is another maker's than the GPU.
@@ -75,7 +76,8 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
 
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs to support: those that were named, or other makers' GPUs that were read.
+    """The GPUs that the build should support; empty if the machine only has small graphics or ones
+    without torch builds.
 
     Graphics that torch has no build for, or that are too small to pay, ask for none: there the CPU
     build is the right one, until somebody names a backend.
@@ -89,7 +91,8 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
 
 
 def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
-    """The newest torch whose build for this maker's GPUs fits, and why the others do not."""
+    """The newest torch with a build for this maker's GPUs that fits, and the reasons against the
+    others."""
     question = question_of(wish, host, catalog)
     facts = host.facts
     platform = f"{facts.family}-{facts.architecture}"
@@ -127,12 +130,12 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
 
 
 def page_of(build: TorchBuild) -> str:
-    """The page of the index that has a build."""
+    """The URL of the index page that has a build."""
     return build.index or index_url(build.backend)
 
 
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
-    """The reasons in the request, the system and the GPUs against a build."""
+    """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
     # AMD's index has a folder for each family: its builds have the kernels of that family.
     if row.index is None:
@@ -141,8 +144,8 @@ def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tu
 
 
 def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
-    """Why one of PyTorch's ROCm builds has no kernels for a GPU; None if it has, or may have,
-    some."""
+    """The reason why a ROCm build on PyTorch's index has no kernels for a GPU; None if it has them
+    or may have them."""
     if gpu.target is None or not row.backend.startswith("rocm"):
         return None
     target, _ = RELATIVES.get(gpu.target, (gpu.target, ""))
@@ -160,7 +163,7 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
 
 
 def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
-    """A maker's builds on PyTorch's index for a platform, the best first.
+    """The builds for a maker's GPUs on PyTorch's index for a platform, best first.
 
     The newest torch counts first, then the newest ROCm whose kernels were read: those of a newer
     one are not known. The Pythons, the C library and the companions are those of the CPU build of
@@ -185,7 +188,8 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
 
 
 def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
-    """The builds on AMD's own index for GPUs of one family, the newest torch first.
+    """The builds on AMD's own index for these GPUs, newest torch first; empty if they are of
+    several families.
 
     They come after PyTorch's: on Linux they serve the targets that PyTorch's wheels lack, on
     Windows they are the only ones.
@@ -220,7 +224,7 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
 
 
 def platforms_of(catalog: Catalog, maker: Maker) -> str:
-    """The platforms for which torch's index has builds for a maker, in words."""
+    """A sentence that names the platforms for which torch's index has builds for a maker's GPUs."""
     platforms: set[str] = set()
     for release in catalog.other_makers:
         for platform, backends in release.seen.items():
@@ -231,7 +235,7 @@ def platforms_of(catalog: Catalog, maker: Maker) -> str:
 
 
 def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | None:
-    """Why no build has code for a GPU; None if one has, or if the name does not tell."""
+    """The reason why no build supports a GPU; None if one does or the GPU's target is unknown."""
     if maker is INTEL and not has_xpu(gpu.name):
         return (
             f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the Core "
@@ -254,7 +258,7 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | No
 def notes_of(
     gpus: Iterable[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
 ) -> Iterator[str]:
-    """Notes on a build that we have not run ourselves."""
+    """Yields notes on a build for AMD or Intel, which gpusetup has never run."""
     if build is not None and build.index:
         dates = [release.torch for release in catalog.amd_index]
         yield (
@@ -276,7 +280,7 @@ def notes_of(
 
 
 def note_on_target(gpu: Gpu) -> str:
-    """A note whether torch's ROCm wheels have kernels for an AMD GPU."""
+    """A note on whether torch's ROCm wheels have kernels for this AMD GPU."""
     name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
     if gpu.target is None:
         return f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"

@@ -1,4 +1,4 @@
-"""Chooses torch together with the packages that need it, with the help of an index.
+"""Chooses torch together with packages that need it, by asking an index.
 
 The index is asked with each torch that fits, the newest first, and the table of companions rules
 out what an index cannot know. Pure but for the index, which is handed in.
@@ -47,9 +47,8 @@ def set_by_index(
     prefer: TorchBuild | None = None,
     behind_days: int = 0,
 ) -> PackageSet:
-    """The set of packages from an index. `prefer` is kept if no package is then more than
-    `behind_days` older than its newest release; otherwise the next newer torch for which this is
-    true is used.
+    """The set of packages from an index. `prefer` is used if no package is then more than
+    `behind_days` behind its newest release; otherwise other builds are tried.
 
     Unsatisfiable if none goes together, or only with an old release of one of them.
     """
@@ -72,7 +71,8 @@ def set_by_index(
 
 
 def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
-    """The first torch with which no package is more than this many days behind its newest release.
+    """The set with the first torch for which no package is more than `behind_days` days behind its
+    newest release.
 
     Else that with the fewest releases of years ago, then with the fewest that are behind.
     """
@@ -107,7 +107,8 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
 
 
 def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirement for a single package without a fixed version, newer than in a set.
+    """The requirements, where a single package must be newer than in this set; unchanged for
+    several packages.
 
     Several packages stay as they are: one may be older in a better set if another is newer.
     """
@@ -123,7 +124,8 @@ def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
-    """The first torch with which every package can be at its newest release; None if there is none.
+    """The set with the first torch that goes together with the newest release of every package;
+    None if there is none.
 
     Each question names exact versions, so that uv fails at once where the newest does not fit,
     instead of looking through years of older releases (170 s for unsloth).
@@ -146,7 +148,7 @@ def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None
 
 
 def words_at_newest(search: Search) -> tuple[str, ...]:
-    """The requirements, with those without a version set to the newest release."""
+    """The requirements, with packages of any version pinned to their newest release."""
     words: list[str] = []
     for word in search.question.words:
         requirement = Requirement(word)
@@ -161,7 +163,7 @@ def words_at_newest(search: Search) -> tuple[str, ...]:
 
 
 def refuse_without_wheel(search: Search) -> None:
-    """Raise Unsatisfiable if a package has no wheel at all for this host, with any torch.
+    """Raise Unsatisfiable if the only requested package has no wheel for this host with any torch.
 
     Without this, an index would be asked the same with each torch.
     """
@@ -182,8 +184,8 @@ def refuse_without_wheel(search: Search) -> None:
 def builds_in_order(
     search: Search, prefer: TorchBuild | None, behind_days: int
 ) -> Iterator[TorchBuild]:
-    """The builds in the order in which to try them: `prefer`, then the next newer ones if older
-    releases are acceptable, then all from the newest on."""
+    """Yields the builds to try, in order: `prefer`, the next newer ones if older releases are
+    acceptable, then all, newest first."""
     companions = search.question.companions
     if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
@@ -197,7 +199,8 @@ def builds_in_order(
 
 
 def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
-    """The whole set: torch and its companions, the requested packages, then the rest by name."""
+    """The packages of a set: torch and its companions, then the requested packages, then the rest,
+    each sorted by name."""
     build, table = chosen.build, companion_table()
     names = search.question.companions.names
     torch_index = index_url(build.backend, search.index.torch_root)
@@ -220,7 +223,8 @@ def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
 
 
 def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
-    """Why no packages go together: the table's reason, or else the index's message."""
+    """The error that no packages go together, with the companion table's reason or the index's
+    message."""
     words = search.question.words
     # Without the table's limits uv has a set, whose misfit the table then names.
     unlimited = search.ask(first.build, words, limited=False)
@@ -235,7 +239,8 @@ def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
 
 
 def hint_for_one(search: Search, build: TorchBuild) -> str:
-    """What to do if there is no set for a single package: build it, or use something else."""
+    """Advice if a single package has no set: build it, check its spelling, or use an
+    alternative."""
     name = search.question.companions.names[0]
     command = how_to_build(name)
     hint = f"if it has no wheel, `{command}` builds it"
@@ -248,7 +253,7 @@ def hint_for_one(search: Search, build: TorchBuild) -> str:
 
 
 def reason_of_table(search: Search, candidate: Candidate) -> str | None:
-    """Why the table excludes a package of a set with its build."""
+    """The companion table's reason against a package of a set; None if it has none."""
     build = candidate.build
     for name in candidate.packages:
         if name in FAMILY:
@@ -264,7 +269,7 @@ def reason_of_table(search: Search, candidate: Candidate) -> str | None:
 
 
 def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
-    """Everything that is not the newest version, and the reason from the table or from uv."""
+    """Yields torch and each package that is not at its newest release, with the reason."""
     newest = newest_alone(search.question) or chosen.build
     if parsed(newest.torch) > parsed(chosen.build.torch):
         reason = why_not_newest_torch(search, chosen, newest)
@@ -275,7 +280,7 @@ def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
 
 
 def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
-    """Each requested package, with its version in a set."""
+    """Requested package -> the requirement for its version in the set."""
     words = {}
     for name in search.question.companions.names:
         version = chosen.version(name)
@@ -284,7 +289,8 @@ def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
 
 
 def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
-    """Which package of a set does not work with the newest torch."""
+    """The reason why the set does not have the newest torch: a package that does not work
+    with it."""
     # Where torch's own index had none of them, the default index's are what does not go.
     has_torch_index = bool(chosen.on_torch_index)
     companions = replace(search.question.companions, takes_torch_index=has_torch_index)
@@ -300,7 +306,7 @@ def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) 
 
 
 def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
-    """Why a package of a set is not at its newest release."""
+    """The reason why a package of the set is not at its newest release."""
     companions, build = search.question.companions, chosen.build
     version = search.newest[name].public
     reason = why_release_differs(companions, name, version, build)
@@ -312,7 +318,7 @@ def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
 
 
 def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
-    """A note for each package whose newer release has no wheel."""
+    """Yields a note for each package that has a newer release only as source code."""
     for name, source in search.newer_sources.items():
         if name not in chosen.packages:
             continue
@@ -326,7 +332,8 @@ def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
 
 
 def notes_on_index(search: Search) -> Iterator[str]:
-    """Notes on guesses, or on facts that the index does not contain."""
+    """Yields notes on wheels from elsewhere, a guessed C library, and packages whose release dates
+    the index lacks."""
     newest = newest_alone(search.question)
     if newest:
         yield from notes_on_other_wheels(search.question.companions, newest)
@@ -351,8 +358,8 @@ def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:
 
 
 def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
-    """Raise Unsatisfiable if a package would be years older than its newest release, which exists
-    only as source code."""
+    """Raise Unsatisfiable if a package's newest wheel is more than a year older than its newest
+    release, which exists only as source code."""
     for name, source in search.newer_sources.items():
         wheel = chosen.packages.get(name)
         if wheel is None or days_between(wheel, source) <= YEAR:
@@ -369,7 +376,7 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
-    """The error if a set only contains old releases, with what to do instead."""
+    """The error that only old releases go together, with the words that request them anyway."""
     reasons, words = [], []
     for package in old:
         reasons.append(f"{package.package} only at {package.at}: {package.by}")

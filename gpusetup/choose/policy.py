@@ -1,4 +1,4 @@
-"""What happens to the installed torch: the smallest change that fixes it.
+"""Decides what happens to the installed torch: the smallest change that makes it work.
 
 torch that serves the machine stays. A wrong build becomes the same version from the right index,
 if that exists and fits; else the nearest newer version that fits; else the newest that fits.
@@ -26,7 +26,8 @@ from gpusetup.model.versions import parsed
 
 
 def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """What `install` does with torch on a host, and the reason."""
+    """The choice for torch on a host that changes the installed torch as little as possible, with
+    the reason."""
     question = question_of(wish, host, catalog)
     machine = host.machine
     newest = newest_fitting(question, machine)
@@ -50,7 +51,8 @@ def change_of(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> Choice:
-    """Keep it, the same version, the nearest or the newest: the first of these that works."""
+    """The smallest change that works: keep torch, the same version from another index, the nearest
+    newer version, or the newest."""
     question, machine = case
     if stays(installed, newest, wish, case):
         choice = as_installed(installed, machine, question)
@@ -77,7 +79,8 @@ def stays(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> bool:
-    """Whether the installed torch meets the request and works."""
+    """Whether the installed torch meets the request and works; if the newest is requested, it must
+    not be older than that."""
     question, machine = case
     if wish.wants_newest and newest.build is not None:
         is_newer = parsed(newest.build.torch) > parsed(installed.torch)
@@ -89,8 +92,8 @@ def stays(
 
 
 def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice for a GPU from AMD or Intel. The installed build of that maker is kept if it meets
-    the request, because gpusetup does not judge whether another one works better."""
+    """The choice for an AMD or Intel GPU: the installed build of that maker if it meets the request
+    and has kernels, otherwise the newest build."""
     question = question_of(wish, host, catalog)
     machine = host.machine
     installed = installed_build(machine, question)
@@ -115,7 +118,8 @@ def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -
 
 
 def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice) -> Action:
-    """The kind of change that leads from the installed build to the chosen one."""
+    """The kind of change from the installed build to the chosen one: same version, nearest newer,
+    or newest."""
     before = parsed(installed.torch)
     after = parsed(chosen.torch)
     # The label may change: that is the point of the same version from another index.
@@ -133,7 +137,8 @@ def refused_or_kept(
     wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> Choice:
-    """What to do instead of a change to another maker's GPUs that nobody requested."""
+    """The choice if only a build for another maker's GPUs fits and none was requested: keep torch
+    or refuse the change."""
     question, machine = case
     as_it_is = as_installed(installed, machine, question)
     # `--upgrade` of a torch that serves: there is nothing newer for its own GPUs.
@@ -147,7 +152,7 @@ def refused_or_kept(
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether the installed torch meets the request."""
+    """Whether the installed torch meets the request for a version and a backend."""
     backends = ("auto", installed.backend)
     if question.backend not in backends:
         return False
@@ -155,7 +160,8 @@ def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch works on this host."""
+    """Whether the installed torch works on this host; true if it was requested by name and cannot
+    be judged here."""
     # Who wants the CPU's build does not care which GPU it leaves unused.
     if question.backend == "cpu":
         return True
@@ -170,8 +176,8 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
 
 
 def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
-    """The installed torch, whether or not it works, because only other packages were requested;
-    None if there is none."""
+    """The choice to keep the installed torch, working or not, because only other packages were
+    requested; None if torch is not installed."""
     machine = host.machine
     any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
     question = question_of(any_torch, host, catalog)
@@ -189,7 +195,7 @@ def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
 
 
 def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The kept build as its channels have it, or else as it was read."""
+    """The installed build as a choice, with the catalog's facts if its channels have that build."""
     exact = Wish(
         torch=f"=={public(installed.torch)}",
         backend=installed.backend,
@@ -207,8 +213,8 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
 
 
 def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The same version for a backend that fits, or else the nearest newer version, or else the
-    newest that fits.
+    """The choice with the same version for a backend that fits, or the nearest newer version, or
+    the newest that fits.
 
     `conda` of the answer is chosen by the same rule from conda's own channels.
     """
@@ -243,7 +249,8 @@ REASONS: dict[str, str] = {
 
 
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
-    """A sentence that says why this torch is installed or kept."""
+    """A sentence that says why this torch is installed or kept; None if there is no build or no
+    reason."""
     build, installed = choice.build, choice.installed
     if build is None:
         return None

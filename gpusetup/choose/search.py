@@ -1,4 +1,4 @@
-"""Asks an index which packages go together with a torch, and never asks the same question twice."""
+"""Asks an index which packages go together with a torch, and remembers the answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YEAR = 365
 
 
 class Candidate(Frozen):
-    """The packages that go together with one build, or the index's message why there are none."""
+    """The packages that go together with one build, or the index's reason why there are none."""
 
     build: TorchBuild
     packages: Mapping[str, Released] = {}
@@ -40,22 +40,22 @@ class Candidate(Frozen):
 
     @property
     def most_days_behind(self) -> int:
-        """By how many days the oldest package is behind its newest release."""
+        """The largest number of days that a package is behind its newest release; 0 if none is."""
         days = self.days_behind.values()
         return max(days, default=0)
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """How old the set is: number of releases that are years old, of releases that are behind,
-        then days."""
+        """How old the set is, for comparing sets: the number of releases over a year behind, of
+        releases behind, and the total of days."""
         days = [*self.days_behind.values()]
         # One release of years ago is worse than many of last week.
         years_ago = [number for number in days if number > YEAR]
         return len(years_ago), len(days), sum(days)
 
     def version(self, name: str) -> str:
-        """The version of a package in the set, without its label; "" if the set does not contain
-        it."""
+        """The version of a package in the set, without its label; "" if the package is not in the
+        set."""
         package = self.packages.get(name)
         if package is None:
             return ""
@@ -63,7 +63,7 @@ class Candidate(Frozen):
 
 
 class Search:
-    """One search in an index, which remembers the answers."""
+    """A search in an index for packages that go together; it asks no question twice."""
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question = question
@@ -72,8 +72,8 @@ class Search:
         self.answers: dict[tuple[TorchBuild, tuple[str, ...], bool], Candidate] = {}
 
     def ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Candidate:
-        """The packages that go with a build; with `limited`, within the limits of the table of
-        companions."""
+        """The packages that go together with a build; with `limited`, without releases that the
+        companion table excludes."""
         key = build, words, limited
         answer = self.answers.get(key)
         if answer is None:
@@ -82,8 +82,8 @@ class Search:
         return answer
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
-        """The packages that go with a build, first with those on torch's own index for its CUDA
-        version, then without."""
+        """Ask the index for the packages that go with a build, first with those from torch's own
+        index, then without."""
         exact = SetQuestion(backend=build.backend, torch=f"=={build.torch}", words=words)
         if not limited:
             return self._candidate(build, self.index.set_beside(exact), ())
@@ -103,8 +103,8 @@ class Search:
         return self._candidate(build, answer, ())
 
     def torch_among(self, builds: Sequence[TorchBuild], words: tuple[str, ...]) -> str | None:
-        """A torch among builds for one backend that may go with the packages; None if there is
-        none.
+        """A torch version among these builds (of one backend) that may go together with the
+        packages; None if none does.
 
         The torch is left open between their oldest and newest, and only what all of them forbid is
         forbidden: a "no" to this holds for each of them, a "yes" has to be asked again.
@@ -130,7 +130,7 @@ class Search:
     def common_limits(
         self, builds: Sequence[TorchBuild], on_torch_index: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The releases that the table of companions excludes for all of some builds."""
+        """The constraints of the companion table that are the same for all of these builds."""
         others = [set(self.limits(build, on_torch_index)) for build in builds[1:]]
         common = []
         for limit in self.limits(builds[0], on_torch_index):
@@ -151,7 +151,8 @@ class Search:
         )
 
     def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
-        """The packages, requested or required by others, that come from torch's own index."""
+        """The packages, requested or required by others, that come from torch's own index for this
+        build."""
         catalog = self.question.catalog
         # Only beside another CUDA than the default index's it matters what others bring.
         if not names_on_torch_index(self.known_names, build, catalog):
@@ -161,14 +162,14 @@ class Search:
 
     @property
     def known_names(self) -> tuple[str, ...]:
-        """The names of packages in the table of companions."""
+        """The names of all packages in the companion table."""
         projects = companion_table().projects
         names = [project.name for project in projects]
         return tuple(names)
 
     @cached_property
     def brought_by_others(self) -> tuple[str, ...]:
-        """The packages that the requested packages require."""
+        """The packages that the requested packages bring along."""
         builds = candidates(self.question)
         if not builds:
             return ()
@@ -178,7 +179,7 @@ class Search:
         return tuple(names)
 
     def limits(self, build: TorchBuild, on_torch_index: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The releases that the table of companions excludes for a build."""
+        """The constraints for a build that exclude releases that do not go together with it."""
         question = self.question
         return limits_beside(
             question.host.facts,
@@ -189,7 +190,7 @@ class Search:
 
     @cached_property
     def in_any_version(self) -> tuple[str, ...]:
-        """The packages for which any version is acceptable."""
+        """The requested packages for which any version is acceptable."""
         names = []
         for word in self.question.words:
             requirement = Requirement(word)
@@ -200,7 +201,8 @@ class Search:
 
     @cached_property
     def newest(self) -> Mapping[str, Released]:
-        """The newest release of each such package for this Python and system."""
+        """The newest release with a wheel for this host of each package that may have any
+        version."""
         names = self.in_any_version
         # Without a name uv would be asked for nothing.
         if not names:
@@ -227,7 +229,8 @@ class Search:
         return releases
 
     def days_behind(self, packages: Mapping[str, Released]) -> dict[str, int]:
-        """The packages of a set that are not the newest, and by how many days."""
+        """Package -> the days that it is behind its newest release; packages at their newest are
+        left out."""
         behind = {}
         for name, newest in self.newest.items():
             package = packages.get(name)
@@ -241,7 +244,8 @@ class Search:
 
 
 def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The requirements, and the additional packages that should come from torch's own index.
+    """The requirements, followed by the packages that should come from torch's own index and are
+    not among them.
 
     What others bring must be named: uv takes from an explicit index only what is.
     """
@@ -251,7 +255,8 @@ def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
 
 
 def days_between(release: Released, newest: Released) -> int:
-    """How many days lie between a package's release and its newest one."""
+    """The days between a release of a package and its newest one: 0 if it is the newest, at least 1
+    otherwise."""
     # A pre-release or a patched build counts as the release that it belongs to.
     version = parsed(parsed(release.version).base_version)
     newest_version = parsed(parsed(newest.version).base_version)

@@ -1,5 +1,5 @@
-"""The request that a machine or a posted text shows, and which installer its environment uses. Pure
-functions.
+"""The request for torch that a machine or a posted text shows, and the installer that its
+environment uses. Pure functions.
 
 A text often asks for what does not exist for its machine, which is why it was written: then the
 wish is loosened, its backend first, its torch last.
@@ -21,7 +21,7 @@ from gpusetup.model.versions import cuda_of, parsed
 
 
 def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
-    """The requests that a machine or text shows, the strictest first."""
+    """Yields the requests that a machine or a report shows, strictest first."""
     if machine.origin != "report":
         yield shown_wish(machine, catalog)
         return
@@ -45,7 +45,8 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
 
 
 def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
-    """Whether the index in a text is the problem, because it never had such a build."""
+    """Whether the requested build itself is the problem: the index refused it, and it never
+    existed."""
     refusals = filter(is_refusal_of_index, machine.events)
     if not any(refusals):
         return False
@@ -56,7 +57,7 @@ def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
 
 
 def is_refusal_of_index(event: Event) -> bool:
-    """Whether the index in a text has nothing for this machine."""
+    """Whether an event shows that an index has nothing for this machine."""
     if event.kind == "wrong-index":
         return True
     # pip lists the versions that an index has, if it has any.
@@ -65,7 +66,8 @@ def is_refusal_of_index(event: Event) -> bool:
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
-    """The backends for an extension that was built for a CUDA version, the nearest first."""
+    """The backends for an extension that needs a certain CUDA version, nearest first; empty if none
+    is needed or a backend is named."""
     cuda_text = cuda_shown(machine)
     # A backend that is wanted by name leaves no choice.
     if not cuda_text or machine.wanted.backend:
@@ -85,8 +87,8 @@ def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
 
 
 def cuda_shown(machine: Snapshot) -> str | None:
-    """The CUDA version in a text; or nvcc's, if an extension does not fit a torch that the text
-    does not show."""
+    """The CUDA version that a report asks for, or that of nvcc if building an extension failed and
+    no torch is shown; None otherwise."""
     if machine.wanted.cuda:
         return machine.wanted.cuda
     # The torch that is there decides, if it is shown.
@@ -98,7 +100,8 @@ def cuda_shown(machine: Snapshot) -> str | None:
 
 
 def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
-    """The request in the snapshot; for a text without one, the installed release."""
+    """The request that the snapshot shows; for a report without one, the release that is installed
+    or belongs to its companions."""
     torch = machine.wanted.torch
     is_report = machine.origin == "report"
     if is_report and torch is None:
@@ -110,7 +113,8 @@ def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
 
 
 def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
-    """The requested backend, or that of the companions in a text; `auto` for any."""
+    """The backend that the snapshot requests or, in a report, that of its companions; `auto` for
+    any."""
     torch = machine.torch
     is_report = machine.origin == "report"
     backend = named_backend(machine)
@@ -134,7 +138,7 @@ def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
 
 
 def named_backend(machine: Snapshot) -> str:
-    """The backend that is named, or implied by a CUDA version; `auto` for any."""
+    """The backend that is requested by name or by a CUDA version; `auto` for any."""
     if machine.wanted.backend:
         return machine.wanted.backend
     cuda = cuda_shown(machine)
@@ -146,7 +150,8 @@ def named_backend(machine: Snapshot) -> str:
 
 
 def backend_of_companions(machine: Snapshot) -> str:
-    """The CUDA backend in the label of torchvision or torchaudio; `auto` without one."""
+    """The CUDA backend in the label of the installed torchvision or torchaudio; `auto` if there is
+    none."""
     packages = installed_packages(machine)
     for name in COMPANIONS:
         package = packages.get(name)
@@ -158,7 +163,7 @@ def backend_of_companions(machine: Snapshot) -> str:
 
 
 def installed_release(machine: Snapshot) -> str | None:
-    """The installed torch as a specifier."""
+    """The installed torch version as a specifier (`==2.5.1`); None if no torch is installed."""
     version = machine.torch.version
     if not version:
         return None
@@ -166,7 +171,8 @@ def installed_release(machine: Snapshot) -> str | None:
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The torch that belongs to the torchvision or torchaudio in a text."""
+    """The newest torch, as a specifier, that goes with the requested or installed torchvision or
+    torchaudio; None if unknown."""
     packages = installed_packages(machine)
     name, _, version = (machine.wanted.companion or "").partition("==")
     # What is asked for counts more than what is there.
@@ -186,7 +192,7 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
 
 
 def shown_installer(machine: Snapshot) -> str:
-    """The tool for which commands are shown.
+    """The installer whose commands are shown: `uv`, `pip` or `conda`.
 
     The one that installed torch, else the one that made the environment, else one that is there.
     """

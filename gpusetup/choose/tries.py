@@ -1,5 +1,4 @@
-"""Builds in the order in which to ask an index about them, without those whose answer is already
-known."""
+"""Chooses the next build to ask an index about, and skips builds whose answer is already known."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
 
 
 class Beside(NamedTuple):
-    """The facts that decide which packages go with a build; two backends with the same facts have
-    the same answer."""
+    """The facts that decide which packages go with a build; builds with equal facts get equal
+    answers."""
 
     torch: str
     limits: tuple[str, ...]
@@ -26,7 +25,7 @@ class Beside(NamedTuple):
 
 
 class Tries:
-    """The builds to try, and the index's answers about earlier ones."""
+    """The builds to try, and what the index's answers have already ruled out."""
 
     def __init__(self, search: Search, builds: Iterable[TorchBuild]) -> None:
         self.search = search
@@ -36,13 +35,13 @@ class Tries:
         """Torches that may go with some words, by an answer for several torches at once."""
 
     def beside(self, build: TorchBuild) -> Beside:
-        """The facts that decide which packages go with a build."""
+        """The facts that decide which packages go with this build."""
         on_torch_index = self.search.on_torch_index(build)
         limits = self.search.limits(build, on_torch_index)
         return Beside(build.torch, limits, on_torch_index)
 
     def note(self, candidate: Candidate) -> None:
-        """Record the index's answer about a build."""
+        """Record that the index answered for this build, unless the index lacks its torch."""
         # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
         # alone), unless the table forbids the same beside it. And another backend may have the
         # torch that this one lacks.
@@ -50,8 +49,8 @@ class Tries:
             self.answered.add(self.beside(candidate.build))
 
     def is_ruled_out(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether the answer for a build is known: the same question was asked, or nothing goes
-        with it.
+        """Whether it is already known that no packages go with a build, from earlier answers or
+        from one question about many builds.
 
         Each question takes uv seconds, and there are dozens of builds: one question about many of
         them comes first.
@@ -64,7 +63,8 @@ class Tries:
         return (build.torch, words) not in self.promising and self._none_alike(build, words)
 
     def _none_alike(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
-        """Whether nothing goes with a build and those in the same question."""
+        """Whether one question about this build and similar ones shows that no packages go
+        with it."""
         builds = self.alike(build)
         while len(builds) > 1:
             torch = self.search.torch_among(builds, words)
@@ -79,7 +79,8 @@ class Tries:
         return False
 
     def alike(self, build: TorchBuild) -> tuple[TorchBuild, ...]:
-        """The builds for one backend that can be in the same question."""
+        """The builds of one backend, including this one, that can be asked about in a single
+        question."""
         beside = self.beside(build)
         by_backend: dict[str, dict[Beside, TorchBuild]] = {}
         for other in self.builds:

@@ -1,4 +1,4 @@
-"""What a person requests: a torch, a backend, packages, an installer. All words are parsed here.
+"""A person's request: a torch, a backend, packages, an installer. Parses the words of the request.
 
 Pure. A text that cannot be read as a version matches no build; `check_wish` raises for the command
 line.
@@ -33,7 +33,7 @@ NEWEST = "latest"
 
 
 class Wish(Frozen):
-    """What a person requests of torch, or what a machine or text shows that they want."""
+    """What a person requests for torch, or what a machine or text shows that they want."""
 
     torch: Text = None
     """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124`, `latest`."""
@@ -54,12 +54,14 @@ class Wish(Frozen):
 
     @property
     def label(self) -> str | None:
-        """The backend in the requested torch version: `cu124` in `2.5.1+cu124`."""
+        """The backend in the requested torch version, such as `cu124` in `2.5.1+cu124`; None if it
+        has no label."""
         return label_of(self.torch)
 
     @property
     def wanted_backend(self) -> str:
-        """The requested backend; `auto` for any."""
+        """The requested backend, from the torch version's label or from `--backend`; `auto` for
+        any."""
         # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
         return self.label or self.backend
 
@@ -77,7 +79,7 @@ class Wish(Frozen):
 
     @property
     def wants_newest(self) -> bool:
-        """Whether the installed torch should be replaced with the newest."""
+        """Whether the newest torch that fits is requested, even if the installed one works."""
         torch = (self.torch or "").strip()
         # `--torch latest` and `--upgrade` mean the same.
         is_named = torch.lower() == NEWEST
@@ -85,7 +87,7 @@ class Wish(Frozen):
 
     @property
     def is_about_torch(self) -> bool:
-        """Whether the request is about torch itself, not about packages that use it."""
+        """Whether the request is about torch itself, and not only about packages that use it."""
         if self.names_build or self.upgrade:
             return True
         names_packages = bool(self.packages or self.family)
@@ -95,14 +97,14 @@ class Wish(Frozen):
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing was requested, so that the machine or its text decides."""
+        """Whether nothing is requested, so that the machine or its text decides."""
         names_packages = bool(self.packages or self.family)
         names_torch = self.names_build or self.upgrade
         return not names_packages and not names_torch
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The requested packages and companions, which are chosen together with torch."""
+        """The requested packages and companions as requirements, sorted by name, without torch."""
         versions = dict(self.companions)
         words = [*self.packages]
         for name in self.family:
@@ -114,7 +116,7 @@ class Wish(Frozen):
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The same request without packages, which is what decides about a build."""
+        """The request without packages, which is all that decides about a build."""
         return Wish(
             torch=self.torch,
             backend=self.backend,
@@ -122,7 +124,7 @@ class Wish(Frozen):
         )
 
     def exactly(self, build: TorchBuild) -> Wish:
-        """The request for exactly one build."""
+        """The same request, but for exactly this build."""
         return replace(
             self,
             torch=f"=={build.torch}",
@@ -136,7 +138,7 @@ class Wish(Frozen):
 
 
 def specifier_text(text: str | None) -> str | None:
-    """The versions that a text allows, as a specifier; None if it allows all versions.
+    """The torch versions that a text allows, as a specifier; None if it allows all.
 
     A bare version means that version, and `2.5` its newest patch; a local label is set aside.
     """
@@ -156,7 +158,8 @@ def specifier_text(text: str | None) -> str | None:
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
-    """The torch version that a text requests; UsageError if it is not a version or specifier.
+    """The torch versions that a text requests; None for any. Raises UsageError if it is not a
+    version or specifier.
 
     >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
     ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
@@ -177,7 +180,7 @@ def specifier(text: str | None) -> SpecifierSet | None:
 
 
 def label_of(text: str | None) -> str | None:
-    """The backend in a requested torch version.
+    """The backend in a requested torch version; None if it has none.
 
     >>> label_of("2.5.1+cu124"), label_of("2.5.1")
     ('cu124', None)
@@ -190,8 +193,8 @@ def label_of(text: str | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def allows_torch(wanted: str | None, torch: str) -> bool:
-    """Whether the request allows a torch version. Cached, because it is called for each row of the
-    catalog."""
+    """Whether the request allows this torch version. Cached, because it is called for every row of
+    the catalog."""
     versions = specifier_text(wanted)
     try:
         return versions is None or allows(versions, torch)
@@ -200,8 +203,8 @@ def allows_torch(wanted: str | None, torch: str) -> bool:
 
 
 def check_wish(wish: Wish, catalog: Catalog) -> None:
-    """Raise UsageError if a request is malformed, contradicts itself, or names something that never
-    existed."""
+    """Raise UsageError if a request is malformed, contradicts itself, or names an unknown
+    backend."""
     specifier(wish.torch)
     if wish.label and wish.backend not in ("auto", wish.label):
         raise UsageError(
@@ -221,8 +224,8 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
 
 
 def backend_label(text: str) -> str:
-    """The label on torch's index that a text means; a text that is not a label is returned
-    unchanged.
+    """The backend label on torch's index that a text means; other texts are returned in lower case,
+    without spaces, dashes and underscores.
 
     >>> [backend_label(text) for text in ("12.4", "CU124", "cuda 12.4.1", "cuda-11.8", "ROCm 6.4")]
     ['cu124', 'cu124', 'cu124', 'cu118', 'rocm6.4']
@@ -242,7 +245,8 @@ def backend_label(text: str) -> str:
 
 
 def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
-    """Parse the words of a command line, such as `numpy transformers>=4 torch torchvision`.
+    """The request in the words of a command line, such as `numpy transformers>=4 torch
+    torchvision`.
 
     `environment` are the markers' variables of the target: a word whose marker is false there is
     left out. UsageError for what is no package.
@@ -270,7 +274,7 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
 
 
 def parse_requirement(word: str) -> Requirement:
-    """Parse a word as a requirement; UsageError if it is not one."""
+    """The requirement in a word. Raises UsageError if it is not one."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -284,7 +288,7 @@ def parse_requirement(word: str) -> Requirement:
 
 
 def refuse_address(requirement: Requirement) -> None:
-    """Raise UsageError for a package with an address, because no index can be asked for it."""
+    """Raise UsageError for a requirement with a URL, because no index can be asked for it."""
     if requirement.url:
         raise UsageError(
             f"{requirement.name} is given by its address",
@@ -298,7 +302,8 @@ FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 
 
 def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
-    """Add a word that names torch, torchvision or torchaudio to a request."""
+    """The request with a word added that names torch, torchvision or torchaudio. Raises UsageError
+    for extras."""
     if requirement.extras:
         raise UsageError(
             f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
@@ -317,8 +322,8 @@ def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:
-    """Add the torch from `--torch` to a request; UsageError if the request names a different
-    one."""
+    """The request with the torch from `--torch`. Raises UsageError if the request already names a
+    different one."""
     if torch and wish.torch and torch != wish.torch:
         raise UsageError(
             f"`--torch {torch}` and torch {wish.torch} among the packages both name a version",
@@ -328,7 +333,8 @@ def with_torch_named(wish: Wish, torch: str | None) -> Wish:
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
-    """Add the torch that belongs to the requested versions of torchvision and torchaudio.
+    """The request with the torch that belongs to the requested versions of torchvision and
+    torchaudio.
 
     UsageError if no torch has them, or not the one that is wanted.
     """
@@ -358,8 +364,8 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
 
 
 def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
-    """The error if the requested torchvision and torchaudio belong to no torch, or to a different
-    one."""
+    """The error that the requested torchvision and torchaudio belong to no torch, or not to the
+    requested one."""
     words = [f"{name}{versions}" for name, versions in wish.companions]
     belongs = "no torch"
     if releases:
@@ -399,7 +405,7 @@ def by_name(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def extras_of(words: Sequence[str], name: str) -> tuple[str, ...]:
-    """The extras that were asked for with a package.
+    """The extras that these requirements request for a package, sorted.
 
     >>> extras_of(["jax[cuda13]>=0.7", "numpy"], "jax")
     ('cuda13',)

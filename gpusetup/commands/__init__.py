@@ -1,2 +1,2 @@
-"""One file for each command: it gathers facts, decides, renders the result and sets the exit
+"""One module per command: it reads the facts, decides, renders the result and sets the exit
 code."""

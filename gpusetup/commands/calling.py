@@ -12,7 +12,8 @@ Notify = Callable[[str], object]
 
 
 class Listener(Console):
-    """Receives the messages of a command while it runs; nothing is written to stdout or stderr."""
+    """A console that passes the messages of a command to a callback, and writes nothing to stdout
+    or stderr."""
 
     def __init__(self, notify: Notify) -> None:
         # Not the base's: it would change the streams of the program that calls us.
@@ -29,7 +30,7 @@ class Listener(Console):
 
 
 def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
-    """The document with which a command answers a question with these values.
+    """The document that a command returns for these option values.
 
     Raises GpuSetupError, as the command line would print it, without the passwords in what was
     typed; a fault of our own too (exit 5). TypeError is for values of a type that no option takes.
@@ -47,7 +48,8 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
 
 
 def _document_of(ask: Callable[..., object], question: object, listener: Listener) -> object:
-    """The document of the reply; an unexpected error becomes a bug report of ours."""
+    """The document of the reply; an unexpected exception becomes the error for a bug in
+    gpusetup."""
     try:
         reply = ask(question, listener)
     except GpuSetupError:

@@ -23,7 +23,7 @@ def _backend(text: str) -> str:
 
 
 def seconds(least: float, most: float) -> Callable[[str], float]:
-    """A parser for times in seconds."""
+    """A parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
         try:
@@ -102,7 +102,7 @@ KEEP_PRIVATE: Option = switch(
 
 
 def shared(option: Option, **changes: Any) -> Any:
-    """One of the options above with a different group or help."""
+    """A shared option with some fields changed, for example its help group."""
     return option._replace(**changes)
 
 
@@ -126,14 +126,14 @@ class MachineToRead(NamedTuple):
 
 
 def timeout_of(timeout: float | None) -> float:
-    """The requested time limit in seconds, or the default."""
+    """The requested time limit in seconds; the default if it is None or 0."""
     from gpusetup.probe.deadline import LIMIT_SECONDS
 
     return timeout or LIMIT_SECONDS
 
 
 def gather(wanted: MachineToRead, out: Console) -> Snapshot:
-    """Read the machine that the options name: an example, a file, or this one."""
+    """Read the machine that the options name: an example, a snapshot file, or this machine."""
     if wanted.named and wanted.python:
         raise UsageError(
             "`--from` and `--python` exclude each other",
@@ -162,7 +162,8 @@ def gather(wanted: MachineToRead, out: Console) -> Snapshot:
 
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
-    """Warn if the environment is between two states, or is not the active one."""
+    """Warn if VIRTUAL_ENV names no environment and, unless `ended`, if an installation was
+    interrupted."""
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:
@@ -176,7 +177,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def words_with_files(
     packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
 ) -> tuple[str, ...]:
-    """The packages on the command line and in the requirements files."""
+    """The packages on the command line followed by those in the requirements files."""
     from gpusetup.commands.words import words_of_files
 
     return (*packages, *words_of_files(requirements, out.talk, installs=installs))

@@ -1,4 +1,4 @@
-"""`gpusetup completion SHELL`: a completion script for five shells. The only module that imports
+"""`gpusetup completion SHELL`: prints a completion script for a shell. The only module that imports
 `shtab`."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 
 
 class CompletionQuestion(CommandQuestion):
-    """The shell to write for."""
+    """The shell for which to print a completion script."""
 
     shell: str = argument("the shell to write for", default=NEEDED, choices=SHELLS)
 
@@ -42,7 +42,8 @@ def run(question: CompletionQuestion, out: Console) -> Reply:
 
 
 def _complete_files(parser: ArgumentParser, files: Any) -> None:
-    """Make the options of a parser, and of its commands, complete file names."""
+    """Make options that take a file or folder complete file names, in a parser and the parsers of
+    its commands."""
     for action in parser._actions:
         if action.metavar in FILES:
             action.complete = files  # type: ignore[attr-defined]

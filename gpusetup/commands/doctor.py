@@ -39,7 +39,7 @@ EXAMPLES = (
 
 
 class DoctorQuestion(CommandQuestion):
-    """The machine to examine, or the text that shows it."""
+    """The machine to examine or the report to read, and how to show the answer."""
 
     machine: Machine | None = shared(FROM, one_of="read")
     python: str | None = shared(PYTHON, one_of="read")
@@ -64,7 +64,7 @@ class DoctorQuestion(CommandQuestion):
 
     @property
     def describes_other_host(self) -> bool:
-        """Whether the options describe the driver or GPUs of another host."""
+        """Whether the options describe the driver or the GPUs of another host."""
         return bool(self.gpu or self.driver)
 
 
@@ -100,7 +100,7 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
 
 
 def _explanation(finding_id: str) -> Reply:
-    """The explanation of a finding, independent of any machine."""
+    """The reply that explains a kind of finding; it does not read a machine."""
     from gpusetup.diagnosis.explanations import known_finding, record
     from gpusetup.model.documents import FindingAnswer
     from gpusetup.render.doctor import explained
@@ -110,8 +110,8 @@ def _explanation(finding_id: str) -> Reply:
 
 
 def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
-    """The machine that is read or that a text shows, with the described GPUs and driver of another
-    host."""
+    """The machine to diagnose, read or taken from a report, with the driver and GPUs that the
+    options describe."""
     if question.report is not None:
         from gpusetup.commands.report import snapshot_of
 
@@ -160,7 +160,7 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
 
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
-    """The public answer."""
+    """The diagnosis as the document that `doctor --json` prints."""
     from gpusetup.choose.document import offer_of
     from gpusetup.model.documents import DoctorAnswer
 

@@ -1,4 +1,4 @@
-"""Maps each command to the types of its JSON documents, and makes their JSON schema."""
+"""The types of the JSON documents that each command prints, and their JSON schema."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`gpusetup fleet check`: whether this node can take jobs, within seconds and without disturbing a
-running job."""
+"""`gpusetup fleet check`: tells within seconds whether this node can take jobs, without disturbing
+a running job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLES = (
 
 
 class FleetCheckQuestion(CommandQuestion):
-    """What the node is compared with, and where its state is recorded."""
+    """The profile to compare the node with, and the files in which to record its state."""
 
     profile: str | None = shared(PROFILE)
     timeout: float | None = shared(
@@ -75,7 +75,8 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
 
 
 def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
-    """The file with a node's history, and its content; a damaged file starts again."""
+    """The path and content of the node's history file; a damaged or missing file gives an empty
+    history."""
     from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
     from gpusetup.named_file import read_text
 
@@ -90,7 +91,7 @@ def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, Node
 
 
 def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str, sight: Sight) -> str:
-    """The history with this check, as the text of its file."""
+    """The text of the history file after this check has been added."""
     from gpusetup.fleet.history import updated
     from gpusetup.fleet.node_check import all_findings
     from gpusetup.model.codec import to_json
@@ -108,8 +109,8 @@ def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out
 
 
 def _write(file: Path, text: str, out: Console) -> None:
-    """Replace a file in one step, readable for everybody, because node_exporter runs as another
-    user.
+    """Replace a file atomically and make it readable for all users, because node_exporter runs as
+    another user.
 
     The node's health is the answer, so a full disk here is a warning and changes no exit code.
     """

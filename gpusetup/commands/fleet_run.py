@@ -1,4 +1,5 @@
-"""`gpusetup fleet run`: runs the same tests on each node, with Slurm, Ray, Kubernetes or ssh."""
+"""`gpusetup fleet run`: runs the same tests on every node, through Slurm, Ray, Kubernetes or
+ssh."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ HOW = HelpGroup("how")
 
 
 class FleetRunQuestion(CommandQuestion):
-    """The nodes, the engine that reaches them, and what each node does."""
+    """The nodes, the engine that reaches them, and the work that each node does."""
 
     nodes: str | None = shared(NODES)
     slurm: bool = switch(
@@ -113,7 +114,8 @@ QUESTION = FleetRunQuestion
 
 
 def run(question: FleetRunQuestion, out: Console) -> Reply:
-    """Run the work on every node, save the records, and evaluate them."""
+    """Run the work on every node, save the records and evaluate them; with `--print` only show what
+    would be submitted."""
     _check_engine_options(question)
     request = _request(question)
     into = _folder(question)
@@ -134,7 +136,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
-    """Raise UsageError if an option belongs to another engine."""
+    """Raise UsageError if an option belongs to an engine that was not chosen."""
     of_one_engine = (
         (question.partition, "--partition", question.slurm, "--slurm"),
         (question.after, "--", question.slurm, "--slurm"),
@@ -161,7 +163,8 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
 
 
 def _usual_python(question: FleetRunQuestion) -> str:
-    """The default Python on the nodes; empty if the engine has its own."""
+    """The Python to call on the nodes if none was named; "" if the engine uses its workers'
+    Python."""
     if question.ray:
         return ""
     if question.kubernetes:
@@ -193,7 +196,8 @@ def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
 
 
 def _folder(question: FleetRunQuestion) -> Path:
-    """A new folder, because records of another run would be mistaken for those of this one."""
+    """The path of the folder for the records. Raises UsageError if it exists and is not empty, so
+    that records of two runs never mix."""
     from datetime import datetime
 
     now = f"{datetime.now():%Y%m%d-%H%M%S}"

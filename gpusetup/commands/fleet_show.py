@@ -1,4 +1,4 @@
-"""`gpusetup fleet show`: evaluates a folder of records and finds the node that differs."""
+"""`gpusetup fleet show`: evaluates a folder of records and finds the nodes that differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NODES: Option = option(
 
 
 class FleetShowQuestion(CommandQuestion):
-    """The folder to evaluate, and the nodes that should have records in it."""
+    """The folder of records, and the nodes that should have a record in it."""
 
     folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
     nodes: str | None = shared(NODES)
@@ -47,7 +47,7 @@ QUESTION = FleetShowQuestion
 
 
 class NodeRecords(NamedTuple):
-    """A folder of records, and what else is known about the nodes."""
+    """A folder of records, the nodes that should be in it, and the nodes that were skipped."""
 
     folder: str
     nodes: tuple[str, ...] = ()
@@ -64,8 +64,8 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
 
 
 def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
-    """The nodes of a folder, those with the worst problems first; with `strict`, a node that
-    differs also leads to exit code 1."""
+    """The reply with the state of every node, worst first; with `strict`, a node that only differs
+    also gives exit code 1."""
     from gpusetup.render.fleet import fleet_screen
 
     records = read_folder(Path(folder.folder), CLOCK.reached)

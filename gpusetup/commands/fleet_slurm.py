@@ -1,5 +1,5 @@
-"""`gpusetup fleet slurm`: writes the programs that Slurm calls on a node, and how to set them
-up."""
+"""`gpusetup fleet slurm`: writes the programs that Slurm calls on a node, and the lines that set
+them up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = (
 
 
 def drain_limit(text: str) -> str:
-    """Parse a share of a partition (`20%`) or a number of nodes."""
+    """Check that a text is a share of a partition (`20%`) or a number of nodes, and return it."""
     from gpusetup.fleet.slurm_files import DRAIN_LIMIT
 
     if not DRAIN_LIMIT.fullmatch(text):
@@ -40,7 +40,7 @@ def drain_limit(text: str) -> str:
 
 
 class FleetSlurmQuestion(CommandQuestion):
-    """Where to write the programs for Slurm, and what they do on a node."""
+    """The folder for Slurm's programs, and how they check and drain a node."""
 
     folder: str = argument(
         "the folder to write to; it must have the same path on each node",
@@ -98,7 +98,7 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
 
 
 def _require_usable_files(question: FleetSlurmQuestion) -> None:
-    """Refuse what would fail later on every node: UsageError, or BadInput for the profile."""
+    """Raise UsageError or BadInput for a path or profile that would fail later on every node."""
     from gpusetup.fleet.node_check import MOST_BYTES, read_profile
     from gpusetup.fleet.prometheus import FILE_SUFFIX
     from gpusetup.named_file import read_text
@@ -126,8 +126,8 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
 
 
 def _about_python(named: str | None, folder: Path) -> str:
-    """A sentence about the Python that each node needs, and how to choose another; `named` is None
-    for this one."""
+    """A sentence about the Python that each node needs; if none was named, with the option that
+    names another."""
     if named:
         return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (

@@ -1,4 +1,4 @@
-"""`gpusetup fleet sweep`: finds the rank, node or path that is slow, broken or does not respond."""
+"""`gpusetup fleet sweep`: finds ranks, nodes and links that are slow, broken or do not respond."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXAMPLES = (
 
 
 class FleetSweepQuestion(CommandQuestion):
-    """The device with which a rank exchanges data, and how long a round may take."""
+    """The device with which a rank exchanges data, and the time limit of a round."""
 
     device: str = shared(DEVICE)
     python: str | None = shared(PYTHON)
@@ -49,7 +49,7 @@ QUESTION = FleetSweepQuestion
 
 
 def run(question: FleetSweepQuestion, out: Console) -> Reply:
-    """Take part as the rank that the launcher assigned; rank 0 shows the result."""
+    """Take part as the rank that the launcher assigned; rank 0 returns the result."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
 

@@ -1,4 +1,4 @@
-"""`gpusetup guard`: prevents installers from replacing torch and the packages that need it."""
+"""`gpusetup guard`: keeps installers from replacing torch and the packages that need it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def run(question: GuardQuestion, out: Console) -> Reply:
 
 
 def guard_screen(answer: guard.GuardAnswer) -> Screen:
-    """What is guarded and the lines for each file, or what was written or removed."""
+    """The screen of a guard answer: the lines to add to each file, or which files were written or
+    removed."""
     pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
     present_files = "the guard already" if pins else "no file of the guard"
     paths = ", ".join(file.path for file in answer.files)

@@ -1,5 +1,5 @@
-"""`gpusetup install`: choose a build, show the commands, download, switch, test, keep or
-restore."""
+"""`gpusetup install`: chooses a build, shows the commands, installs, tests, and restores the
+previous packages if the test fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OTHER_HOST = HelpGroup("an image for another host")
 
 
 class InstallQuestion(CommandQuestion):
-    """What to install, where, and how many of the steps to run."""
+    """What to install, where, and which of the steps to run."""
 
     packages: tuple[str, ...] = arguments(
         "also install torchvision or torchaudio (in the version that matches torch), or any "
@@ -116,7 +116,7 @@ def run(question: InstallQuestion, out: Console) -> Reply:
 
 
 def check_usage(question: InstallQuestion) -> None:
-    """Report contradictory options before anything is read."""
+    """Raise UsageError if options contradict each other, before anything is read."""
     if question.index:
         from gpusetup.commands.words import index_root_of
 

@@ -1,5 +1,5 @@
-"""The kinds of `gpusetup install`. Each makes a plan, shows it, asks for confirmation, and carries
-it out."""
+"""The variants of `gpusetup install`; each makes a plan, shows it, asks for confirmation, and
+carries it out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ if TYPE_CHECKING:
 
 
 def install(session: Session) -> Reply:
-    """Choose a torch for the environment, plan the change, show it and ask, then carry it out.
+    """Choose a torch for the environment, show the planned change, ask for confirmation, and carry
+    it out.
 
     The new packages are kept if they pass their test, and the previous ones come back if not.
     """
@@ -128,14 +129,15 @@ def install(session: Session) -> Reply:
 
 
 def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
-    """The task with an older torch, because a mirror lacks the chosen one."""
+    """The installation task with the newest torch older than this one, because a mirror lacks the
+    chosen release."""
     wish = replace(order.wish, torch=f"<{torch}")
     task = choose_task(replace(order, wish=wish), stops)
     return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
 
 
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
-    """The person's indexes for the packages of an order.
+    """The person's package indexes for the packages of an order.
 
     Whatever stops the order is looked for before the index is asked, which may take minutes.
     """
@@ -153,7 +155,7 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
 
 
 def _read_target(session: Session) -> tuple[Target, Snapshot]:
-    """The environment and its machine.
+    """The environment to change, and the machine that it is on.
 
     An interrupted installation is ended first: what it left half done is not the state to read.
     """
@@ -174,7 +176,7 @@ def _read_target(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_installed_torch(
     session: Session, target: Target, task: Task
 ) -> dict[str, Any] | None:
-    """verify's result for the installed torch, which is already the right build.
+    """The result of verify for the installed torch, which is already the right build.
 
     Empty if verify was not asked; None if torch has to be installed again.
     """
@@ -196,7 +198,8 @@ def _proof_of_installed_torch(
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
 ) -> Reply:
-    """The answer if there is nothing to do: the reason, and verify's result if it ran."""
+    """The reply if there is nothing to install, with the reason and the result of verify if
+    it ran."""
     family = _installed_family(target)
     answer = InstallAnswer(
         state="unchanged",
@@ -212,7 +215,7 @@ def _unchanged(
 
 
 def _installed_family(target: Target) -> dict[str, str]:
-    """The installed versions of torch, torchvision and torchaudio."""
+    """The installed versions of torch's packages (torch, torchvision and torchaudio)."""
     installed = target.installed
     return {name: installed[name] for name in FAMILY if name in installed}
 
@@ -220,7 +223,7 @@ def _installed_family(target: Target) -> dict[str, str]:
 def plan_answer(
     job: InstallJob, plan: Plan, task: Task, outcome: InstallOutcome | None = None
 ) -> InstallAnswer:
-    """The document for a plan, with its outcome if it was carried out."""
+    """The document of a plan, including its outcome if it was carried out."""
     reasons = [task.why]
     if outcome is None:
         reasons = [*interruptions(task.machine), task.why]
@@ -244,7 +247,7 @@ def plan_answer(
 
 
 def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
-    """The plan on the screen, with `notes` about it and the environment."""
+    """The screen of a plan, with notes at its end."""
     indexes = None
     # The person's own indexes are named only if one of the wheels comes from them.
     if DEFAULT_INDEX in [wheel.source for wheel in plan.wheels]:
@@ -266,7 +269,8 @@ def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) 
 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
-    """Let conda change the torch that conda installed; only show its command if it cannot run."""
+    """Let conda change a torch that conda installed; if it cannot run, raise Blocked with the
+    command to type."""
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
@@ -357,7 +361,8 @@ def undo(session: Session) -> Reply:
 
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
-    """The command that undoes the installation, and what it restores if that is something else."""
+    """The command that undoes this installation, and a remark if it restores other packages than
+    this one replaced; None if nothing can be undone."""
     kept_copy = read_journal(Path(plan.target, STORE), UNDO)
     if kept_copy is None:
         return None
@@ -372,7 +377,7 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 
 
 def _download(session: Session, target: Target, task: Task) -> Reply:
-    """Download everything that a new environment needs into a folder, and change nothing."""
+    """Download all wheels for a new environment into a folder, without installing anything."""
     job = session.job
     task, plan = plan_download(job, target, task)
     planned = plan_answer(job, plan, task)
@@ -385,7 +390,7 @@ def _download(session: Session, target: Target, task: Task) -> Reply:
 
 
 def show_described(question: InstallQuestion, out: Console) -> Reply:
-    """Print the commands for the described machine, without asking or changing anything."""
+    """Show the commands for a described machine, without asking or changing anything."""
     machine = gather(MachineToRead(question.machine), out)
     answer, task = describe(request_of(question), out.talk, machine)
     return reply(answer, _described_screen(machine, answer, task))
@@ -394,7 +399,8 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
-    """The commands for a machine, or that it needs none, followed by `last_lines`."""
+    """The screen with the commands for a machine (or that it needs none), followed by
+    `last_lines`."""
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)

@@ -1,5 +1,5 @@
-"""`gpusetup install --project`: prints what to add to a uv project or a script, and writes
-nothing."""
+"""`gpusetup install --project`: prints what to add to a uv project or to a script, without writing
+anything."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ExtrasQuestion(Frozen):
-    """The request about a project with extras."""
+    """The request for a project whose extras use different torch builds."""
 
     coming: Coming
     wish: Wish
@@ -55,7 +55,7 @@ class ExtrasQuestion(Frozen):
 
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
-    """The lines for a uv project (which may be used on other machines too) or for a script."""
+    """The reply with the lines to add to a uv project or, if one is named, to a script."""
     refuse_missing_scripts(request.packages)
     scripts = [word for word in request.packages if is_script(word)]
     packages = tuple(word for word in request.packages if word not in scripts)
@@ -96,7 +96,7 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
 
 
 def _show_pins(coming: Coming, build: TorchBuild, root: str) -> Reply:
-    """One build for the whole project."""
+    """The reply with the lines for a project that uses a single torch build."""
     pins = build.family(coming.family)
     url = index_url(build.backend, root)
     add = ("uv", "add", *(f"{name}=={version}" for name, version in pins.items()))
@@ -116,7 +116,8 @@ def _show_extras(
     project: ProjectFile,
     question: ExtrasQuestion,
 ) -> Reply:
-    """The lines that give each extra its source and exclude two extras at once."""
+    """The reply with the lines that give each extra its torch build and forbid installing two of
+    these extras together."""
     coming, wish = question.coming, question.wish
     catalog = load_catalog()
     common = common_release([variant.backend for variant in variants], wish, catalog)
@@ -146,14 +147,16 @@ def _show_extras(
 
 
 def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
-    """The command that pins the versions in an existing extra of the project."""
+    """The `uv add` command that pins these versions in an existing extra or group of the
+    project."""
     requirements = [f"{name}=={version}" for name, version in pins.items()]
     option = "--optional" if variant.kind == "extra" else "--group"
     return ("uv", "add", "--no-sync", option, variant.name, *requirements)
 
 
 def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
-    """Notes on tables that the reader must merge by hand, because TOML allows each table once."""
+    """Notes on TOML tables that already exist, which the person must merge because TOML allows each
+    table once."""
     new = [variant.name for variant in variants if not variant.is_there]
     tables = [*project.tables]
     if new and project.has_extras:
@@ -179,7 +182,8 @@ def _show_script(
     machine: Snapshot,
     question: tuple[Coming, TorchBuild, str],
 ) -> Reply:
-    """The lines for a script's metadata block (PEP 723), and uv's command for the script."""
+    """The reply with the lines for a script's metadata block (PEP 723), and the uv commands for the
+    script."""
     coming, build, root = question
     script = read_script(path)
     family = tuple(name for name in FAMILY if name in (*coming.family, *script.family))
@@ -207,8 +211,8 @@ def _show_script(
 
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
-    """Notes on tables that already exist in a script's block, so that the reader must merge them by
-    hand."""
+    """A note on a sources table that the script's block already has, which the person must merge;
+    empty if it has none."""
     if SOURCES not in tables:
         return []
     return [f"the block has `{SOURCES}` already: {JOIN}"]

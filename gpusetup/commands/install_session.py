@@ -1,4 +1,5 @@
-"""One run of `gpusetup install`: the options, how a plan is shown, and how it is confirmed."""
+"""One run of `gpusetup install`: its options, and how a plan is shown, confirmed and carried
+out."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Done = tuple[InstallAnswer, str, bool]
 
 
 class Session:
-    """One run of `install`: the options, and the console."""
+    """One run of `gpusetup install`, with its options and console."""
 
     def __init__(self, question: InstallQuestion, out: Console) -> None:
         self.out = out
@@ -33,7 +34,8 @@ class Session:
         self.job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
-        """Show what will be done, ask for confirmation, and do it."""
+        """Show the plan, ask for confirmation unless `--yes` is given, and carry it out; a dry run
+        only shows it."""
         if self.request.dry_run:
             return reply(planned, screen)
         self.out.talk(screen)
@@ -45,7 +47,7 @@ class Session:
 
 
 def agreed() -> bool:
-    """Whether the person at the terminal says yes; the question is written to stderr."""
+    """Ask on stderr for confirmation; True only if the person answers yes."""
     CLOCK.end()
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()
@@ -53,7 +55,7 @@ def agreed() -> bool:
 
 
 def request_of(question: InstallQuestion) -> InstallRequest:
-    """The options that the phases of an installation need."""
+    """The options as the record that the steps of an installation need."""
     return InstallRequest(
         packages=question.packages,
         torch=question.torch,

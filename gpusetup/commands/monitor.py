@@ -58,7 +58,8 @@ DEMO_SECONDS = 0.1
 
 
 def length(text: str) -> float:
-    """Parse a number of seconds; any other word is most likely a command without its `--`."""
+    """Parse a number of seconds; the error for any other word suggests that a command needs `--`
+    before it."""
     try:
         return seconds(0, 366 * 86400)(text)
     except ArgumentTypeError:
@@ -70,7 +71,7 @@ BETWEEN_SAMPLES = seconds(FASTEST_SECONDS, 86400)
 
 
 class MonitorQuestion(CommandQuestion):
-    """What to watch, for how long, and with which command, or which recording to judge."""
+    """What to watch, for how long and with which command, or which recording to judge."""
 
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command)",
@@ -135,8 +136,8 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
-    """Start the child process that samples NVML with our own interpreter; with `count` 0 it runs
-    until it is ended."""
+    """Start the child process that samples NVML; it takes `count` samples, or runs until it is
+    ended if `count` is 0."""
     package = Path(__file__).resolve().parent.parent
     hold_back = package / "child_scripts" / "hold_back.py"
     read_nvml = package / "child_scripts" / "read_nvml.py"
@@ -147,7 +148,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 
 
 class Watching(NamedTuple):
-    """What one run of the command watches, and where its samples go."""
+    """The source, the options, the recording and the known facts of one run of the monitor."""
 
     source: SampleSource
     question: MonitorQuestion
@@ -156,8 +157,7 @@ class Watching(NamedTuple):
 
 
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
-    """Watch whatever can be watched; the NVML child starts while the remaining modules are
-    imported."""
+    """Watch the GPUs, the process or the command that the options name."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
@@ -184,7 +184,8 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
-    """NVML, or else nvidia-smi, another maker's source, or the machine alone.
+    """The best source of samples: NVML, nvidia-smi, the source of another maker, or the machine
+    without a GPU.
 
     `not_watched` says why it is not more.
 
@@ -222,7 +223,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 
 def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Print what is watched, and why not more, as the first line."""
+    """Print what is watched and why not more; nothing if NVML works."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
@@ -241,7 +242,7 @@ def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: C
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
-    """Watch until the time is over or somebody presses Ctrl-C (or sends SIGTERM)."""
+    """Watch until the time is over, the process ends, or Ctrl-C or SIGTERM comes."""
     import signal
 
     from gpusetup.monitor.session import watch
@@ -257,7 +258,7 @@ def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
 
 
 def _command(watching: Watching) -> Reply:
-    """Run a command, whatever can be watched, and return its exit code."""
+    """Run the command while watching it, and return its exit code."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command, watch
 
@@ -276,7 +277,7 @@ def _command(watching: Watching) -> Reply:
 
 
 def _limits(watching: Watching) -> WatchLimits:
-    """How long to watch, and how long a sample may take."""
+    """The seconds to watch, and the seconds that a sample may be late."""
     from gpusetup.monitor.session import WatchLimits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
@@ -335,7 +336,8 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Select the GPUs in the source, and say so if these are not all."""
+    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names, and print the selection that the
+    variable makes."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()

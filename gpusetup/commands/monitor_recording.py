@@ -1,4 +1,5 @@
-"""Where the samples of one run go (the terminal, JSON lines, a CSV file), and the answer."""
+"""Sends the samples of one run to the terminal, as JSON lines or to a CSV file, and gives the
+summary."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from gpusetup.system.refusals import blocked_by_files
 
 
 def opened(path: str) -> TextIO:
-    """Open a new text file; Blocked if it cannot be written."""
+    """Open a text file for writing; raises Blocked if it cannot be written."""
     with blocked_by_files(f"Cannot write {path}", "name another file"):
         return Path(path).open("w", encoding="utf-8", newline="")
 
 
 class Recording(ExitStack):
-    """Receives the samples of one run and gives the answer at the end.
+    """Receives the samples of one run, and writes the summary at the end.
 
     `csv`: a file for the samples, to be opened in a spreadsheet, or None.
     """
@@ -42,7 +43,7 @@ class Recording(ExitStack):
             self._csv = CsvWriter(self.enter_context(opened(csv)))
 
     def stream(self) -> None:
-        """With `--json`, print every sample immediately."""
+        """With `--json`, print every sample as it comes."""
         if not self.out.json or self._file is not None:
             return
         if self.out.output:
@@ -51,12 +52,12 @@ class Recording(ExitStack):
             self._file = sys.stdout
 
     def _put_json(self, document: Sample | Summary) -> None:
-        """Print one document per line and flush it, so that a reader gets it at once."""
+        """Write one document as a JSON line and flush it, so that a reader gets it at once."""
         print(to_json(document), file=self._file, flush=True)
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Show every sample, as JSON lines or on the live screen."""
+        """Show every sample during this block, as JSON lines or on the live screen."""
         self.stream()
         if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield
@@ -69,7 +70,7 @@ class Recording(ExitStack):
                 self._draw = None
 
     def take(self, samples: Iterable[Sample]) -> None:
-        """Count a sample, and write or draw it if requested."""
+        """Count each sample, and write or draw it as requested."""
         for sample in samples:
             self.tally.add(sample)
             if self._csv is not None:
@@ -80,7 +81,8 @@ class Recording(ExitStack):
                 self._draw(sample)
 
     def finish(self, story: Story, *, aside: bool = True) -> None:
-        """The summary. With a command, the text goes to stderr (`aside`)."""
+        """Write the summary; as text it goes to stderr if a command ran (`aside`), because stdout
+        belongs to the command."""
         summary = summarise(self.tally, story)
         from gpusetup.render.monitor import summary_text
 

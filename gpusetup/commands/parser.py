@@ -1,4 +1,4 @@
-"""The command-line parser: every command with its options, and helpful errors for wrong words.
+"""The command-line parser: every command with its options, and helpful errors for mistyped words.
 
 Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
 options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
@@ -79,12 +79,13 @@ class CommandParser(argparse.ArgumentParser):
         self.complain(f"gpusetup has no command {word!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
-        """Print the help or version. argparse's own method ignores a stream that cannot be
-        written."""
+        """Print the help or the version; unlike argparse's method, this one reports a stream that
+        cannot be written."""
         streams.put(message)
 
     def refuse(self, unknown: Sequence[str]) -> None:
-        """Reject unknown options, and suggest options of this command with a similar meaning."""
+        """Raise UsageError for unknown words, with a suggestion of options that may have been
+        meant."""
         known_options = self._option_string_actions
         options = [word for word in unknown if word.startswith("-")]
         if not options:
@@ -101,13 +102,13 @@ class CommandParser(argparse.ArgumentParser):
         self.complain(f"`{self.prog}` has no option `{name}`", meant(name, known_options))
 
     def complain(self, message: str, nearest: Collection[str]) -> NoReturn:
-        """Raise an error with this message and the words that may have been meant."""
+        """Raise UsageError with this message and a hint that suggests these words."""
         all_options = f"`{self.prog} --help` shows all"
         raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
-    """The parsers of a parser's commands or actions."""
+    """The parsers below a parser, by the name of their command or action; empty if it has none."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return action.choices
@@ -115,7 +116,7 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
 
 
 def parser_of(command: str) -> CommandParser:
-    """The parser of a command (`doctor`) or action (`fleet show`); without a name, of all
+    """The parser of a command (`doctor`) or action (`fleet show`); for "", the parser of all
     commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
@@ -124,13 +125,13 @@ def parser_of(command: str) -> CommandParser:
 
 
 def command(name: str) -> ModuleType:
-    """The module of a command or action."""
+    """The module of a command (`doctor`) or action (`fleet show`)."""
     home = f"gpusetup.commands.{name.replace(' ', '_')}"
     return importlib.import_module(ELSEWHERE.get(name, home))
 
 
 class HelpFormat(argparse.HelpFormatter):
-    """Help whose text wraps to the terminal's width; examples are never wrapped."""
+    """A help formatter that wraps text to the terminal's width, but never wraps examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
@@ -139,8 +140,8 @@ class HelpFormat(argparse.HelpFormatter):
 
 
 def build_parser(*with_options: str) -> CommandParser:
-    """The parser of all commands; only the named ones have their options, because their modules are
-    imported."""
+    """The parser of all commands, with the options of the named commands only, because others need
+    not be imported."""
     parser = CommandParser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
@@ -159,8 +160,8 @@ def build_parser(*with_options: str) -> CommandParser:
 
 
 def of_the_screen() -> argparse.ArgumentParser:
-    """Options for every screen, which may also follow the command. None of them has a value,
-    because the value of another option could be mistaken for it."""
+    """A parser for the screen's options, which may also follow the command. They take no value,
+    because it could be mistaken for another option's."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add = parser.add_argument
     add("--no-color", action="store_true", help="no colour; the variable NO_COLOR does the same")
@@ -169,7 +170,7 @@ def of_the_screen() -> argparse.ArgumentParser:
 
 
 def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str) -> None:
-    """Add one command or action, and the actions below it."""
+    """Add a command or action to the parser, with its options or the actions below it."""
     module = command(name)
     child = kinds.add_parser(
         name.rpartition(" ")[2],
@@ -201,7 +202,7 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
 
 
 def _words_in_usage(parser: CommandParser) -> str:
-    """The positional arguments as argparse writes them: ` [PACKAGE ...]`."""
+    """The positional arguments for the usage line, as argparse writes them: ` [PACKAGE ...]`."""
     formatter: Any = HelpFormat(parser.prog)
     words = ""
     for action in parser._actions:
@@ -211,7 +212,7 @@ def _words_in_usage(parser: CommandParser) -> str:
 
 
 class _Schema(argparse.Action):
-    """`--schema` prints the JSON schema of the documents and ends the command."""
+    """The `--schema` option, which prints the JSON schema of a command's documents and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         import json
@@ -230,7 +231,7 @@ def _examples(lines: Sequence[str]) -> str:
 
 
 def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
-    """The parser, and the checked words of the command; `command` is None if there was none. `help
+    """The parser and the parsed command line; `command` is None if no command was given. `help
     COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
@@ -307,7 +308,7 @@ CALLED: Mapping[str, str] = {
 
 
 def meant(word: str, ours: Collection[str]) -> list[str]:
-    """At most three of our words that a wrong word may have meant.
+    """At most three of these words that a wrong word may have meant.
 
     >>> meant("test", CALLED), meant("docter", CALLED), meant("--seq_len", ["--context"])
     (['verify'], ['doctor'], ['--context'])
@@ -325,7 +326,7 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
 
 
 def offered(words: Collection[str]) -> str:
-    """A question that suggests these words.
+    """A question that suggests these words; "" if there are none.
 
     >>> offered(["--gpu", "--driver"]), offered([])
     ('did you mean `--gpu` or `--driver`?', '')

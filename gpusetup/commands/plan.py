@@ -71,7 +71,7 @@ ONE_UNKNOWN = "unknown"
 
 
 class PlanQuestion(CommandQuestion):
-    """What is trained or served, how, and on which GPUs."""
+    """The training or the server to plan, and the GPUs for it."""
 
     model: str | None = option(
         "a model: a short name (qwen3-8b), a hub id, a config.json or its folder",
@@ -242,7 +242,8 @@ class PlanQuestion(CommandQuestion):
 
     @property
     def solve(self) -> str | None:
-        """The field of a job whose largest value (for GPUs: smallest) should be found."""
+        """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
+        number); None if all are given."""
         if self.max_context:
             return "context"
         if self.max_batch:
@@ -250,7 +251,7 @@ class PlanQuestion(CommandQuestion):
         return "gpus" if self.gpus_needed else None
 
     def job_fields(self) -> dict[str, Any]:
-        """The fields of a job that were given."""
+        """The job fields that the options set; fields that were not given are left out."""
         values = {
             "strategy": self.strategy,
             "optimizer": self.optimizer,
@@ -274,7 +275,7 @@ class PlanQuestion(CommandQuestion):
         return fields
 
     def serving(self) -> dict[str, Any]:
-        """The options about an inference server."""
+        """The options for planning an inference server, with None for those that were not given."""
         return {
             "serve": self.serve,
             "model": self.model,
@@ -314,7 +315,8 @@ def run(options: PlanQuestion, out: Console) -> Reply:
 
 
 def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
-    """Read `--gpu "8x H100"` as eight GPUs; UsageError if `--gpus` gives another number."""
+    """The options with `--gpu "8x H100"` split into a name and eight GPUs; UsageError if `--gpus`
+    gives another number."""
     count, name = count_in_name(options.gpu or "")
     if count is None:
         return options
@@ -325,7 +327,8 @@ def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
-    """Plan each row; a row that fails does not affect the others, unless all fail."""
+    """Plan every row of a CSV file, and report the rows that fail. Raises BadInput if all of them
+    fail."""
     gpus = load_catalog().gpus
     cells = tuple(plans(file, gpus, predict=predict))
     errors = [cell.error for cell in cells if cell.error]
@@ -338,7 +341,8 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
 
 
 def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
-    """The checked question, and what is needed to answer it; checked before the machine is read."""
+    """The request that answers the question; options and config are checked before the machine is
+    read."""
     question = question_of(options)
     from_config = None
     if options.from_config:
@@ -367,15 +371,15 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 
 
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
-    """The function that downloads an unknown model's config; None if the person did not allow the
-    network."""
+    """A function that downloads the config of an unknown model; None without `--fetch-config`,
+    which allows using the network."""
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
 
 
 def question_of(options: PlanQuestion) -> TrainingQuestion:
-    """The question in the command line's options."""
+    """The training question that the options describe."""
     return TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
@@ -389,8 +393,8 @@ SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
-    """The question in a config, with the options overriding it; UsageError if neither names a
-    model."""
+    """The question in a config, with the options overriding it. Raises UsageError if neither names
+    a model."""
     if file.endswith(SHELL_ENDINGS):
         raise UsageError(
             f"{file} is a shell script, which plan does not read",
@@ -428,8 +432,8 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
 
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
-    """Whether `--quantize` implies adapters with the rank in the config, which does not use it
-    itself."""
+    """Whether `--quantize` implies LoRA adapters with the config's rank, although the config itself
+    does not use that rank."""
     if from_config.rank is None or job_fields.get("lora") is not None:
         return False
     # A model in fp8 is trained as it is; in every other format only adapters can be trained.
@@ -438,7 +442,7 @@ def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromCon
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:
-    """The named GPU, or the machine's GPUs."""
+    """The GPUs to plan for: the named GPU, or those of the machine."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
@@ -463,7 +467,7 @@ TAKES = {
 
 
 def check_modes(options: PlanQuestion) -> None:
-    """Raise UsageError if two options ask for different things."""
+    """Raise UsageError if an option does not go together with `--serve`, `--code` or `--cells`."""
     typed = options.given_flags()
     only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
     if not options.serve and only_for_servers:

@@ -1,4 +1,4 @@
-"""`gpusetup plan --code`: traces one step of the user's code in a child process."""
+"""`gpusetup plan --code`: traces one step of the person's code in a child process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECONDS = 120.0
 
 
 def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
-    """Trace the code and decide. An error of the user's code is shown in full with `-v`."""
+    """Trace the code and plan it; if the code fails, `-v` shows its whole traceback."""
     question = question_of(options, hardware)
     out.talk(f"tracing one step of {options.code}...")
     try:
@@ -46,7 +46,7 @@ def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
 
 
 def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
-    """The checked options of the command line."""
+    """The checked question for `--code`. Raises UsageError if options contradict each other."""
     finds_batch = options.max_batch
     batch = options.batch
     if (batch is None) != finds_batch:
@@ -73,15 +73,15 @@ def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
 
 
 def target() -> str:
-    """The interpreter for the user's code, in the order that the contract defines."""
+    """The path of the Python interpreter that runs the person's code."""
     return choose_target(System()).python
 
 
 def trace(
     request: TraceRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
 ) -> code_trace.Trace:
-    """Trace the step in a child process of `python` (None: our own interpreter), started in
-    `folder`.
+    """The trace of one training step, run in a child process of `python` (None: our own
+    interpreter) that starts in `folder`.
 
     Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.

@@ -61,14 +61,15 @@ class Option(NamedTuple):
 
     @property
     def shown_name(self) -> str:
-        """The option's name in messages."""
+        """The option's names in error messages, such as `-n/--name`; "" for a positional
+        argument."""
         return "/".join(self.flags)
 
 
 def option(
     help: str, *flags: str, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
 ) -> Any:
-    """An option with one value. Its flag is the field's name, unless `flags` say otherwise."""
+    """An option with one value; its flag is made from the field's name unless `flags` are given."""
     return Option(VALUE, help, default, flags, parse=parse, **rest)
 
 
@@ -93,7 +94,7 @@ def arguments(help: str, **rest: Any) -> Any:
 
 
 def command_after_dashes() -> Any:
-    """A person's own command after `--`, whose words are not parsed."""
+    """The command after `--`, whose words are passed on without being parsed."""
     return Option(COMMAND, "", ())
 
 
@@ -115,7 +116,8 @@ else:
 
 @_record
 class CommandQuestion:
-    """The options of a command. Subclasses list the fields; see the module's example."""
+    """The options of a command; each subclass lists its options as fields (see the module's
+    example)."""
 
     OPTIONS: Mapping[str, Option] = {}
     """Maps each field to its option, in the order of `--help`."""
@@ -140,14 +142,15 @@ class CommandQuestion:
         self.__dict__["given"] = frozenset(values)
 
     def replaced(self, **changes: Any) -> Any:
-        """The same question with some values replaced."""
+        """A copy of the question with some values replaced; `given` stays the same."""
         values = {name: getattr(self, name) for name in self.OPTIONS if name in vars(self)}
         changed = type(self)(**{**values, **changes})
         changed.__dict__["given"] = self.given
         return changed
 
     def given_flags(self) -> set[str]:
-        """The flags of the given options, each by its longest name: `--gpu`."""
+        """The longest flag of each given option, such as `--gpu`; positional arguments have
+        none."""
         flags = set()
         for name in self.given:
             if self.OPTIONS[name].flags:
@@ -155,7 +158,8 @@ class CommandQuestion:
         return flags
 
     def words(self, *without: str) -> list[str]:
-        """The words that a person would type for these values, positional arguments last."""
+        """The given options as command-line words, with positional arguments last; the fields in
+        `without` are left out."""
         with_flag: list[str] = []
         without_flag: list[str] = []
         for name, spec in self.OPTIONS.items():
@@ -171,8 +175,8 @@ class CommandQuestion:
 
     @classmethod
     def from_python(cls, command: str, values: Mapping[str, Any]) -> Any:
-        """The question with these values, each checked as if it had been typed; None means not
-        given.
+        """The question with these values, each checked as if it had been typed; None means that the
+        option was not given.
 
         Raises TypeError for a value of a type that the field does not take, and for an unknown
         field; UsageError for a wrong value, as the command line does.
@@ -197,14 +201,15 @@ class CommandQuestion:
 
 
 def _with_flags(name: str, spec: Option) -> Option:
-    """The option with a flag made from its field's name, if it has no flags itself."""
+    """The option with a flag made from its field's name; unchanged if it has flags or is
+    positional."""
     if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
         return spec
     return spec._replace(flags=(f"--{name.replace('_', '-')}",))
 
 
 def _as_words(spec: Option, value: Any) -> list[str]:
-    """A value in the words that a person types for it."""
+    """The command-line words for an option with this value; none for a switch that is off."""
     if spec.kind == SWITCH:
         return [spec.flags[-1]] if value else []
     texts = [str(part) for part in _parts(value)]
@@ -215,7 +220,7 @@ def _as_words(spec: Option, value: Any) -> list[str]:
 
 
 def _parts(value: Any) -> Sequence[Any]:
-    """The values of an option, whether it is repeatable or not."""
+    """The values of an option as a sequence, also if it is a single value."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return value
     return (value,)
@@ -225,7 +230,7 @@ def _parts(value: Any) -> Sequence[Any]:
 
 
 def refuse_values(words: Sequence[str]) -> None:
-    """Raise UsageError for a word that nobody can have meant.
+    """Raise UsageError for a value that is empty or contains a NUL or a lone surrogate.
 
     No path has a NUL or half of a character. An empty word is a variable that the caller's script
     forgot to set, never the default.
@@ -242,7 +247,8 @@ def refuse_values(words: Sequence[str]) -> None:
 
 
 def takes(spec: Option) -> str:
-    """The JSON type of an option's value; `strings` is a list of texts."""
+    """The kind of value that an option takes: `boolean`, `integer` (any number), `string`, or
+    `strings` for a list of texts."""
     if spec.kind == SWITCH:
         return "boolean"
     if spec.kind in (LIST, ARGUMENTS, COMMAND):
@@ -267,7 +273,7 @@ A text that looks like a number is no number here: of the version 2.10 a float w
 
 
 def _check_type(name: str, spec: Option, value: Any) -> None:
-    """Raise TypeError if the option does not accept such a value."""
+    """Raise TypeError if the option does not accept a value of this type."""
     kind = takes(spec)
     type_in_words, types = TYPES[kind]
     values = _parts(value) if kind == "strings" else (value,)
@@ -279,7 +285,8 @@ def _check_type(name: str, spec: Option, value: Any) -> None:
 
 
 def _checked_value(spec: Option, value: Any) -> Any:
-    """The value as the command line would parse it; UsageError if it would reject it."""
+    """The value as the command line would parse it. Raises UsageError for a value that it would
+    reject."""
     if spec.kind == SWITCH:
         return value
     parsed_parts = tuple(_parsed(spec, str(part)) for part in _parts(value))
@@ -289,7 +296,7 @@ def _checked_value(spec: Option, value: Any) -> Any:
 
 
 def _parsed(spec: Option, text: str) -> Any:
-    """Parse one text, with the error messages of the command line."""
+    """Parse one text; raises UsageError with the message that argparse would print."""
     try:
         value = spec.parse(text)
     except argparse.ArgumentTypeError as problem:
@@ -306,7 +313,7 @@ def _parsed(spec: Option, text: str) -> Any:
 
 
 def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
-    """Raise UsageError if two of the values exclude each other."""
+    """Raise UsageError if two of the given options exclude each other."""
     name_by_choice: dict[str, str] = {}
     for name in values:
         spec = known[name]
@@ -340,8 +347,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
 
 
 def _add_option(group: Any, name: str, spec: Option) -> None:
-    """Add one option; if it is not typed, the namespace does not contain it, so that given options
-    can be recognised."""
+    """Add one option to a group; an option that is not typed stays out of the namespace, so that
+    given options can be recognised."""
     details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
     if spec.kind == SWITCH:
         group.add_argument(*spec.flags, dest=name, action="store_true", **details)
@@ -364,13 +371,13 @@ def _add_option(group: Any, name: str, spec: Option) -> None:
 
 
 def takes_command(kind: type[CommandQuestion]) -> bool:
-    """Whether a person's command may follow `--`."""
+    """Whether the command accepts a command of the person after `--`."""
     kinds_of_options = [spec.kind for spec in kind.OPTIONS.values()]
     return COMMAND in kinds_of_options
 
 
 def typed_question(kind: type[CommandQuestion], typed: argparse.Namespace) -> CommandQuestion:
-    """The question with the values that were typed."""
+    """The question with the values of a parsed command line."""
     values: dict[str, Any] = {}
     for name, value in vars(typed).items():
         if name not in kind.OPTIONS or value is None:

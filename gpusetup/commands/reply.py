@@ -1,4 +1,4 @@
-"""The reply of a command: a document, the screen that shows it, and the exit code."""
+"""The reply of a command: its document, the screen that shows the document, and the exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Document = TypeVar("Document")
 
 
 class Reply(NamedTuple):
-    """A reply that has not been shown yet."""
+    """The reply of a command, which has not been written to the console yet."""
 
     document: Any = None
     """What `--json` prints and Python receives; None if the command has already written its
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 def answer(
     document: Document, screen: str | Callable[[Document], str] = "", *, yes: object = True
 ) -> Reply:
-    """A document and its screen; the exit code is 0 if `yes` is true, otherwise 1."""
+    """A reply with a document and its screen; the exit code is 0 if `yes` is true, otherwise 1."""
     return Reply(document, screen, 0 if yes else Unsatisfiable.exit_code)
 
 

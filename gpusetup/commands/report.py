@@ -1,5 +1,5 @@
-"""`doctor --report`: reads a text that somebody posted; of a long one only the beginning and the
-end."""
+"""`gpusetup doctor --report`: reads a text that a person posted; of a text above 1 MiB only the
+first and last half MiB."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ COLOURS = r"\x1b\[[0-9;?]*[A-Za-z]"
 
 
 class Sifted(NamedTuple):
-    """The part of a text that is read, and the length of the whole text."""
+    """The part of a text that was kept, and the size of the whole text in bytes."""
 
     raw: bytes
     size: int
 
 
 def snapshot_of(name: str | bytes) -> Snapshot:
-    """The machine in a report: a snapshot, a file, or `-` for standard input."""
+    """The machine that a report shows: bytes, a file's path, or `-` for standard input."""
     text = sifted(io.BytesIO(name)) if isinstance(name, bytes) else _sifted_by_name(name)
     snapshot = _read(text.raw)
     if len(text.raw) == text.size:
@@ -48,13 +48,14 @@ def _in_mib(size: int) -> str:
 
 
 def _with_event(snapshot: Snapshot, kind: str, values: dict[str, str]) -> Snapshot:
-    """The snapshot with an additional event about the text itself."""
+    """The snapshot with an event of this kind about the text."""
     event = Event(kind=kind, values=values, source="report")
     return replace(snapshot, events=(*snapshot.events, event))
 
 
 def _sifted_by_name(name: str) -> Sifted:
-    """The part of a file, or of standard input, that is read; BadInput if it cannot be read."""
+    """The part of a file (or of standard input) that is read. Raises BadInput if it cannot be
+    read."""
     try:
         with _opened(name) as stream:
             if named_file.is_endless(stream):
@@ -69,14 +70,14 @@ def _sifted_by_name(name: str) -> Sifted:
 
 
 def _opened(name: str) -> AbstractContextManager[BinaryIO]:
-    """The file, or standard input, which stays open afterwards."""
+    """The file opened for reading, or standard input, which stays open afterwards."""
     if name == STDIN:
         return nullcontext(sys.stdin.buffer)
     return open(name, "rb")  # noqa: PTH123  # Path's import takes 3 ms
 
 
 def sifted(stream: BinaryIO) -> Sifted:
-    """The whole text if it is short, otherwise its beginning and its end."""
+    """The whole text, or its beginning and end if it is longer than 1 MiB."""
     head = stream.read(WHOLE + 1)
     if len(head) <= WHOLE:
         return Sifted(head, len(head))
@@ -90,8 +91,7 @@ def sifted(stream: BinaryIO) -> Sifted:
 
 @lru_cache(maxsize=1)
 def _read(raw: bytes) -> Snapshot:
-    """The machine in a text. Cached, because the web page needs it several times: as JSON, as text,
-    as a reply."""
+    """The machine that a text shows; cached, because the web page asks for it several times."""
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot

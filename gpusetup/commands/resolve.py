@@ -1,4 +1,4 @@
-"""`gpusetup resolve`: which build fits this machine, or a described one, and why the others do
+"""`gpusetup resolve`: shows which build fits this machine or a described one, and why the others do
 not."""
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
-    """The requested installer; the name of a conda environment implies conda."""
+    """The requested installer; `conda` if a conda environment is named, None if neither is
+    given."""
     if question.name is None:
         return question.installer
     conda_name(question.name)
@@ -119,7 +120,7 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
 
 
 def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
-    """The request for a machine: the options, and the packages whose markers apply there."""
+    """The request for a machine, with the packages whose environment markers apply to it."""
     wish = parse_words(question.packages, marker_environment(machine))
     return replace(
         wish,
@@ -131,7 +132,7 @@ def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
 
 
 def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
-    """The person's own indexes, whose addresses are printed before they are used."""
+    """The person's package indexes, which print their addresses before they are asked."""
     settings = person_settings()
 
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
@@ -149,7 +150,7 @@ def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
 def _document(
     question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
 ) -> ResolveAnswer:
-    """The answer as a document with the commands for every installer."""
+    """The answer as a document, with the commands for each installer."""
     shown_root = without_logins(root)
     choice = choice.at_root(shown_root)
     if choice.newest:
@@ -173,8 +174,8 @@ def _document(
 
 
 def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """The packages that the commands install: torch, its companions, the requested packages, and
-    those that change with torch."""
+    """What the install commands name: torch's packages, the requested packages, or the installed
+    packages that must change with torch."""
     packages, build = choice.packages, choice.build
     if packages:
         requirements = []
@@ -191,7 +192,7 @@ def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
 
 
 def _notes_beside(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes about packages that use torch, and about the machine."""
+    """Notes on packages that use torch, and a note on Apple GPUs."""
     notes = [*choice.notes_on_packages]
     is_in_environment = machine.python.executable and choice.newest and not choice.packages
     if choice.build is not None and is_in_environment:
@@ -208,7 +209,8 @@ ON_APPLE = (
 
 
 def _rejections(choice: Choice) -> tuple[Rejection, ...]:
-    """Why the other builds were rejected, within the request."""
+    """The builds that were not chosen, with the reasons; builds that the answer offers itself are
+    left out."""
     build, newest = choice.build, choice.newest
     if build is None or newest is None or choice.packages:
         return choice.rejections
@@ -223,7 +225,8 @@ def _rejections(choice: Choice) -> tuple[Rejection, ...]:
 
 
 def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
-    """The nightly index for this machine, and the commands; nothing is installed."""
+    """The reply for `--torch nightly`: the nightly index for this machine and the commands; nothing
+    is installed."""
     if question.packages:
         raise UsageError(
             "`--torch nightly` chooses torch without packages",
@@ -240,7 +243,8 @@ def _answer_nightly(question: ResolveQuestion, out: Console, description: Descri
 
 
 def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
-    """The notes of an answer, those about the machine first."""
+    """All notes of an answer: on interrupted installations, on the choice, on an old catalog, and
+    on hidden passwords."""
     notes = [*interruptions(machine), *document.notes]
     age = age_note(document.catalog_as_of, date.today().isoformat())
     if age:
@@ -254,7 +258,7 @@ def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, 
 
 
 def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex | None:
-    """The current content of torch's index; None without `--refresh`."""
+    """The builds that torch's index lists now; None without `--refresh`."""
     if not question.refresh:
         return None
     if question.offline:
@@ -273,7 +277,8 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
 
 
 def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes on builds that are on the index but not in the table."""
+    """Notes on builds that the index lists but gpusetup's table lacks; empty without
+    `--refresh`."""
     if live is None:
         return ()
     build, table = choice.build, load_catalog()
@@ -304,8 +309,8 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
 
 
 def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
-    """This machine, or only its system if everything else is described, so that no driver is
-    needed."""
+    """The machine to resolve for; if the options describe all of it, only this machine's system is
+    read."""
     if question.machine or not description.is_whole:
         return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os
@@ -317,7 +322,7 @@ def _machine(question: ResolveQuestion, description: Description, out: Console) 
 
 
 def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
-    """The answer with the command for `uv tool`, if it was requested."""
+    """The answer with the `uv tool install` command, if `--installer uv-tool` asks for it."""
     if question.installer != "uv-tool":
         return answer
     if not question.packages:

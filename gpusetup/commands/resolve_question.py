@@ -24,7 +24,7 @@ REQUEST = HelpGroup("request")
 
 
 class ResolveQuestion(CommandQuestion):
-    """The machine, the request and the packages for which a build is chosen."""
+    """The packages, the machine and the request for which a build is chosen."""
 
     packages: tuple[str, ...] = arguments(
         "packages that use torch, such as `vllm` or 'jax[cuda13]'; gpusetup chooses a torch "
@@ -76,7 +76,7 @@ class ResolveQuestion(CommandQuestion):
     offline: bool = switch("with PACKAGE: use no network, only gpusetup's own table", group=REQUEST)
 
     def description(self) -> Description:
-        """The machine that the options describe."""
+        """The parts of the machine that the options describe."""
         return Description(
             driver=self.driver,
             gpus=self.gpu,

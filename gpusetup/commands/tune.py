@@ -52,7 +52,7 @@ MEASURING = HelpGroup("measuring")
 
 
 class TuneQuestion(CommandQuestion):
-    """The config, where to write it, and what to measure for it."""
+    """The config, the file to write it to, and what to measure for it."""
 
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
@@ -104,7 +104,7 @@ class TuneQuestion(CommandQuestion):
 
     @property
     def measures(self) -> bool:
-        """Whether the person's code is run."""
+        """Whether the options ask for a measurement, which runs the person's code."""
         return self.benchmark or self.batch_size
 
 
@@ -112,7 +112,7 @@ QUESTION = TuneQuestion
 
 
 def _check(question: TuneQuestion) -> None:
-    """Raise `UsageError` for options that contradict each other."""
+    """Raise UsageError if options contradict each other."""
     config, measuring = question.config, question.measures
     code, writes = question.code, question.in_place or question.target
     rules = (
@@ -137,7 +137,7 @@ def _check(question: TuneQuestion) -> None:
 
 
 def run(question: TuneQuestion, out: Console) -> Reply:
-    """Run the requested measurements, then propose changes of the config, if there is one."""
+    """Run the requested measurements, then propose changes to the config if one is named."""
     if question.preset:
         from gpusetup.commands.tune_preset import run_preset
 
@@ -164,7 +164,7 @@ def run(question: TuneQuestion, out: Console) -> Reply:
 
 
 def _read(path: str) -> Config:
-    """The config at this path, with at least one setting that `tune` knows."""
+    """The config at this path. Raises BadInput if it has no setting that `tune` knows."""
     from gpusetup.configs.config import read_config
     from gpusetup.tune.case import known_settings
     from gpusetup.tune.config_file import read_bytes
@@ -177,8 +177,8 @@ def _read(path: str) -> Config:
 
 
 def _machine(question: TuneQuestion, out: Console) -> Snapshot:
-    """The machine that the options name; if NVML does not load, this machine is read with
-    nvidia-smi."""
+    """The machine to tune for; on this machine, nvidia-smi adds its GPUs if NVML cannot be
+    loaded."""
     machine = gather(MachineToRead(question.machine, question.python), out)
     if question.machine:
         return machine
@@ -191,7 +191,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 def _written(
     question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
 ) -> TuneAnswer:
-    """The answer with the changes of the config, which are written if requested."""
+    """The answer with the proposed changes, after writing the tuned config if requested."""
     from gpusetup.configs.config import edited
     from gpusetup.tune.answer import difference
     from gpusetup.tune.config_file import write_tuned

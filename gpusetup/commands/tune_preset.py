@@ -1,4 +1,4 @@
-"""`gpusetup tune --preset`: print a starter config from the guides, or write it to a file."""
+"""`gpusetup tune --preset`: prints a ready-made config from the guides, or writes it to a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ YAML_ENDINGS = (".yaml", ".yml")
 
 
 def run_preset(question: TuneQuestion) -> Reply:
-    """Show the presets, print one, or write it to the file in `-o`."""
+    """The reply with the list of presets, with one preset, or with the file to which it was written
+    (`-o`)."""
     from gpusetup.render.tune import preset_screen
 
     _check(question)
@@ -41,7 +42,7 @@ def run_preset(question: TuneQuestion) -> Reply:
 
 
 def _check(question: TuneQuestion) -> None:
-    """Raise `UsageError` for options that do not go together with a preset."""
+    """Raise UsageError for options that do not go together with `--preset`."""
     if question.config:
         raise UsageError(
             f"`--preset` begins a new config and does not read {question.config}",

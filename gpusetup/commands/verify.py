@@ -1,4 +1,4 @@
-"""`gpusetup verify`: runs the folder `verify/` by its path with the environment's interpreter.
+"""`gpusetup verify`: runs the `verify` folder with the Python of the environment to test.
 
 What it prints and its exit code are passed through, so that the proof is about the target's torch
 and not about ours.
@@ -26,7 +26,7 @@ __all__ = ["EXAMPLES", "QUESTION", "SUMMARY", "ask_from_python", "run"]
 
 
 def _options_of_the_folder() -> dict[str, Action]:
-    """The options of `python -m gpusetup.verify`, which is independent of our option records."""
+    """The options of `python -m gpusetup.verify` by flag, read from its parser."""
     parser = ArgumentParser(add_help=False)
     add_options(parser)
     return {action.option_strings[0]: action for action in parser._actions}
@@ -36,7 +36,7 @@ _OPTIONS = _options_of_the_folder()
 
 
 def _details(flag: str) -> dict[str, Any]:
-    """How the folder's own parser defines this option."""
+    """The metavar, choices and parser of this flag, as verify's parser defines them."""
     action = _OPTIONS[flag]
     return {
         "metavar": action.metavar,
@@ -46,24 +46,24 @@ def _details(flag: str) -> dict[str, Any]:
 
 
 def _value(flag: str) -> Any:
-    """An option with one value."""
+    """An option with one value, defined as in verify's parser."""
     action = _OPTIONS[flag]
     return option(str(action.help), flag, default=action.default, **_details(flag))
 
 
 def _several(flag: str) -> Any:
-    """An option that accepts several words each time."""
+    """An option that accepts several words each time, defined as in verify's parser."""
     help_text = str(_OPTIONS[flag].help)
     return options(help_text, flag, takes_several=True, **_details(flag))
 
 
 def _switch(flag: str) -> Any:
-    """An option without a value."""
+    """A switch, defined as in verify's parser."""
     return switch(str(_OPTIONS[flag].help), flag)
 
 
 class VerifyQuestion(CommandQuestion):
-    """What to test, with which torch, and for how long."""
+    """The Python environment to test, which checks to run, and for how long."""
 
     python: str | None = shared(PYTHON)
     level: str = _value("--level")
@@ -83,7 +83,8 @@ QUESTION = VerifyQuestion
 
 
 def run(question: VerifyQuestion, out: Console) -> Reply:
-    """Run the child process, which writes the answer itself."""
+    """Run verify in a child process, which writes the answer itself, and reply with its exit
+    code."""
     from gpusetup.verify.child import start_by_path
 
     python = _target(question, out)
@@ -103,7 +104,7 @@ def run(question: VerifyQuestion, out: Console) -> Reply:
 
 
 def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
-    """The same from Python: reads and returns the child's document.
+    """Run verify for the Python API, and return the document that the child process prints.
 
     Raises what the child's error document says, and ToolFailed where it gave none.
     """
@@ -123,7 +124,8 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
 
 
 def document_of(output: Output) -> VerifyAnswer:
-    """The document that a child wrote; raises the error if it wrote one."""
+    """The document that verify printed; raises the error if it printed an error document, and
+    ToolFailed if it printed neither."""
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
@@ -141,7 +143,8 @@ def document_of(output: Output) -> VerifyAnswer:
 
 
 def _target(question: VerifyQuestion, out: Console) -> str:
-    """The interpreter whose torch is tested. Raises UsageError for contradictory options."""
+    """The path of the Python whose torch is tested. Raises UsageError if options contradict each
+    other."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 

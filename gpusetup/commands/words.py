@@ -1,4 +1,5 @@
-"""Words of a command line that are not packages: requirements files, scripts, and the index."""
+"""Reads the words of a command line that are not package names: requirements files, scripts, and
+the index."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ SUFFIXES = (".py", ".pyw")
 
 
 def is_script(word: str) -> bool:
-    """Whether a word is a script, that is an existing file, because packages can have names such as
+    """Whether a word is a Python script that exists; otherwise it may be a package such as
     `discord.py`."""
     return word.lower().endswith(SUFFIXES) and Path(word).is_file()
 
 
 def refuse_scripts(words: Iterable[str]) -> None:
-    """Raise UsageError for a script in place of a package, because an index may have a package with
-    its name."""
+    """Raise UsageError if a word is an existing script, because an index may have a package with
+    that name."""
     for word in filter(is_script, words):
         raise UsageError(
             f"{word!r} is a script here, not a package",
@@ -36,7 +37,8 @@ def refuse_scripts(words: Iterable[str]) -> None:
 
 
 def refuse_missing_scripts(words: Iterable[str]) -> None:
-    """Raise UsageError for a script that does not exist, because a package may have its name."""
+    """Raise UsageError if a word looks like a script but no such file exists, because a package may
+    have that name."""
     for word in words:
         if word.lower().endswith(SUFFIXES) and not is_script(word):
             raise UsageError(
@@ -51,8 +53,8 @@ URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
 
 
 def index_root_of(named: str | None) -> str:
-    """The index root from `--index`, or else GPUSETUP_INDEX, or else the default; UsageError if it
-    is not a URL.
+    """The index root from `--index`, GPUSETUP_INDEX or the default, in this order. Raises
+    UsageError if it is not an index root URL.
 
     >>> index_root_of("https://mirror.example/whl/")
     'https://mirror.example/whl'
@@ -81,7 +83,7 @@ ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
 def words_of_files(
     files: Iterable[str], talk: Callable[[str], None], *, installs: bool
 ) -> Iterator[str]:
-    """All requirements in the files of `-r FILE`.
+    """Yields the requirements in the files of `-r FILE`.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
@@ -108,7 +110,8 @@ def words_of_files(
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of a file without comments, with lines that end in a backslash joined.
+    """Yields the non-empty lines of a text, without comments; lines that end in a backslash are
+    joined with the next.
 
     >>> list(lines_of("a  # b\\n\\n# d\\nc"))
     ['a', 'c']

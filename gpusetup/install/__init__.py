@@ -1,2 +1,2 @@
-"""Installs the chosen build into an environment: the plan, the download, the switch, the
+"""Installs the chosen build into an environment: plans, downloads, switches the files, and writes a
 receipt."""

@@ -1,6 +1,6 @@
-"""Reasons to stop `install` before an index is asked, each with the command to continue with: a
-problem that no torch can fix, a build that must not be replaced without a request, an environment
-that must not be changed."""
+"""Checks that stop `install` before an index is asked: a problem that torch cannot fix, a build
+that must not be replaced unasked, or an environment that must not be changed. Each error names the
+command to continue with."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gpusetup.model.shell import shell_line
 
 
 def trouble_elsewhere(machine: Snapshot, choice: Choice, *, other_host: bool) -> Finding | None:
-    """The problems of a machine that no torch can fix."""
+    """The problem of a machine that installing torch cannot fix; None if there is none."""
     diagnosis = diagnose(machine, load_catalog(), choice, other_host=other_host)
     return blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
 
 
 def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
-    """The error if torch is not the problem: what is wrong, and what to do about it."""
+    """The error for a problem that installing torch does not fix, with what to do instead."""
     version = machine.torch.version
     stays = f"torch {version} was left as it is" if version else "torch was not installed"
     hint = ""
@@ -44,7 +44,8 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
 
 
 def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
-    """Raise Unsatisfiable if no build fits, or if the build would be for another maker's GPUs."""
+    """Raise Unsatisfiable if no build fits, or if torch would be replaced unasked with a build for
+    another maker's GPUs."""
     if choice.build is None:
         raise nothing_fits(choice)
     if choice.action != "refused":
@@ -64,8 +65,8 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
 
 
 def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine: Snapshot) -> str:
-    """The command that creates a new environment, next to one that must not be changed, with the
-    result that was requested."""
+    """The command that creates a new environment next to one that must not be changed, with the
+    same packages as requested."""
     words = ["gpusetup", "install", "--venv", new_folder(machine)]
     words += options_of_new_environment(choice, machine)
     words += wish.packages
@@ -78,7 +79,8 @@ def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine
 
 
 def check_described(machine: Snapshot, way: str) -> None:
-    """Stop for the same reasons for which a run on the described machine would stop."""
+    """Raise Blocked if the described environment must not be changed, for the same reasons as on
+    this machine."""
     python, hint = machine.python, f"use your own environment: `{way}`"
     refuse_unnamed_base(machine, way)
     if python.externally_managed:
@@ -93,9 +95,8 @@ def check_described(machine: Snapshot, way: str) -> None:
 
 
 def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
-    """Raise `Blocked` if the target is Windows' own Python and the person did not name it, because
-    gpusetup only happens to run in it. On Linux, such a Python says itself that it is externally
-    managed."""
+    """Raise Blocked if the target is Windows' own Python, which the person did not name and in
+    which gpusetup only happens to run."""
     python = machine.python
     if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
         raise Blocked(

@@ -1,4 +1,5 @@
-"""Turns the options of `install` into a task: the request, the choice, and the reasons to stop."""
+"""Turns the options of `install` into a task: parses the request, chooses the build, and checks for
+reasons to stop."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from gpusetup.model.machine import Snapshot
 
 
 class Order(Frozen):
-    """What to install, and for which host."""
+    """What to install (the options and the request), and for which host."""
 
     request: InstallRequest
     wish: Wish
@@ -42,7 +43,8 @@ class Order(Frozen):
 
 
 def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
-    """The request in the options; UsageError if they name two versions of torch."""
+    """The request for packages and torch in the options. Raises UsageError if they name two
+    versions of torch."""
     wish = parse_words(request.packages, marker_environment(machine))
     wish = with_torch_named(wish, request.torch)
     wish = with_torch_of_companions(wish, load_catalog())
@@ -53,7 +55,7 @@ def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = Fals
 def order_of(
     request: InstallRequest, wish: Wish, machine: Snapshot, *, fresh: bool = False
 ) -> Order:
-    """An order for a machine; `fresh` means that the environment does not exist yet."""
+    """An order for a machine; `fresh` means that its environment does not exist yet."""
     catalog = load_catalog()
     check_wish(wish, catalog)
     if fresh:
@@ -66,15 +68,15 @@ def order_of(
 
 
 class Stops:
-    """The reasons to stop an order, checked once before an index is asked."""
+    """Checks for reasons to stop an order; the machine is diagnosed only once."""
 
     def __init__(self, order: Order, talk: Callable[[str], None]) -> None:
         self.order, self.talk = order, talk
         self.has_looked = False
 
     def look(self, choice: Choice) -> None:
-        """Raise Unsatisfiable if the problem is not torch, if no build fits, or if torch would
-        change to another maker's GPUs without a request."""
+        """Raise Unsatisfiable if installing torch would not fix the problem, no build fits, or
+        torch would be replaced unasked with another maker's build."""
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
         # Wheels that are only downloaded are for another machine than this one.
         if not self.has_looked and not request.download:
@@ -95,12 +97,13 @@ class Stops:
         refuse_unfit(choice, machine)
 
     def elsewhere(self, choice: Choice) -> str:
-        """The command for a new environment, if this one must not be changed."""
+        """The command for a new environment, for the case that this one must not be changed."""
         return own_environment(self.order.request, choice, self.order.wish, self.order.host.machine)
 
 
 def choose_task(order: Order, stops: Stops, index: AnsweringIndex | None = None) -> Task:
-    """What to install for an order. Checks the reasons to stop, then asks `index` for the packages.
+    """The task for an order. Checks for reasons to stop, and asks `index` for packages if it is
+    given.
 
     Unsatisfiable where nothing fits or something stops it.
     """

@@ -1,4 +1,4 @@
-"""Which wheels to download: uv lists every file with its address and hash."""
+"""Finds the wheels to download, by asking uv for the URL and hash of each file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_DIGITS = 19
 def wheels_for(
     job: InstallJob, target: Target, wanted: Requirements
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The files to download, and notes about them.
+    """The wheels to download for these requirements, and notes about them.
 
     Into an existing environment comes what changes; of the family all members if every one is
     installed at this very version already. Unsatisfiable if there is no solution.
@@ -55,7 +55,7 @@ def wheels_for(
 
 
 def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question:
-    """The request to uv about this environment."""
+    """The question to uv for these requirements in this environment."""
     return Question(
         requirements=wanted,
         python=target.layout.python,
@@ -68,7 +68,7 @@ def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question
 def _locked(
     job: InstallJob, target: Target, wanted: Requirements, *, with_dependencies: bool = True
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The files in uv's lock, those of torch and its companions first."""
+    """The wheels in uv's lock, torch and its companions first, and notes about them."""
     family = wanted.names
     question = _question(job, target, wanted)
     locked = lock_of(question, job.settings, with_dependencies=with_dependencies)
@@ -83,7 +83,8 @@ def _locked(
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
-    """Return if the index really has no such wheel, so that another index can be tried.
+    """Return if the index really lacks a wheel, so that another index can be tried; otherwise raise
+    the error that fits uv's failure.
 
     Then a page is missing, or lists other versions, or files for other machines. All else that uv
     may mean by its "no" ends the command: a login, a circle, a web page, a broken wheel, what comes
@@ -123,14 +124,15 @@ file is gone."""
 
 
 def with_size(wheel: Wheel, allowed: AllowedHosts) -> Wheel:
-    """A wheel with its size, from the server if the index does not state it."""
+    """The wheel with its size, for which the server is asked if the index does not state it; the
+    size is None if it stays unknown."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
     return replace(wheel, size_bytes=_size_of(wheel.url, allowed))
 
 
 def _size_of(address: str, allowed: AllowedHosts) -> int | None:
-    """The length that a server states; None for any other response."""
+    """The size in bytes that a server states for a file; None if it states none."""
     import requests
     from urllib3.exceptions import HTTPError
 

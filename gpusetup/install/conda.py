@@ -1,4 +1,4 @@
-"""Lets conda, mamba or micromamba change an environment in which it has installed torch.
+"""Lets conda, mamba or micromamba change an environment in which conda installed torch.
 
 Each change is a transaction of its own, and a revision that conda itself goes back to.
 """
@@ -40,7 +40,8 @@ def by_conda(machine: Snapshot) -> bool:
 
 
 def conda_program() -> str | None:
-    """The program conda, mamba or micromamba, first from the variable of an active environment."""
+    """The path of conda, mamba or micromamba, preferring the one of an active environment; None if
+    none is found."""
     names: list[str] = []
     for variable in ("CONDA_EXE", "MAMBA_EXE"):
         path = os.environ.get(variable)
@@ -54,7 +55,7 @@ def conda_program() -> str | None:
 
 
 def conda_says(argv: Sequence[str]) -> str:
-    """The changes that conda itself announces."""
+    """The text in which conda announces its changes (a dry run of this command)."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
     text = output.stdout.strip() or output.problem or output.stderr.strip()
     return without_logins(text)
@@ -63,7 +64,7 @@ def conda_says(argv: Sequence[str]) -> str:
 def install_by_conda(
     job: InstallJob, layout: Layout, argv: tuple[str, ...], device: str | None
 ) -> dict[str, Any] | None:
-    """Run conda's command with the environment locked, then return verify's result.
+    """Run conda's command while the environment is locked, and return verify's result.
 
     None if no device is given, because no proof was asked for.
     """

@@ -23,7 +23,7 @@ from gpusetup.model.machine import Snapshot
 def describe(
     request: InstallRequest, talk: Callable[[str], None], machine: Snapshot
 ) -> tuple[InstallAnswer, Task]:
-    """The commands for the described machine, and the reason for them."""
+    """The answer with the commands for a described machine, and the task behind it."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
     wish = wish_of(request, machine, by_conda=installer == "conda")
@@ -58,8 +58,7 @@ def describe(
 
 
 def _family_of(machine: Snapshot) -> dict[str, str]:
-    """The versions that would be imported; if a name occurs twice, the first, and torch by its own
-    files."""
+    """The versions of torch's packages that Python would import on the machine."""
     packages, torch = installed_packages(machine), machine.torch
     versions = {name: packages[name].version for name in FAMILY if name in packages}
     if torch.installed and torch.version:

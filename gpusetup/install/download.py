@@ -30,7 +30,8 @@ TIMEOUTS = (5.0, 30.0)
 
 
 def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> Wish:
-    """Use a folder for all packages; if no torch is named, use the newest in the folder."""
+    """Use a folder of wheels for everything, and return the request; if it names no torch, with the
+    newest torch in the folder."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
@@ -40,7 +41,8 @@ def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> 
 
 
 def folder_of_settings(job: InstallJob) -> str | None:
-    """The folder of wheels that the person's settings use instead of every index.
+    """The single folder of wheels that the person's settings use instead of indexes (`no-index`
+    with `find-links`); None otherwise.
 
     That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
     """
@@ -55,14 +57,14 @@ def folder_of_settings(job: InstallJob) -> str | None:
 
 
 def plan_download(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The plan to download everything that a new environment needs into a folder."""
+    """The task and the plan to download everything that a new environment needs into a folder."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_task(job, replace(target, venv=folder), task)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
 
 def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
-    """Download the wheels, and return a sentence about the folder's content."""
+    """Download the wheels of a plan into its folder, and return a sentence about them."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
     logins = {index.host: index.login for index in job.settings.indexes if index.login}
@@ -82,7 +84,7 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
 
 
 class Fetching(NamedTuple):
-    """Where wheels are saved, and how they are downloaded."""
+    """The folder for downloaded wheels, the allowed hosts, and the logins."""
 
     folder: Path
     allowed: AllowedHosts
@@ -91,8 +93,8 @@ class Fetching(NamedTuple):
 
 
 def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
-    """Download a wheel, check it before it gets its final name, and return its sha256; an existing
-    wheel is only checked."""
+    """Download a wheel, check its hash before it gets its final name, and return its sha256; an
+    existing wheel is only checked."""
     import requests
 
     folder = fetching.folder
@@ -121,7 +123,7 @@ def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
 
 
 def _blocked(wheel: Wheel, reason: str) -> Blocked:
-    """The error for a wheel that could not be downloaded."""
+    """The error for a wheel that could not be downloaded, with this reason."""
     return Unreached(
         f"{without_logins(wheel.url)}: {reason}",
         hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
@@ -133,7 +135,8 @@ def _blocked(wheel: Wheel, reason: str) -> Blocked:
 
 
 def newest_torch(folder: str, tag: str) -> str:
-    """The newest torch in a folder for a Python (`cp311`), without its local label."""
+    """The newest torch version with a wheel in the folder for a Python tag (`cp311`), without its
+    label. Raises Blocked if there is none."""
     torches = [path.name.split("-")[1] for path in Path(folder).glob(f"torch-*-{tag}-*.whl")]
     if not torches:
         raise Blocked(

@@ -1,4 +1,4 @@
-"""The guard: constraint files that prevent installers from replacing torch.
+"""The guard: a constraints file and settings that keep pip and uv from replacing torch.
 
 An environment gets a constraints file that pins torch and what was built for it, and files that
 make pip and uv read it. The guard writes only files that are not there yet, or its own;
@@ -31,7 +31,7 @@ State = Literal["shown", "written", "unchanged", "restored"]
 
 
 class GuardFile(Frozen):
-    """A file that the guard writes, with its whole content."""
+    """A file that the guard writes, with its complete text."""
 
     path: str
     text: str
@@ -54,7 +54,7 @@ class GuardAnswer(Frozen):
 
 
 def guarded(installed: Mapping[str, str]) -> dict[str, str]:
-    """The exact versions of the installed torch and companions, torch first.
+    """Name -> exact version of the installed torch and the packages built for it, torch first.
 
     `Unsatisfiable` without a torch. A version that is none cannot be held, and is left out.
 
@@ -84,7 +84,8 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
 
 
 def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The guard's files in an environment, with their lines."""
+    """Yields the guard's files in an environment with their lines: the constraints file, and pip's
+    configuration."""
     constraints = prefix / CONSTRAINTS
     yield constraints, tuple(f"{name}=={version}" for name, version in pins.items())
     ours = named_in_lists(constraints)
@@ -96,7 +97,7 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
 
 
 def named_in_lists(path: Path) -> str:
-    """A file name in the form for pip's and uv's lists, which are split at spaces."""
+    """A path as pip's and uv's space-separated lists need it: as a URL if it contains a space."""
     has_space = len(str(path).split()) > 1
     return path.as_uri() if has_space else str(path)
 
@@ -107,7 +108,8 @@ def named_in_lists(path: Path) -> str:
 def planned(
     places: Iterable[tuple[Path, tuple[str, ...]]], when: str
 ) -> tuple[tuple[GuardFile, ...], tuple[str, ...]]:
-    """The files that are missing or outdated, and notes on files that somebody else wrote.
+    """The guard's files that are missing or outdated, and notes on files that the person must
+    change.
 
     A note says what to write into such a file; none is needed if its lines are there already.
     """
@@ -128,7 +130,8 @@ def planned(
 
 
 def _text_of(path: Path) -> str | None:
-    """The text of a regular file; None if it does not exist."""
+    """The text of a regular file; None if it does not exist. Raises Blocked for a link or an
+    unreadable file."""
     if path.is_symlink():
         raise Blocked(f"{path} is a symbolic link", hint="nothing was changed; see what it is")
     try:
@@ -140,13 +143,13 @@ def _text_of(path: Path) -> str | None:
 
 
 def is_guard(text: str) -> bool:
-    """Whether a file was written by the guard and not changed since."""
+    """Whether the guard wrote this text, and only its date and lines are in it."""
     _, _, last_line = text.rstrip().rpartition("\n")
     return text.startswith(MARK) and last_line == f"{MARK}: to here"
 
 
 def write(files: tuple[GuardFile, ...]) -> None:
-    """Write each file completely or not at all."""
+    """Write each file atomically."""
     for file in files:
         hint = "run it as the owner of the file; `gpusetup guard --undo` takes back the rest"
         with blocked_by_files(f"{file.path} cannot be written", hint):
@@ -154,7 +157,8 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 
 def undo(prefix: Path) -> tuple[str, ...]:
-    """Remove the guard's files, first the one that makes installers read the constraints."""
+    """Remove the guard's files and return their paths; pip's configuration, which names the
+    constraints, goes first."""
     ours: list[Path] = []
     for path in (prefix / PIP_FILE, prefix / CONSTRAINTS):
         is_ours = not path.is_symlink() and is_guard(_text_of(path) or "")
@@ -167,6 +171,6 @@ def undo(prefix: Path) -> tuple[str, ...]:
 
 
 def setting_of_uv(prefix: Path) -> str:
-    """The command that makes `uv pip` read the constraints in this shell."""
+    """The shell command that makes `uv pip` read the constraints in this shell."""
     path = named_in_lists(prefix / CONSTRAINTS)
     return setting("UV_CONSTRAINT", path, shell_for(OWN_SYSTEM))

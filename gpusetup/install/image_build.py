@@ -1,4 +1,4 @@
-"""Whether gpusetup is running in the build of an image."""
+"""Detects whether gpusetup runs while a container image is built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def in_image_build() -> bool:
-    """Whether this is a step of an image build, as far as the builder can be recognised.
+    """Whether this process runs in an image build, as far as the builder can be recognised.
 
     BuildKit, buildah and kaniko do; the old docker builder does not.
     """

@@ -1,4 +1,4 @@
-"""What the phases of an installation share, and how they run commands."""
+"""The values that all phases of an installation share, and how a phase runs a command."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ class InstallJob(Record):
 
     @property
     def settings(self) -> PersonSettings:
-        """The person's settings of uv and pip, read when they are first needed."""
+        """The person's settings for uv and pip, read when they are first needed."""
         if self.read_settings is None:
             self.read_settings = person_settings(self.prefix)
         return self.read_settings
 
 
 class InstallOutcome(Frozen):
-    """How an installation ended: new files kept or old ones restored, and verify's result."""
+    """How an installation ended: whether the new files were kept or the old ones restored, and
+    verify's result."""
 
     kept: bool
     verdict: dict[str, Any] | None = None
@@ -60,9 +61,8 @@ def run_step(
     gently_seconds: float = 0.0,
     folder: str | None = None,
 ) -> Output:
-    """Run a command and record it. With `gently_seconds`, the command cleans up after itself, so
-    it is not killed with gpusetup and gets this time after a Ctrl-C. `folder` is the working
-    folder."""
+    """Run a command and record it. With `gently_seconds`, the command is not killed with gpusetup
+    and gets this time to clean up after a Ctrl-C. `folder` is its working folder."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,

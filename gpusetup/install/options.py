@@ -1,4 +1,4 @@
-"""The options of `gpusetup install` in the form that its phases need."""
+"""The options of `gpusetup install` as a record for its phases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class InstallRequest(Frozen):
-    """The options of `gpusetup install` that the phases of an installation need."""
+    """The options of `gpusetup install` that its phases need."""
 
     packages: tuple[str, ...] = ()
     torch: str | None = None
@@ -30,5 +30,5 @@ class InstallRequest(Frozen):
 
     @property
     def for_other_host(self) -> bool:
-        """Whether the installation is for a machine other than this one."""
+        """Whether the options describe the GPU or driver of another host."""
         return bool(self.for_gpu or self.for_driver)

@@ -1,4 +1,4 @@
-"""The plan of an installation: what to download, what to replace, and the commands."""
+"""The plan of an installation: what to download and replace, and the commands to run."""
 
 from __future__ import annotations
 

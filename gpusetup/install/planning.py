@@ -1,4 +1,4 @@
-"""Makes the plan of an installation by asking uv for the files, without changing anything."""
+"""Plans an installation by asking uv for the files, without changing anything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gpusetup.uv.question import Requirements
 
 
 class LacksWheel(Blocked):
-    """No index has the chosen torch."""
+    """No index, or not the folder of wheels, has the chosen torch."""
 
 
 MOST_OLDER = 12
@@ -40,8 +40,8 @@ MOST_OLDER = 12
 def plan_newest_of_mirror(
     job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
-    """The task with its plan. If a mirror lacks the newest torch, the task uses the newest that the
-    mirror has.
+    """The task and its plan; if a mirror lacks the newest torch, the newest torch that the mirror
+    has is used.
 
     `older` makes the task for a torch that is older than another one.
     """
@@ -66,8 +66,8 @@ def plan_newest_of_mirror(
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task with its plan. A package that would have to follow torch, but has no release for it,
-    is left as it is."""
+    """The task and its plan. If the packages that should follow torch have no release for it, they
+    are left as they are."""
     try:
         return task, _plan_of(job, target, task)
     except (Unsatisfiable, ToolFailed):
@@ -116,7 +116,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
 
 
 def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
-    """The commands for uv: create an environment if there is none, then unpack the wheels."""
+    """The steps for uv: create the environment if needed, then download and unpack the wheels."""
     unpack = unpack_step(
         target.python,
         stage_of(target.venv or target.layout.prefix),
@@ -129,7 +129,8 @@ def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tupl
 
 
 def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
-    """Raise Unsatisfiable if a package would bring a companion of torch that was not requested."""
+    """Raise Unsatisfiable if a package would bring a torch package that was not requested, from the
+    default index."""
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -140,7 +141,7 @@ def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> No
 
 
 class IndexFiles(Frozen):
-    """The files to download, and the index they come from."""
+    """The wheels to download, and the build and index from which torch comes."""
 
     build: Fallback
     wheels: tuple[Wheel, ...]
@@ -150,7 +151,8 @@ class IndexFiles(Frozen):
 
 
 def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
-    """The first index that has torch and its companions, with everything they require."""
+    """The files from the first index that has torch and everything required. Raises LacksWheel if
+    no index does."""
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
@@ -174,7 +176,7 @@ def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
 
 
 def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requirements:
-    """The requirements for uv, with torch from the index of one backend."""
+    """The requirements for uv, with torch's packages from the index of this build."""
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
@@ -197,7 +199,8 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
 
 
 def page_of(source: Fallback, root: str) -> str:
-    """The page of a build below an index root; AMD's own index is not a mirror of PyTorch's."""
+    """The URL of the index page with a build, below this root; builds on AMD's own index keep their
+    URL."""
     # A mirror or a folder that was named has everything that comes.
     is_amds = source.index_url.startswith(INDEX_OF_AMD)
     if is_amds and root.rstrip("/") == INDEX_ROOT:
@@ -206,8 +209,8 @@ def page_of(source: Fallback, root: str) -> str:
 
 
 def exact_in(folder: str, name: str, version: str, backend: str) -> str:
-    """The requirement for torch or a companion that only the wheel of this backend meets, or the
-    one without a label."""
+    """The requirement that only this backend's wheel in the folder meets, or the wheel without a
+    label if there is no other."""
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
     has_plain = any(Path(folder).glob(f"{name}-{version}-*.whl"))
@@ -223,7 +226,7 @@ SPARE_BYTES = 50 << 20
 
 
 def free_bytes(folder: str) -> int:
-    """The free space on the disk of a folder that may not exist yet."""
+    """The free bytes on the disk of a folder that need not exist yet."""
     nearest = Path(folder)
     while not nearest.exists():
         nearest = nearest.parent
@@ -231,7 +234,8 @@ def free_bytes(folder: str) -> int:
 
 
 def require_space(folder: str, needed_bytes: int) -> None:
-    """Raise `Blocked`, with the needed and the free space, if the disk of a folder is too small."""
+    """Raise Blocked, with the needed and the free space, if the folder's disk has too little
+    room."""
     free = free_bytes(folder)
     if needed_bytes > free:
         raise Blocked(

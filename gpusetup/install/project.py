@@ -1,4 +1,4 @@
-"""The lines that a uv project's `pyproject.toml` needs so that torch comes from its own index.
+"""The lines that a uv project's pyproject.toml needs so that torch comes from its own index.
 
 The index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac,
 an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
@@ -34,8 +34,8 @@ LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if fam
 def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
-    """The tables that make uv install these packages from torch's index on platforms that have this
-    build."""
+    """Yields the TOML lines that make uv install these packages from torch's index, on the
+    platforms for which it has this build."""
     marker = marker_of(build.torch, build.backend, catalog)
     yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"', "explicit = true", "")
     yield "[tool.uv.sources]"
@@ -44,7 +44,8 @@ def project_lines(
 
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
-    """The platforms on which torch's index has a build, as a marker for uv."""
+    """The environment marker for the platforms on which torch's index has a build; "" if there are
+    none."""
     markers = [
         marker
         for marker, platform in PLATFORMS.items()
@@ -64,7 +65,7 @@ OF_THE_GPU = ("gpu", "cuda", "nvidia")
 
 
 class Variant(Frozen):
-    """An extra or group of a project, and the build that belongs to it."""
+    """An extra or dependency group of a project, and the torch build that belongs to it."""
 
     name: str
     backend: str
@@ -76,7 +77,7 @@ class Variant(Frozen):
 
     @property
     def words(self) -> tuple[str, str]:
-        """The options with which `uv sync` selects it."""
+        """The option and name with which `uv sync` selects it, such as `--extra cpu`."""
         return (f"--{self.kind}", self.name)
 
     @property
@@ -87,8 +88,8 @@ class Variant(Frozen):
 def variants_wanted(
     asked: Sequence[str], project: ProjectFile, build: TorchBuild | None, catalog: Catalog
 ) -> tuple[Variant, ...]:
-    """The requested extras (`cpu`, `train=cu126`), or else those extras of the project that contain
-    torch and whose names mean a build. UsageError if a requested name means none."""
+    """The requested extras (`cpu`, `train=cu126`), or else the project's extras with torch whose
+    names stand for a build. Raises UsageError if a requested name stands for none."""
     there = {extra.name: extra for extra in project.extras}
     if asked:
         return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
@@ -101,7 +102,7 @@ def variants_wanted(
 
 
 def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
-    """An extra with its build; None if the project file does not have the extra yet."""
+    """An extra and its build; `extra` is None if the project file does not have it yet."""
     if extra is None:
         return Variant(name=name, backend=backend)
     return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
@@ -110,7 +111,8 @@ def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
 def _asked_variant(
     word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
 ) -> Variant:
-    """One `--extra`: its name, and the build that it states or that its name means."""
+    """The extra that one `--extra` requests, with the build that the word states or that its name
+    stands for."""
     name, _, named_backend = word.partition("=")
     if not re.fullmatch(EXTRA_NAME, name):
         raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
@@ -124,7 +126,7 @@ def _asked_variant(
 
 
 def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
-    """The build that an extra's name means; None if it means none.
+    """The backend that the name of an extra stands for; None if it stands for none.
 
     `gpu` is the CUDA build of this machine, or that of the default index where it has no GPU.
     """
@@ -141,7 +143,8 @@ def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | N
 
 
 def common_release(backends: Sequence[str], wish: Wish, catalog: Catalog) -> str | None:
-    """The newest requested torch that has builds for all of these backends."""
+    """The newest torch that meets the request and has builds for all of these backends; None if
+    there is none."""
     for release in reversed(catalog.releases):
         has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
         if has_all and is_wanted(release.torch, wish):
@@ -160,8 +163,8 @@ def pins_of(
     torch: str | None,
     question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
-    """The versions of torch and its companions for an extra; if the extras have no torch in common,
-    the newest of the extra's backend. Unsatisfiable if there is none."""
+    """The versions of torch and its companions for an extra; `torch` None means the newest for its
+    backend. Raises Unsatisfiable if it has no build."""
     wish, catalog = question
     torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())
@@ -177,8 +180,8 @@ def pins_of(
 def extras_lines(
     pins: Mapping[Variant, Mapping[str, str]], root: str, catalog: Catalog
 ) -> Iterator[str]:
-    """The tables for a project whose extras have different builds: the new extras, that they
-    exclude each other, an index for each backend, and a source for each extra."""
+    """Yields the TOML lines for a project whose extras use different builds: new extras, conflicts,
+    indexes and sources."""
     new = [variant for variant in pins if not variant.is_there]
     if new:
         yield "[project.optional-dependencies]"

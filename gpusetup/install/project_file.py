@@ -1,4 +1,4 @@
-"""What a `pyproject.toml` says about torch: the extras and groups that contain torch, and uv's
+"""Reads what a pyproject.toml says about torch: the extras and groups that contain it, and uv's
 tables.
 
 The file is a stranger's: it is read up to a size, and nothing of it goes further but names that are
@@ -38,7 +38,7 @@ class NamedExtra(Frozen):
 
 
 class ProjectFile(Frozen):
-    """The parts of a project file that concern torch."""
+    """The parts of a project file that matter for torch."""
 
     extras: tuple[NamedExtra, ...] = ()
     tables: tuple[str, ...] = ()
@@ -50,7 +50,8 @@ class ProjectFile(Frozen):
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
-    """Read as much of a project file as possible; an empty one if there is none."""
+    """What a project file says about torch; an empty record if there is no file or it cannot be
+    read."""
     if not named_file.is_there(path):
         return ProjectFile()
     try:
@@ -62,7 +63,7 @@ def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
 
 
 def project_of(document: Mapping[str, Any]) -> ProjectFile:
-    """The same from the file's tables.
+    """What the tables of a pyproject.toml say about torch.
 
     >>> lists = {"cpu": ["torch"], "docs": ["mkdocs"]}
     >>> [one.name for one in project_of({"project": {"optional-dependencies": lists}}).extras]
@@ -80,8 +81,8 @@ def project_of(document: Mapping[str, Any]) -> ProjectFile:
 
 
 def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The existing tables of uv, into which new lines must be merged, because TOML allows each
-    table once."""
+    """The uv tables that already exist and into which new lines must be merged, because TOML allows
+    each table once."""
     uv = table(table(document, "tool"), "uv")
     of_its_own = [key for key in uv if key not in ("index", "sources")]
     found = {"[tool.uv]": bool(of_its_own), "[tool.uv.sources]": "sources" in uv}
@@ -89,13 +90,13 @@ def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A table in a document; an empty one if the key is not a table."""
+    """The table with this name in a document; an empty one if there is none."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
-    """The extras or groups whose lists contain torch."""
+    """Yields the extras or groups whose requirements contain torch or a companion."""
     for name, requirements in lists.items():
         family = family_in(requirements)
         if re.fullmatch(EXTRA_NAME, name) and family:
@@ -103,7 +104,7 @@ def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
 
 
 def family_in(requirements: object) -> tuple[str, ...]:
-    """Torch and its companions in a list of requirements.
+    """The names of torch and its companions in a list of requirements.
 
     >>> family_in(["torch>=2", "numpy", {"include-group": "x"}, "torch vision"])
     ('torch',)

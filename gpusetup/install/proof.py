@@ -1,4 +1,4 @@
-"""Proves an environment by running `verify` with its own interpreter."""
+"""Tests an environment by running `verify` with its own interpreter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERIFY_SECONDS = 900.0
 
 
 def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
-    """The verify document of an environment, made by its own interpreter.
+    """The document that verify prints for an environment.
 
     `torch` is the version it has to find: another one may come first on the user's path.
     """
@@ -29,7 +29,8 @@ def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -
 
 
 def parse_verdict(output: Output) -> dict[str, Any]:
-    """Parse verify's output; if there is none, return a verdict that says so."""
+    """The document in verify's output; if there is none, a failed one that says how verify
+    ended."""
     try:
         answer = json.loads(output.stdout)
     except ValueError:
@@ -48,8 +49,8 @@ def parse_verdict(output: Output) -> dict[str, Any]:
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:
-    """The device for verify: for a CUDA build the GPUs, or only its libraries if there is no GPU
-    (an image build); for a CPU build the CPU.
+    """verify's device for this backend: `cpu`, or for a CUDA build `auto`, or `none` if there is no
+    GPU (an image build).
 
     >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
     ('auto', 'none', 'cpu')

@@ -1,4 +1,4 @@
-"""Finishes a change that was interrupted, before another change begins."""
+"""Finishes an interrupted change of an environment before another change begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.system.system import System
 
 
 def target_folder(request: InstallRequest) -> Path:
-    """The folder of the environment, even if it has no interpreter yet."""
+    """The folder of the environment to change, even if it has no interpreter yet."""
     if request.venv:
         return Path(request.venv).absolute()
     if request.python:
@@ -29,7 +29,8 @@ def target_folder(request: InstallRequest) -> Path:
 def recover_unfinished(
     folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
 ) -> Journal | None:
-    """Finish what a killed change began, and return its journal."""
+    """Finish or roll back an interrupted change and return its journal; None if there is none. A
+    dry run only reports it."""
     store = folder / STORE
     journal = read_journal(store)
     head = interruption(str(folder)) if journal else ""
@@ -59,7 +60,7 @@ def recover_unfinished(
 
 
 def undo_changes(journal: Journal) -> str:
-    """The changes that an undo makes: `torch 2.5.1+cpu -> 2.4.0`, `filelock 3.20.0 goes`."""
+    """The changes that an undo makes, as text: `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
     changes: list[str] = []
     for name, version in journal.after.items():
         previous_version = journal.before.get(name)

@@ -1,4 +1,4 @@
-"""A script with its own metadata (PEP 723): reads its block, and writes the lines to add.
+"""Reads the metadata block of a script (PEP 723), and makes the lines to add to it.
 
 A block stands in comments between `# /// script` and `# ///`, and holds TOML.
 """
@@ -21,7 +21,7 @@ START, END = "# /// script", "# ///"
 
 
 class Script(Frozen):
-    """The parts of a script's metadata that concern torch."""
+    """What a script says about torch: in its metadata block, and by its imports."""
 
     has_block: bool = False
     family: tuple[str, ...] = ()
@@ -31,7 +31,8 @@ class Script(Frozen):
 
 
 def read_script(path: str) -> Script:
-    """Read a script's block; BadInput if there are two blocks, or if one is not valid TOML."""
+    """What a script says about torch. Raises BadInput if it has two metadata blocks, or one that is
+    not valid TOML."""
     text = named_file.read_text(path, MOST_BYTES)
     blocks = list(blocks_of(text))
     imported = family_imported(text)
@@ -57,7 +58,7 @@ IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
 
 
 def family_imported(text: str) -> tuple[str, ...]:
-    """Torch and the companions that a script imports. The script is not run, and need not be valid.
+    """The names of torch and its companions that a script imports; the script is searched, not run.
 
     >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
     ('torch', 'torchvision')
@@ -70,7 +71,7 @@ def family_imported(text: str) -> tuple[str, ...]:
 
 
 def blocks_of(text: str) -> Iterator[str]:
-    r"""The TOML of each block: comment lines up to the last `# ///` among them.
+    r"""Yields the TOML text of each metadata block in a script.
 
     >>> list(blocks_of("# /// script\n# dependencies = []\n# ///\nimport torch\n"))
     ['dependencies = []']
@@ -95,7 +96,8 @@ def blocks_of(text: str) -> Iterator[str]:
 def block_lines(
     script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
 ) -> Iterator[str]:
-    """The lines to add: uv's tables as comments, in a complete block if the script has none."""
+    """Yields the lines to add to a script: the tables as comments, in a complete metadata block if
+    the script has none."""
     commented = [f"# {line}".rstrip() for line in tables]
     if script.has_block:
         yield "#"

@@ -1,4 +1,4 @@
-"""What an installation should do: the request and the choice, for the plan and for the output."""
+"""What an installation should do: the request, the choice and what follows from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpusetup.model.versions import parsed
 
 
 class Task(Frozen):
-    """What to do, fully decided."""
+    """An installation that is fully decided."""
 
     request: InstallRequest
     host: Host
@@ -43,14 +43,16 @@ class Task(Frozen):
 
     @property
     def gpus_here(self) -> int | None:
-        """How many GPUs of this machine can test the result; none if it is for another host."""
+        """The number of GPUs of this machine that can test the result: 0 if it is for another host,
+        None if unknown."""
         if self.request.for_other_host:
             return 0
         return None if self.machine.gpus is None else len(self.machine.gpus)
 
     @property
     def newest(self) -> Offer | None:
-        """The newest build that fits, if it is newer than the one that will be installed."""
+        """The newest build on offer, if its torch is newer than the one to be installed; otherwise
+        None."""
         offer = offer_of(self.choice, self.machine)
         # Packages hold torch where it is: a newer one does not go with them.
         if offer is None or self.notes_on_packages:
@@ -59,7 +61,7 @@ class Task(Frozen):
 
     @property
     def notes_on_packages(self) -> tuple[str, ...]:
-        """Why torch or a package is not newer, if packages influenced the choice."""
+        """Notes on why torch or a package is not newer, if packages influenced the choice."""
         notes = []
         for held in self.choice.held_back:
             # Only what is installed stays; in a new environment nothing does.
@@ -75,7 +77,7 @@ class Task(Frozen):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know about the choice, apart from the build."""
+        """Notes for the person about the choice, without those about the build itself."""
         notes = [*self.notes_on_packages]
         if self.choice.moves:
             notes += notes_on_installed(self.machine, self.build, load_catalog())
@@ -87,13 +89,14 @@ class Task(Frozen):
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """All notes, including those about a new build."""
+        """All notes about the choice; those about the build are included only if torch changes."""
         of_build = self.choice.notes if self.choice.moves else ()
         return (*of_build, *self.notes)
 
     @property
     def builds(self) -> tuple[Fallback, ...]:
-        """The build and its alternatives; no alternatives if a backend was named."""
+        """The chosen build followed by its alternatives; without alternatives if the person named a
+        backend."""
         build, choice = self.build, self.choice
         url = choice.index_url or ""
         first = Fallback(torch=build.torch, backend=build.backend, index_url=url)
@@ -105,7 +108,7 @@ class Task(Frozen):
         return self.coming.is_nothing
 
     def again(self) -> Task:
-        """A task that installs the same build again, because it is there but its test failed."""
+        """A task that installs the same build again, because its test failed."""
         coming = replace(self.coming, family=installed_family(self.machine), pinned=())
         why = "the right build is installed, but its test failed"
         return replace(self, coming=coming, why=why)

@@ -1,4 +1,5 @@
-"""Facts and notes about wheels: those in a folder, those without a hash, sizes."""
+"""Facts and notes about wheels: the hashes in a folder of wheels, wheels without a hash, and
+sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ SUMS = "SHA256SUMS"
 
 
 def noted(folder: Path) -> dict[str, str]:
-    """Maps file names to sha256, for the wheels of a folder that still exist."""
+    """File name -> sha256 from the folder's SHA256SUMS, for the files that still exist."""
     if not (folder / SUMS).is_file():
         return {}
     text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
@@ -27,7 +28,8 @@ def noted(folder: Path) -> dict[str, str]:
 
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
-    """The wheels in a folder, with the hashes that were recorded when it was filled."""
+    """Yields the wheels with their size in the folder and the hash that was recorded when it was
+    filled."""
     sums = noted(Path(folder))
     for wheel in wheels:
         size_bytes = Path(folder, wheel.filename).stat().st_size
@@ -36,7 +38,7 @@ def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
 
 
 def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
-    """A note about wheels for which the index states no hash.
+    """A note that names the wheels for which the index states no hash; empty if there are none.
 
     >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
     ('No sha256 at the index for x: the file is only as trusted as the connection',)
@@ -53,7 +55,7 @@ def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
 
 
 def size_text(count: int | float) -> str:
-    """A size in a form for people.
+    """A number of bytes as text, in B, KiB, MiB or GiB.
 
     >>> size_text(191_794_682), size_text(812)
     ('182.9 MiB', '812 B')

@@ -1,4 +1,4 @@
-"""Watches GPUs: takes samples, summarises them, and gives a verdict with its evidence.
+"""Watches GPUs: takes samples, summarises them, and gives a verdict on the run with its evidence.
 
 `memory_report()` and `TrainingMonitor` are for the inside of a training;
 everything else serves the command.

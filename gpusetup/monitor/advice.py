@@ -1,5 +1,5 @@
-"""The tuning guide's ordered advice if utilisation is below half: batch, loader, AMP. Pure
-functions."""
+"""The tuning guide's advice for a GPU that is busy less than half of the time: larger batch, more
+loader workers, mixed precision. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ MIXED = re.compile(
 
 
 class GuideAdvice(NamedTuple):
-    """One of the guide's three pieces of advice, and the verdicts or causes that it helps with."""
+    """One of the tuning guide's three pieces of advice, the verdicts or causes that it helps with,
+    and a test whether the run can still use it."""
 
     text: str
     helps: tuple[str, ...]
@@ -31,7 +32,8 @@ class GuideAdvice(NamedTuple):
 
 
 def has_room(subject: Subject) -> bool:
-    """Whether every GPU has memory for a larger batch."""
+    """Whether every GPU has enough free memory for a larger batch; a GPU whose memory is unknown
+    counts as empty."""
     fullest = 0.0
     for gpu in subject.run.gpus:
         # A GPU whose memory is not told counts as empty.
@@ -41,7 +43,7 @@ def has_room(subject: Subject) -> bool:
 
 
 def has_no_mixed_precision(subject: Subject) -> bool:
-    """Whether the command does not request mixed precision yet."""
+    """Whether no word of the command switches mixed precision on."""
     command = subject.run.command or ()
     words = " ".join(command)
     match = MIXED.search(words)
@@ -64,7 +66,8 @@ SHORT_PIECES = "bursty/short-pieces"
 
 
 def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
-    """The advice that helps against this cause, without what is already set.
+    """The guide's advice that helps against this verdict and cause, without what the command
+    already does.
 
     It is empty unless the run is a training, or of unknown kind.
     """

@@ -1,4 +1,4 @@
-"""Samples of AMD GPUs from the files of amdgpu in /sys. Reads the machine.
+"""Samples of AMD GPUs from the files of the amdgpu driver in /sys. Reads the machine.
 
 They are what `amd-smi` reads too, need no rights and no tools, and cost no process. Source: Linux,
 Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst.
@@ -22,13 +22,13 @@ HERTZ = 1_000_000
 
 
 class AmdGpu(Polled):
-    """The files of each card, read once per sample."""
+    """Samples from the amdgpu driver's files of each card, which are read once per sample."""
 
     name: SourceName = "amdgpu"
 
 
 def open_amdgpu(interval: float, system: System | None = None) -> AmdGpu:
-    """The amdgpu source. Raises SourceEnded if no card reports how busy it is."""
+    """The amdgpu source of samples. Raises SourceEnded if no card reports its utilisation."""
     system = system or System()
     devices = read_pci(system).pci_devices or ()
     cards = [device for device in devices if device.vendor == AMD.id and device.bus_id]
@@ -47,11 +47,12 @@ def open_amdgpu(interval: float, system: System | None = None) -> AmdGpu:
 
 
 def reader(system: System, folder: str, index: int, name: str) -> Callable[[], GpuSample]:
-    """Reads one card."""
+    """A function that reads one sample of the card whose driver files are in this folder."""
     sensors = [f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")]
 
     def sensor(*files: str) -> int | None:
-        """The first of several sensors that a card has, because cards have different ones."""
+        """The value of the first of these sensor files that the card has; None if it has none.
+        Cards differ in their sensors."""
         for file in files:
             for place in sensors:
                 value = number(system, f"{place}/{file}")
@@ -83,13 +84,13 @@ def reader(system: System, folder: str, index: int, name: str) -> Callable[[], G
 
 
 def number(system: System, path: str) -> int | None:
-    """The whole number in a file; None if the file cannot be read or contains none."""
+    """The whole number in a file; None if the file cannot be read or contains anything else."""
     text = (read_or_none(system, path) or "").strip()
     return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 def scaled(value: int | None, unit: int) -> float | None:
-    """A reading, converted to its usual unit.
+    """A reading divided by its unit, for example microwatts in watts; None stays None.
 
     >>> scaled(303_000_000, MICROWATTS), scaled(None, MILLIDEGREES)
     (303.0, None)

@@ -1,5 +1,5 @@
-"""Signs about a command other than those of a GPU: its processes, the machine, its kind. Pure
-functions."""
+"""Signs about the command: its processes, its machine and its kind of program. The signs of the GPU
+are in another file. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusetup.monitor.work import Work, at_least, below, or_zero
 
 @Sign
 def watched(subject: Subject) -> bool:
-    """The monitor also watched the processes of the command."""
+    """Whether the processes of the command were watched too."""
     # Without them nobody knows what the GPU waits for.
     busiest_cpu = subject.work.busiest_cpu
     return busiest_cpu is not None
@@ -22,7 +22,8 @@ def watched(subject: Subject) -> bool:
 
 @Sign
 def core_full(subject: Subject) -> bool:
-    """Its main process keeps a core fully busy."""
+    """Whether the command's busiest process (apart from loader workers) keeps a core busy nearly
+    all the time."""
     # Python computes on one core: below this mark its process has time to wait.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
@@ -30,7 +31,8 @@ def core_full(subject: Subject) -> bool:
 
 @Sign
 def many_threads(subject: Subject) -> bool:
-    """Its busiest process computes with many threads."""
+    """Whether the command's busiest process (apart from loader workers) computes with several
+    threads."""
     # An optimizer on the CPU does that, or a tokenizer; Python alone fills one core.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.MANY_THREADS)
@@ -38,7 +40,8 @@ def many_threads(subject: Subject) -> bool:
 
 @Sign
 def works_between_steps(subject: Subject) -> bool:
-    """Its main process computes part of the time, because it prepares what comes next."""
+    """Whether the command's busiest process computes at least part of the time, as it does while it
+    prepares the next step."""
     # Below this mark it only waits, and nothing tells for what.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.RESTING_CPU)
@@ -50,7 +53,7 @@ SOME = 0.5
 
 @Sign
 def workers(subject: Subject) -> bool:
-    """There are loader workers."""
+    """Whether the command has DataLoader workers: at least 0.5 on average over the samples."""
     # A mean: they start and end with each epoch unless they are persistent.
     worker_count = subject.work.workers
     return worker_count >= SOME
@@ -62,14 +65,15 @@ WORKER_FULL = 75.0
 
 @Sign
 def workers_full(subject: Subject) -> bool:
-    """Its loader workers compute without pause."""
+    """Whether the DataLoader workers compute nearly all the time."""
     worker_cpu = subject.work.worker_cpu
     return at_least(worker_cpu, WORKER_FULL)
 
 
 @Sign
 def helpers(subject: Subject) -> bool:
-    """Other processes of the command compute."""
+    """Whether the command's other processes (neither the busiest one nor loader workers) use more
+    than one core."""
     # More than one core: a logger or a metrics thread stays below it.
     helpers_cpu = subject.work.helpers_cpu
     return at_least(helpers_cpu, marks.HELPER_CPU)
@@ -77,7 +81,7 @@ def helpers(subject: Subject) -> bool:
 
 @Sign
 def cores_used_up(subject: Subject) -> bool:
-    """The command uses all the CPU that its affinity and quota allow."""
+    """Whether the command uses nearly all the CPU that its affinity and quota allow."""
     # A quota holds back in slices of 100 ms, so the mean stays below 100 %.
     cpu_share = subject.cpu_share
     return at_least(cpu_share, marks.CPU_USED_UP)
@@ -85,7 +89,8 @@ def cores_used_up(subject: Subject) -> bool:
 
 @Sign
 def fewer_cores(subject: Subject) -> bool:
-    """A quota or an affinity gives the command fewer cores than the machine has."""
+    """Whether a quota or an affinity gives the command fewer cores than the machine has; false if
+    the machine's cores are unknown."""
     usable_cores = or_zero(subject.run.cores)
     # 0 where no sample tells of the machine: then nothing is said.
     machine_cores = or_zero(subject.run.host_cores)
@@ -94,7 +99,7 @@ def fewer_cores(subject: Subject) -> bool:
 
 @Sign
 def machine_full(subject: Subject) -> bool:
-    """The machine's CPU is used up, no matter by which programs."""
+    """Whether the machine's CPU is used up, no matter by which programs."""
     # Without a command this is all that can be said of the CPU.
     host_share = subject.work.host_share
     return at_least(host_share, marks.CPU_USED_UP)
@@ -117,7 +122,8 @@ WAIT_SHARE = 20.0
 
 
 def waits_for_a_core(work: Work) -> bool | None:
-    """Whether the command wanted more CPU than it got; None if the system does not count it."""
+    """Whether the command's threads often waited for a free core; None if the system does not
+    measure this."""
     if work.cpu_wait is None:
         return None
     waits_long = work.cpu_wait >= LONG_WAIT
@@ -132,7 +138,8 @@ MOSTLY_WAITS = 50.0
 
 
 def lacks_cpu_most(work: Work) -> bool:
-    """Whether the lack of a core costs the command more than anything that it reads."""
+    """Whether the command waited for a free core at least as long as it computed; false if this is
+    unknown."""
     return waits_for_a_core(work) is True and at_least(work.cpu_wait_share, MOSTLY_WAITS)
 
 
@@ -141,7 +148,7 @@ RESTING_WORKER = 20.0
 
 
 def workers_wait(work: Work) -> bool:
-    """Whether there are loader workers that hardly compute."""
+    """Whether there are DataLoader workers that hardly compute."""
     has_workers = work.workers >= SOME
     # None: they used no CPU at all.
     return has_workers and or_zero(work.worker_cpu) < RESTING_WORKER
@@ -149,13 +156,13 @@ def workers_wait(work: Work) -> bool:
 
 @Sign
 def workers_rest(subject: Subject) -> bool:
-    """Its loader workers hardly compute."""
+    """Whether the command has DataLoader workers that hardly compute."""
     return workers_wait(subject.work)
 
 
 @Sign
 def others_full(subject: Subject) -> bool:
-    """Others use the machine's CPU, none is left, and the command misses it."""
+    """Whether other programs use up the machine's CPU so that the command has to wait for it."""
     work = subject.work
     none_is_left = at_least(work.host_share, NO_CPU_LEFT)
     # If the command itself uses nearly all, the others are no cause.
@@ -171,7 +178,7 @@ def others_full(subject: Subject) -> bool:
 
 @Sign
 def reads(subject: Subject) -> bool:
-    """It reads more from the disk than code and logs would need."""
+    """Whether the command reads more from a disk than code and logs would need."""
     # From the disk alone: what the page cache answers costs no waiting.
     read_rate = subject.work.read_rate
     return at_least(read_rate, marks.READ_RATE)
@@ -179,7 +186,7 @@ def reads(subject: Subject) -> bool:
 
 @Sign
 def blocked(subject: Subject) -> bool:
-    """Its processes wait for a disk."""
+    """Whether processes of the command are blocked, waiting for a disk or a network file system."""
     # State D: also how a process waits for a network file system.
     blocked_processes = subject.work.blocked
     return at_least(blocked_processes, SOME)
@@ -187,7 +194,7 @@ def blocked(subject: Subject) -> bool:
 
 @Sign
 def receives(subject: Subject) -> bool:
-    """It receives more over the network than logs and metrics would need."""
+    """Whether the machine receives more over the network than logs and metrics would need."""
     # Of the whole machine: no system tells it by process.
     network_rate = subject.work.network_rate
     return at_least(network_rate, marks.NETWORK_RATE)
@@ -195,7 +202,8 @@ def receives(subject: Subject) -> bool:
 
 @Sign
 def swaps(subject: Subject) -> bool:
-    """The machine's memory is full, and its disks are busy."""
+    """Whether the machine seems to swap: its memory is full, and its disks both read and write a
+    lot."""
     work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
     # Both ways: a data set that is read makes no writes.
@@ -206,7 +214,7 @@ def swaps(subject: Subject) -> bool:
 
 @Sign
 def computes_in_pauses(subject: Subject) -> bool:
-    """Its main process keeps a core busy while the GPU pauses."""
+    """Whether the command's busiest process keeps a core busy while the GPU pauses."""
     paused = subject.gpu.parts.paused
     # It never paused.
     if paused is None:
@@ -216,7 +224,7 @@ def computes_in_pauses(subject: Subject) -> bool:
 
 @Sign
 def writes_in_pauses(subject: Subject) -> bool:
-    """While the GPU pauses, it writes as much as a checkpoint needs."""
+    """Whether the command writes as much as a checkpoint needs while the GPU pauses."""
     paused = subject.gpu.parts.paused
     # It never paused.
     if paused is None:
@@ -230,7 +238,7 @@ SAMPLES_OF_A_TURN = 2
 
 @Sign
 def in_turns(subject: Subject) -> bool:
-    """It is fully busy for several samples, then idle for several samples."""
+    """Whether the GPU alternates: fully busy for a while, then idle for two or more samples."""
     running = subject.work.running_part
     quiet = subject.work.quiet_part
     # It does one of the two all the time.
@@ -242,7 +250,8 @@ def in_turns(subject: Subject) -> bool:
 
 
 def beside_the_busiest(work: Work) -> float:
-    """The CPU of all its processes except the busiest one, in percent of a core."""
+    """The CPU use of all processes of the command except the busiest one, in percent of one
+    core."""
     whole_cpu = or_zero(work.cpu)
     # The busiest is the process that trains.
     busiest_cpu = or_zero(work.busiest_cpu)
@@ -251,7 +260,8 @@ def beside_the_busiest(work: Work) -> float:
 
 @Sign
 def others_compute_in_turn(subject: Subject) -> bool:
-    """Processes other than the main one compute while the GPU is idle, and rest while it works.
+    """Whether processes other than the busiest one compute while the GPU is idle, and rest while
+    the GPU works.
 
     A pool that evaluates does so; loader workers work ahead while the GPU computes.
     """
@@ -269,8 +279,8 @@ def others_compute_in_turn(subject: Subject) -> bool:
 
 @Sign
 def main_computes_in_turn(subject: Subject) -> bool:
-    """The main process keeps a core busy while the GPU is idle, without loaders and without
-    reading."""
+    """Whether the busiest process keeps a core busy while the GPU is idle, without loader workers
+    and reading little."""
     quiet = subject.work.quiet_part
     # With workers it is them that the process waits for.
     if quiet is None or workers(subject):
@@ -286,7 +296,7 @@ evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_tur
 
 @Sign
 def failed(subject: Subject) -> bool:
-    """The command ended with an error."""
+    """Whether the command ended with an error; false if its exit code is unknown."""
     # None: nobody told how it ended.
     exit_code = subject.run.exit
     return bool(exit_code)
@@ -294,7 +304,7 @@ def failed(subject: Subject) -> bool:
 
 @Sign
 def enough_workers(subject: Subject) -> bool:
-    """There are already as many loader workers as can be useful."""
+    """Whether the command already has as many loader workers as are useful for all its GPUs."""
     workers_per_gpu = useful_workers(subject.run)
     # Each rank has a loader of its own.
     useful_for_all_gpus = workers_per_gpu * subject.together
@@ -303,8 +313,8 @@ def enough_workers(subject: Subject) -> bool:
 
 @Sign
 def over_the_network(subject: Subject) -> bool:
-    """It receives as much over the network as it reads, and less than half of it comes from a
-    disk."""
+    """Whether the command's data come over the network: the rate received is high, and the disk
+    rate is less than half of it."""
     work = subject.work
     # The machine's disks also serve what the page cache reads ahead for the command.
     disk_rate = work.disk_read_rate
@@ -319,7 +329,7 @@ def over_the_network(subject: Subject) -> bool:
 
 
 def of_kind(*kinds: str) -> Sign:
-    """The program is of one of these kinds (`programs.py`)."""
+    """A sign that the program is of one of these kinds, such as `server` (see `programs.py`)."""
 
     def is_of_kind(subject: Subject) -> bool:
         # By the command's words, else by the names of the processes on the GPU.
@@ -340,7 +350,8 @@ no_training = no_loader | of_kind("inference")
 
 @Sign
 def reads_nothing(subject: Subject) -> bool:
-    """The process reads almost nothing, not even from the page cache."""
+    """Whether the command reads almost nothing, not even from the page cache; false if this is
+    unknown."""
     # All read calls: a data set in the page cache costs the process time too.
     input_rate = subject.work.input_rate
     return below(input_rate, marks.READ_RATE)
@@ -348,7 +359,8 @@ def reads_nothing(subject: Subject) -> bool:
 
 @Sign
 def copies_nothing(subject: Subject) -> bool:
-    """The traffic to the card is no more than kernel launches need."""
+    """Whether no more data go to the GPU over PCIe than kernel launches need; false if the rate is
+    unknown."""
     # Batches of a data set that lies in the process's memory show here alone.
     rate_to_card = subject.work.pcie_in
     return below(rate_to_card, marks.PCIE_LAUNCHES)
@@ -360,7 +372,7 @@ nothing_comes_in = reads_nothing & copies_nothing & ~simulation
 
 @Sign
 def leaves_gpus_unused(subject: Subject) -> bool:
-    """It is a training, and there are GPUs that nothing uses."""
+    """Whether the command is a training that leaves GPUs of the machine unused."""
     # Without a command nobody knows whether the other GPUs are for it.
     has_command = subject.run.command is not None
     has_unused_gpus = len(subject.run.unused_gpus) > 0

@@ -1,4 +1,5 @@
-"""The verdict on a run without a watched GPU: what the command and the machine did. Pure functions.
+"""The verdict on a run without a watched GPU, from what the command and the machine did. Pure
+functions.
 
 On a machine without a GPU the training runs on the CPU; with one of another maker nobody told us
 how busy that is. So the verdicts speak of the CPU, the loader, the disk and the network alone.
@@ -35,14 +36,15 @@ class CpuCase(NamedTuple):
 
 
 def main_waits(work: Work) -> bool:
-    """The main process often has to wait."""
+    """Whether the command's busiest process often has to wait, so that it does not fill a core."""
     # Python computes on one core, so a process that is busy all the time fills it.
     busiest_cpu = work.busiest_cpu
     return below(busiest_cpu, marks.CORE_FULL)
 
 
 def memory_full(run: WatchedRun, work: Work) -> bool:
-    """Memory is so full that the next allocation makes the machine swap or kills a process."""
+    """Whether the machine's memory was so full at its peak that the next allocation makes it swap
+    or kills a process."""
     # At its fullest: one such moment is enough.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
@@ -53,7 +55,8 @@ COMPUTES = 10.0
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
-    """The CPU is fully used, and programs other than the command use a large part of it.
+    """Whether the machine's CPU is fully used, a large part of it by other programs, and the
+    command has to wait for it.
 
     A machine may be full all the time, and the command wait for something else: a command that
     hardly computes does not miss what the others use.
@@ -74,20 +77,22 @@ def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
 
 
 def waits_for_resting_workers(run: WatchedRun, work: Work) -> bool:
-    """The process waits for loader workers that hardly compute: they wait themselves."""
+    """Whether the main process waits for loader workers that wait for something themselves, such as
+    storage."""
     # Without a core to run on, they would rest too.
     return main_waits(work) and workers_wait(work) and not lacks_cpu_most(work)
 
 
 def workers_are_behind(run: WatchedRun, work: Work) -> bool:
-    """The process waits for loader workers that compute without pause."""
+    """Whether the main process waits for loader workers that compute without a break."""
     worker_cpu = work.worker_cpu
     workers_are_full = at_least(worker_cpu, WORKER_FULL)
     return main_waits(work) and workers_are_full
 
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
-    """The process waits, and a disk is busy or blocks its processes."""
+    """Whether the main process waits while the command reads a lot from a disk or is blocked by
+    one."""
     reads = at_least(work.read_rate, marks.READ_RATE)
     # State D is also how a process waits for a network file system.
     is_blocked = at_least(work.blocked, SOME)
@@ -96,14 +101,15 @@ def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
 
 
 def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
-    """The process waits, and it receives a lot over the network."""
+    """Whether the main process waits while the machine receives a lot over the network."""
     network_rate = work.network_rate
     receives = at_least(network_rate, marks.NETWORK_RATE)
     return main_waits(work) and receives
 
 
 def reads_over_the_network(work: Work) -> bool:
-    """More comes over the network than from a disk: a network file system, or an object store.
+    """Whether more data come over the network than from a disk, as from a network file system or an
+    object store.
 
     Processes that wait for such a file system are blocked as by a disk.
     """
@@ -112,14 +118,14 @@ def reads_over_the_network(work: Work) -> bool:
 
 
 def rests(run: WatchedRun, work: Work) -> bool:
-    """All its processes together hardly compute."""
+    """Whether all processes of the command together hardly compute."""
     # A training that only sleeps between two looks at a queue stays below this.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 
 
 def all_cores_compute(run: WatchedRun, work: Work) -> bool:
-    """The command uses all cores that it may use."""
+    """Whether the command uses nearly all cores that its affinity and quota allow."""
     # By its affinity and its quota; without them those of the machine.
     usable_cores = or_zero(run.usable_cores)
     usable_percent = usable_cores * 100
@@ -128,28 +134,30 @@ def all_cores_compute(run: WatchedRun, work: Work) -> bool:
 
 
 def has_more_cores(run: WatchedRun) -> bool:
-    """The machine has more cores than a quota or an affinity gives the command."""
+    """Whether the machine has more cores than a quota or an affinity gives the command."""
     usable_cores = or_zero(run.usable_cores)
     machine_cores = or_zero(run.host_cores)
     return usable_cores < machine_cores
 
 
 def one_core_computes(run: WatchedRun, work: Work) -> bool:
-    """One process computes without waiting."""
+    """Whether the command's busiest process computes nearly all the time."""
     # It may use several threads, but not all cores: that is asked before.
     busiest_cpu = work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
 
 def wait_words(work: Work) -> str:
-    """How much of the CPU that the command wanted it did not get; nothing if that is unknown."""
+    """An end of a sentence that says how long the command's threads waited for a core, in percent;
+    "" if that is unknown."""
     if work.cpu_wait_share is None:
         return ""
     return f"; its threads waited for a core {whole(work.cpu_wait_share)} % of their time"
 
 
 def cpu_words(run: WatchedRun, work: Work) -> str:
-    """How much CPU the command used; most sentences here begin with it."""
+    """The beginning of most sentences here: how much CPU the command used, and of how many
+    cores."""
     cores = or_zero(run.usable_cores)
     cpu = whole(work.cpu)
     return f"the command used {cpu} % CPU of {cores:g} cores"
@@ -258,7 +266,8 @@ CASES: tuple[CpuCase, ...] = (
 
 
 def judged_without_gpu(run: WatchedRun) -> Judgement:
-    """The verdict on the command; None if no command was watched."""
+    """The verdict on the command and its evidence; the verdict is None if no command was watched or
+    it ended too soon."""
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))

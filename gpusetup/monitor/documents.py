@@ -1,4 +1,4 @@
-"""The public documents of `monitor`: one sample per line, and a summary at the end.
+"""The documents that `monitor --json` prints: one sample per line, and a summary at the end.
 
 What no source told is null. Percentages run from 0 to 100; CPU percentages count cores, so that
 400 is four of them.
@@ -33,7 +33,7 @@ Count = int | None
 
 
 class ProcessUse(Frozen):
-    """A process on a GPU. In a container, pids are those of the host, and names may be hidden."""
+    """A process on a GPU. In a container, its pid is the host's pid, and its name may be hidden."""
 
     pid: int
     name: str | None = None
@@ -44,7 +44,7 @@ class ProcessUse(Frozen):
 
 
 class GpuSample(Frozen):
-    """One GPU at one moment."""
+    """One GPU at one moment; None stands for a value that the source does not report."""
 
     index: int
     name: str | None = None
@@ -101,7 +101,7 @@ class GpuSample(Frozen):
 
 
 class TreeSample(Frozen):
-    """The command's processes together, since the previous sample.
+    """What the command's processes together used since the previous sample.
 
     The first sample has none: it is the baseline.
     """
@@ -131,7 +131,7 @@ class TreeSample(Frozen):
 
 
 class HostSample(Frozen):
-    """The whole machine since the previous sample; the first sample has no rates."""
+    """What the whole machine used since the previous sample; the first sample has no rates."""
 
     cpu_percent: Figure = None
     """100 means one core."""
@@ -164,7 +164,7 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """The figures of one GPU since its first work, or of the whole run if it never worked."""
+    """The figures of one GPU from its first work on, or for the whole run if it never worked."""
 
     index: int
     name: str | None = None
@@ -186,7 +186,7 @@ class GpuSummary(Frozen):
 
 
 class TreeSummary(Frozen):
-    """How much the command used."""
+    """The figures of the command's processes together, over the whole run."""
 
     samples: int
     cpu_percent: Spread | None = None
@@ -204,7 +204,7 @@ class TreeSummary(Frozen):
 
 
 class HostSummary(Frozen):
-    """How much everything on the machine used."""
+    """The figures of the whole machine over the run, including all other programs."""
 
     samples: int
     cpu_percent: Spread | None = None
@@ -217,7 +217,7 @@ class HostSummary(Frozen):
 
 
 class EpochTimes(Frozen):
-    """How long the epochs took, according to the command's output."""
+    """How long the epochs took, measured from the command's output."""
 
     epochs: float
     """How many epochs were measured; 0.5 means half an epoch."""

@@ -1,4 +1,4 @@
-"""Measures how long the epochs of a training take, from its output. Pure functions.
+"""Measures how long the epochs of a training take by reading its output. Pure functions.
 
 A training prints its epochs in many ways: `Epoch 3/10`, `Epoch [3/100] - Train Loss: 0.2`, a bar
 `Epoch 3:  45%|████`, a dictionary `{'loss': 0.5, 'epoch': 0.52}`, a table with a column `epoch`.
@@ -51,7 +51,8 @@ COUNTS = re.compile(
 
 
 class EpochReader:
-    """Reads a command's output while it runs, and records when each epoch was first printed."""
+    """Reads a command's output while it runs, and records when each epoch number was first
+    printed."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -62,7 +63,8 @@ class EpochReader:
         self._spans: list[EpochSpan] = []
 
     def feed(self, data: bytes, seconds: float) -> None:
-        """Read the next bytes, which came this many seconds after the start."""
+        """Read the next bytes of the output, which were printed this many seconds after the
+        start."""
         text = self._pending + data
         *lines, self._pending = LINE_END.split(text)
         # A bar is drawn with a carriage return before it: what is pending is a line too.
@@ -72,7 +74,7 @@ class EpochReader:
         self._pending = self._pending[-LONGEST_LINE:]
 
     def _read(self, line: bytes, seconds: float) -> None:
-        """Record the epoch of a line, if it contains one."""
+        """Record the epoch that a line of output contains, if any."""
         # Most lines of a program speak of no epoch: look closer at those alone that may.
         is_below_heading = self._column is not None
         if not is_below_heading and b"epoch" not in line.lower():
@@ -87,7 +89,8 @@ class EpochReader:
             self._note(epoch, seconds)
 
     def _in_table(self, text: str) -> float | None:
-        """The epoch in a row of a table with a column `epoch`, as in fastai and Ultralytics."""
+        """The epoch in a row of a table with an `epoch` column, as fastai and Ultralytics print it;
+        None for any other line."""
         words = text.split()
         lower_words = [word.lower() for word in words]
         # A heading has no numbers, and a column of epochs has others beside it.
@@ -106,7 +109,8 @@ class EpochReader:
         return float(match[1])
 
     def _note(self, epoch: float, seconds: float) -> None:
-        """Record that an epoch was printed; only the first time counts for each number."""
+        """Record that an epoch number was printed at this second; a number that is not higher than
+        the last is ignored, unless a new training began."""
         last = self._last
         printed = PrintedEpoch(epoch, seconds)
         if last is None or epoch < last.epoch - 1:
@@ -122,7 +126,8 @@ class EpochReader:
         self._last = printed
 
     def times(self) -> EpochTimes | None:
-        """The seconds per epoch; None unless two epochs were printed."""
+        """The average, shortest and longest seconds per epoch; None if the output showed less than
+        a twentieth of an epoch."""
         epochs = sum(span.epochs for span in self._spans)
         seconds = sum(span.seconds for span in self._spans)
         # A twentieth of an epoch says little about a whole one.
@@ -143,7 +148,8 @@ class EpochReader:
 
 
 def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
-    """Join spans until they make up whole epochs, because parts of an epoch take different times.
+    """Join consecutive spans until each covers at least one whole epoch; an incomplete rest is
+    dropped.
 
     >>> halves = [EpochSpan(0.5, 3.0), EpochSpan(0.5, 5.0)]
     >>> [tuple(span) for span in whole_epochs([*halves, EpochSpan(1.0, 7.0), EpochSpan(0.2, 9.0)])]
@@ -162,7 +168,8 @@ def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
 
 
 def epoch_in(text: str) -> float | None:
-    """The epoch in a line, with the part of it that is done; None if there is none.
+    """The epoch that a line of output shows, including the part that is done (3.45 is 45 % into
+    epoch 3); None if it shows none.
 
     >>> [epoch_in(line) for line in ("Epoch 3/10", "Epoch [3/100] - Train Loss: 0.2", "epoch=7")]
     [3.0, 3.0, 7.0]
@@ -199,14 +206,14 @@ def epoch_in(text: str) -> float | None:
 
 
 class EpochSpan(NamedTuple):
-    """The time between two prints of an epoch's number."""
+    """The epochs and seconds that passed between two printed epoch numbers."""
 
     epochs: float
     seconds: float
 
 
 class PrintedEpoch(NamedTuple):
-    """An epoch's number, and when it was first printed."""
+    """An epoch number, and the second at which it was first printed."""
 
     epoch: float
     seconds: float

@@ -1,4 +1,4 @@
-"""The sentences that explain a verdict with the figures of one GPU in its run. Pure functions.
+"""The sentences that explain a verdict with the figures of one GPU. Pure functions.
 
 A figure that no source told is a question mark.
 """
@@ -64,7 +64,7 @@ def loaders(count: float) -> str:
 
 
 def loaders_and_their_cpu(work: Work) -> str:
-    """The number of loader workers, and how much CPU each of them uses."""
+    """The number of loader workers and the CPU that each uses, as words."""
     workers = loaders(work.workers)
     # None: there are workers, and they used no CPU at all.
     cpu = whole(or_zero(work.worker_cpu))
@@ -72,7 +72,7 @@ def loaders_and_their_cpu(work: Work) -> str:
 
 
 def worked(subject: Subject) -> str:
-    """How much of the time the GPU worked; most sentences begin with it."""
+    """The beginning of most sentences here: the percentage of time that the GPU worked."""
     label = subject.gpu.label
     utilization = whole(subject.work.utilization)
     sentence = f"GPU {label} worked {utilization} % of the time"
@@ -83,13 +83,14 @@ def worked(subject: Subject) -> str:
 
 
 def kernels_ran(subject: Subject) -> str:
-    """The same for a GPU that only looks busy: a kernel ran, but it may have waited."""
+    """The percentage of time that kernels ran, for a GPU that looks busy although its kernels may
+    only wait."""
     utilization = whole(subject.work.utilization)
     return f"kernels ran {utilization} % of the time"
 
 
 def at_power(subject: Subject) -> str:
-    """The power as an end of a sentence; nothing if the power or its limit is unknown."""
+    """The power draw as the end of a sentence; "" if the power or its limit is unknown."""
     power_share = subject.work.power_share
     if power_share is None:
         return ""
@@ -97,7 +98,8 @@ def at_power(subject: Subject) -> str:
 
 
 def over_the_links(subject: Subject) -> str:
-    """How much the links transferred while kernels ran."""
+    """A sentence with the time that kernels ran and the rates over NVLink, PCIe and the network, as
+    far as they are known."""
     work = subject.work
     sentence = f"{kernels_ran(subject)}{at_power(subject)}"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
@@ -110,7 +112,7 @@ def over_the_links(subject: Subject) -> str:
 
 
 def over_the_host_link(subject: Subject) -> str:
-    """What went over PCIe, and how much of it the link can carry."""
+    """A sentence with the rates over PCIe to and from the GPU, and how much the link can carry."""
     work = subject.work
     to_card = or_zero(work.pcie_in)
     from_card = or_zero(work.pcie_out)
@@ -123,7 +125,8 @@ def over_the_host_link(subject: Subject) -> str:
 
 
 def lanes(subject: Subject) -> str:
-    """How many of its lanes the link uses, and what these carry."""
+    """Words for how many of its lanes the GPU's PCIe link uses, and how much they carry if that is
+    known."""
     gpu = subject.gpu
     words = f"its PCIe link uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
     limit = gpu.link_limit
@@ -133,12 +136,13 @@ def lanes(subject: Subject) -> str:
 
 
 def over_few_lanes(subject: Subject) -> str:
-    """A link that has lost most of its lanes."""
+    """The sentence for a GPU whose PCIe link has lost most of its lanes."""
     return f"{worked(subject)}, and {lanes(subject)}: data reach the GPU slowly"
 
 
 def computed_on_the_host(subject: Subject) -> str:
-    """A part of each step runs on the CPU, for example an offloaded optimizer."""
+    """The sentence for a training that computes part of each step on the CPU, such as an offloaded
+    optimizer."""
     work = subject.work
     cpu = whole(work.busiest_cpu)
     gigabytes = f"{or_zero(work.pcie_rate) / 1e9:.1f} GB/s"
@@ -149,7 +153,7 @@ def computed_on_the_host(subject: Subject) -> str:
 
 
 def in_collectives(subject: Subject) -> str:
-    """Ranks wait for each other."""
+    """The sentence for GPUs that wait for each other in collective operations."""
     gpus = subject.together
     if not subject.run.launched:
         return (
@@ -170,7 +174,8 @@ def hangs(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    """The three figures for which the guide has marks, as far as they are known."""
+    """The sentence for a good run: utilisation, memory and temperature, as far as they are
+    known."""
     figures = [f"utilisation {whole(subject.work.utilization)} %"]
     memory_share = subject.gpu.memory.p95
     if memory_share is not None:
@@ -182,7 +187,8 @@ def nothing_slows_it_down(subject: Subject) -> str:
 
 
 def sm_clock(subject: Subject) -> str:
-    """How high its clock was: of its maximum, or of what cards of its kind reached in the run."""
+    """Words for the SM clock in percent of its maximum, or of the highest clock in this run if the
+    maximum is unknown."""
     work = subject.work
     clock = whole(work.clock_share)
     if work.clock_most:
@@ -191,7 +197,8 @@ def sm_clock(subject: Subject) -> str:
 
 
 def throttled(subject: Subject, figures: str = "") -> str:
-    """What slowed down the clocks, how often and how much; `figures` come in between."""
+    """The sentence for throttled clocks: the reason, how often it applied and how low the clock
+    was; `figures` are inserted in it."""
     throttle = subject.throttle
     if throttle is None:
         return UNKNOWN
@@ -203,13 +210,14 @@ def throttled(subject: Subject, figures: str = "") -> str:
 
 
 def throttled_by_heat(subject: Subject) -> str:
-    """How hot the GPU was."""
+    """The sentence for a GPU that is throttled by heat, with its temperature."""
     heat = whole(subject.gpu.heat)
     return throttled(subject, f", at {heat} °C")
 
 
 def throttled_by_a_lowered_limit(subject: Subject) -> str:
-    """The GPU's power limit, and the limit that its maker rated it at."""
+    """The sentence for a GPU that is throttled by a lowered power limit, with that limit and the
+    rated one."""
     limit = whole(subject.power_limit_watts)
     rated = whole(subject.gpu.power_default)
     figures = f", at {limit} W of the rated {rated} W"
@@ -217,7 +225,8 @@ def throttled_by_a_lowered_limit(subject: Subject) -> str:
 
 
 def throttled_with_power_left(subject: Subject) -> str:
-    """What it drew, and what its limit would allow."""
+    """The sentence for a GPU that is throttled below its power limit, with the power that it drew
+    and the limit."""
     watts = subject.work.power_watts
     limit = subject.power_limit_watts
     figures = ""
@@ -229,14 +238,14 @@ def throttled_with_power_left(subject: Subject) -> str:
 
 
 def low_clocks(subject: Subject) -> str:
-    """Low clocks that nothing explains."""
+    """The sentence for low clocks for which the driver gives no reason."""
     return (
         f"{sm_clock(subject)} while {kernels_ran(subject)}{at_power(subject)}; no reason was told"
     )
 
 
 def with_others(subject: Subject) -> str:
-    """Processes of other people compute on the same GPU."""
+    """The sentence for a GPU on which other processes compute too."""
     sentence = worked(subject)
     return f"{sentence}, but other processes compute on it too"
 
@@ -277,7 +286,7 @@ def paused(subject: Subject) -> str:
 
 
 def in_phases(subject: Subject) -> str:
-    """Long pauses between full work, whose cause nobody watched."""
+    """The sentence for long pauses between full work whose cause is unknown."""
     parts = subject.gpu.parts
     return (
         f"{paused(subject)} ({times(parts.times)}), and worked fully in between: most likely an "
@@ -286,7 +295,7 @@ def in_phases(subject: Subject) -> str:
 
 
 def paused_and_wrote(subject: Subject) -> str:
-    """The GPU pauses while a checkpoint is written."""
+    """The sentence for a GPU that pauses while a checkpoint is written."""
     pauses = subject.gpu.parts.paused
     write_rate = pauses.write_rate if pauses else None
     written = megabytes(write_rate)
@@ -294,7 +303,7 @@ def paused_and_wrote(subject: Subject) -> str:
 
 
 def paused_and_computed(subject: Subject) -> str:
-    """The GPU pauses while the process computes or sleeps."""
+    """The sentence for a GPU that pauses, with the CPU that the process used meanwhile."""
     pauses = subject.gpu.parts.paused
     busiest_cpu = pauses.busiest_cpu if pauses else None
     cpu = whole(busiest_cpu)
@@ -302,7 +311,7 @@ def paused_and_computed(subject: Subject) -> str:
 
 
 def neighbours(subject: Subject) -> str:
-    """Other programs use the machine's CPU."""
+    """The sentence for a command that competes with other programs for the machine's CPU."""
     others_cpu = whole(subject.others_cpu)
     own_cpu = whole(subject.work.cpu)
     cores = subject.run.host_cores
@@ -317,7 +326,7 @@ def neighbours(subject: Subject) -> str:
 
 
 def quota(subject: Subject) -> str:
-    """The command uses up its CPU quota."""
+    """The sentence for a command that uses all the cores that its quota or affinity allows."""
     cpu = whole(subject.work.cpu)
     cores = subject.run.usable_cores or 0
     return (
@@ -327,7 +336,7 @@ def quota(subject: Subject) -> str:
 
 
 def busy_workers(subject: Subject) -> str:
-    """Loader workers compute without pause."""
+    """The sentence for a GPU that waits for loader workers that compute without a break."""
     work = subject.work
     workers = loaders(work.workers)
     cpu = whole(work.worker_cpu)
@@ -335,7 +344,7 @@ def busy_workers(subject: Subject) -> str:
 
 
 def swapping(subject: Subject) -> str:
-    """The machine's memory is full, so its disks are busy with swapping."""
+    """The sentence for a machine that swaps because its memory is full."""
     work = subject.work
     memory = whole(subject.run.host_memory)
     read = megabytes(work.disk_read_rate)
@@ -347,7 +356,7 @@ def swapping(subject: Subject) -> str:
 
 
 def waited_for_the_network(subject: Subject) -> str:
-    """The data come from another machine."""
+    """The sentence for a GPU whose data come over the network."""
     network_rate = subject.work.network_rate
     rate = megabytes(network_rate)
     return f"{worked(subject)} while the process waited and {rate} came over the network"
@@ -386,28 +395,29 @@ def loaded_by_itself(subject: Subject) -> str:
 
 
 def machine_busy(subject: Subject) -> str:
-    """The CPU is full, but there is no command that would show which program uses it."""
+    """The sentence for a machine whose CPU is full when no command was watched."""
     host_share = subject.work.host_share
     busy = whole(host_share)
     return f"{worked(subject)} while the machine's CPU was {busy} % busy"
 
 
 def one_core(subject: Subject) -> str:
-    """One process launches kernels as fast as it can."""
+    """The sentence for a GPU that one process cannot launch kernels for fast enough."""
     busiest_cpu = subject.work.busiest_cpu
     cpu = whole(busiest_cpu)
     return f"{worked(subject)} while one process used {cpu} % of a core and no loader was behind"
 
 
 def small_kernels(subject: Subject) -> str:
-    """The kernels only fill a few multiprocessors."""
+    """The sentence for kernels that are too small to fill the GPU, recognised by its low power."""
     power_share = subject.work.power_share
     power = whole(power_share)
     return f"{kernels_ran(subject)} but drew only {power} % of the power limit: they are too small"
 
 
 def memory_in_use(subject: Subject) -> str:
-    """How full the memory is, most of the time and at its peak."""
+    """A sentence with how full the GPU's memory was (95th percentile and peak), and the processes
+    that hold much of it."""
     memory = subject.gpu.memory
     usual = whole(memory.p95)
     peak = whole(memory.peak)
@@ -420,7 +430,8 @@ def memory_in_use(subject: Subject) -> str:
 
 
 def memory_will_be_full(subject: Subject) -> str:
-    """Memory that grows in each quarter of the run, and when it is full at this rate."""
+    """A sentence for memory that grew during the whole run, with the time until it is full at this
+    rate."""
     memory = subject.gpu.memory
     seconds = or_zero(memory.full_in)
     is_soon = seconds < 120
@@ -430,7 +441,7 @@ def memory_will_be_full(subject: Subject) -> str:
 
 
 def memory_grew(subject: Subject) -> str:
-    """The memory grows in each quarter of the run."""
+    """A sentence for memory that grew during the whole run, with how full it was at its peak."""
     memory = subject.gpu.memory
     peak = whole(memory.peak)
     return f"memory grew all the time, to {peak} %"

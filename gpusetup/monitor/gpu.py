@@ -1,5 +1,4 @@
-"""What one GPU did in a run, split into its work, its pauses, its memory and its end. Pure
-functions."""
+"""What one GPU did in a run: its work, its pauses, its memory and how it ended. Pure functions."""
 
 from __future__ import annotations
 
@@ -39,7 +38,8 @@ SAMPLES_OF_A_LEAK = 8
 
 
 class Parts(NamedTuple):
-    """A run of one GPU, split into parts."""
+    """The run of one GPU, split into start-up, warm-up, work, pauses and the time after the last
+    work."""
 
     work: Work | None
     """Between its first and its last work, without start-up, warm-up and pauses."""
@@ -60,7 +60,7 @@ class Parts(NamedTuple):
 
     @property
     def pause_share(self) -> float:
-        """The percentage of samples that are pauses, between the first and the last work."""
+        """The percentage of samples between the first and the last work in which the GPU paused."""
         # It never worked, or never paused.
         if not self.paused or not self.body:
             return 0.0
@@ -69,18 +69,18 @@ class Parts(NamedTuple):
 
     @property
     def times(self) -> int:
-        """How often the GPU paused."""
+        """The number of pauses."""
         return len(self.pauses)
 
     @property
     def longest_pause(self) -> float:
-        """The longest pause in seconds; 0 if there is none."""
+        """The length of the longest pause in seconds; 0 if there is none."""
         lengths = self.pauses
         return max(lengths, default=0.0)
 
 
 class MemoryShare(NamedTuple):
-    """How full a GPU's memory was during the run, in percent."""
+    """How full a GPU's memory was during the run, in percent of its memory."""
 
     p95: float | None
     peak: float
@@ -96,7 +96,7 @@ class MemoryShare(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The last part of a run in which a GPU looked busy but drew little power."""
+    """The last part of a run, in which a GPU looked busy but drew little power."""
 
     since: float
     seconds: float
@@ -106,7 +106,7 @@ class Tail(NamedTuple):
 
 
 class GpuRun:
-    """What one GPU did in a run, according to its samples so far."""
+    """What one GPU did in a run, computed from its samples."""
 
     def __init__(self, tally: GpuTally) -> None:
         self.rows = tally.moments.all()
@@ -153,8 +153,8 @@ class GpuRun:
 
     @cached_property
     def parts(self) -> Parts:
-        """The run, split into parts. The start and the warm-up belong neither to the work nor to
-        the pauses."""
+        """The run, split into parts. Start-up and warm-up belong neither to the work nor to the
+        pauses."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
         # What has no phase is quiet that no later work has made a pause of yet.
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
@@ -185,7 +185,8 @@ class GpuRun:
 
     @property
     def _ends_in_a_pause(self) -> bool:
-        """Whether the recording ends in a pause like those before: nobody saw the work after it."""
+        """Whether the recording ends in a pause of about the same length as the earlier ones; it
+        counts as a pause then."""
         lengths = [length for _, length in self.tally.pauses]
         since = self.tally.quiet_since
         if since is None or len(lengths) < 2:
@@ -196,7 +197,7 @@ class GpuRun:
 
     @cached_property
     def memory(self) -> MemoryShare:
-        """How full its memory was during the run."""
+        """How full the GPU's memory was during the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
         # If memory fell to nothing, what ended is what was before.
@@ -215,7 +216,8 @@ class GpuRun:
 
     @property
     def _full_in(self) -> float | None:
-        """Seconds until the memory is full, at the rate of the whole run; None if it never grew."""
+        """Seconds until the memory is full if it keeps growing as in this run; None if it did not
+        grow or too few samples show it."""
         known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
         if len(known_rows) < SAMPLES_OF_A_LEAK:
             return None
@@ -229,7 +231,8 @@ class GpuRun:
 
     @cached_property
     def tail(self) -> Tail | None:
-        """The last part in which it looked busy but drew little power; None if there is none.
+        """The part at the end in which the GPU looked busy but drew little power; None if there is
+        none.
 
         Quiet neither begins nor ends it: a hang that was killed is quiet after it.
         """
@@ -251,7 +254,7 @@ class GpuRun:
 
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
-        """All processes that were on the GPU, by pid."""
+        """All processes that were on the GPU during the run, by pid, each as last seen."""
         processes = {}
         for row in self.rows:
             for process in row.gpu.processes or ():
@@ -260,7 +263,7 @@ class GpuRun:
 
     @cached_property
     def holders(self) -> dict[int, str]:
-        """The names of the processes that compute."""
+        """The names of the processes that compute on the GPU, by pid; "" for a hidden name."""
         holders = {}
         for pid, process in self.processes.items():
             # In a container names may be hidden.
@@ -270,7 +273,7 @@ class GpuRun:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The names of the programs that compute on it, without duplicates."""
+        """The names of the programs that compute on the GPU, sorted and without duplicates."""
         names = set(self.holders.values())
         # Hidden names tell no program from another.
         names.discard("")
@@ -278,7 +281,7 @@ class GpuRun:
 
     @cached_property
     def big_holders(self) -> list[ProcessUse]:
-        """The processes with a good part of its memory, when it was fullest."""
+        """The processes that held at least 10 % of the GPU's memory when it was fullest."""
         if not self.rows:
             return []
         fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
@@ -286,14 +289,14 @@ class GpuRun:
 
     @property
     def only_draws(self) -> bool:
-        """Whether only programs that draw were on the GPU."""
+        """Whether all processes on the GPU only draw on a screen; false if there is none."""
         has_processes = bool(self.processes)
         computes = bool(self.holders)
         return has_processes and not computes
 
     @property
     def has_process(self) -> bool | None:
-        """Whether there was a process that computes; None if processes are unknown."""
+        """Whether a process computed on the GPU; None if the source never listed processes."""
         for row in self.rows:
             # An empty list says that there is none; None says nothing.
             if row.gpu.processes is not None:
@@ -301,7 +304,7 @@ class GpuRun:
         return None
 
     def summary(self) -> GpuSummary:
-        """The figures of this GPU for the run's summary."""
+        """The figures of this GPU for the summary of the run."""
         work, first = self.parts.work, self.first
         # A mean with the program's start in it would say nothing about the training.
         first_work = self.rows[0].seconds + self.parts.start_up
@@ -330,7 +333,8 @@ class GpuRun:
 
 
 def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
-    """How full the memory was before each moment in which it was suddenly nearly empty.
+    """The memory's recent peak, in percent, for each sample in which full memory was suddenly
+    nearly empty.
 
     >>> peaks_before_a_fall([80, 99, 99, 2, 1]), peaks_before_a_fall([80, 2])
     ([99, 99], [])
@@ -352,7 +356,7 @@ QUARTERS = 4
 
 
 def grows_all_the_time(shares: Sequence[float]) -> bool:
-    """Whether memory grew a lot in total, and in each quarter of the run."""
+    """Whether memory grew a lot over the run, and in each quarter of it."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1
@@ -369,7 +373,7 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
 
 
 def spins(gpu: GpuSample) -> bool:
-    """Whether the GPU looks busy but hardly draws power."""
+    """Whether the GPU looks busy but draws hardly any power, as when it waits in a collective."""
     limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
     power_share = percent(gpu.power_watts, limit_watts)
     utilization = or_zero(gpu.utilization_percent)
@@ -380,8 +384,8 @@ def spins(gpu: GpuSample) -> bool:
 
 
 def first_touch(body: Sequence[Moment]) -> int:
-    """How many of the first samples belong to the start: something touched the GPU, then it waited
-    for long.
+    """The number of first samples to leave out because the program touched the GPU briefly and then
+    paused for longer.
 
     A program may move its model to the GPU and then load its data for a minute.
     """
@@ -408,7 +412,8 @@ LEAST_WARM_UP_SAMPLES = 3
 
 
 def warm_up(body: Sequence[Moment]) -> int:
-    """How many of the first samples are a warm-up, with much less work than later."""
+    """The number of first samples that are a warm-up, in which the GPU worked much less than later;
+    0 if there is none."""
     chunk_length = len(body) // WARM_UP_CHUNKS + 1
     uses = [or_zero(row.gpu.utilization_percent) for row in body]
     levels = []
@@ -433,7 +438,7 @@ def warm_up(body: Sequence[Moment]) -> int:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """The distribution of a figure over a run; None if no sample has it."""
+    """The mean, 5th and 95th percentile and peak of these values; None if all are unknown."""
     figures = [float(value) for value in values if value is not None]
     if not figures:
         return None

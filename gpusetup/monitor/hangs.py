@@ -1,5 +1,5 @@
-"""Recognises runs that stopped making progress: a hang in a collective, or everything idle. Pure
-functions."""
+"""Recognises runs that stopped making progress: ranks that hang in a collective, or a job in which
+everything is idle. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpusetup.monitor.work import Work, below, or_zero
 
 
 def hang_in_collective(run: WatchedRun) -> Judgement | None:
-    """Ranks spin until the end after they had worked, in a run that did not end well."""
+    """The verdict on a hang in a collective: GPUs that look busy without moving data until the end,
+    in a run that did not end well; None if there is no such hang."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     spinning = spinning_gpus(working, run)
     most_spin = len(spinning) * 2 >= len(working)
@@ -37,7 +38,8 @@ def hang_in_collective(run: WatchedRun) -> Judgement | None:
 
 
 def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
-    """A single GPU that spins for long after it worked, and whose memory nobody reads or writes.
+    """The verdict on a single GPU that looks busy for long without using its memory; None if it
+    does not.
 
     Light kernels use the memory too; one that only polls, for a rank elsewhere, does not.
     """
@@ -54,7 +56,8 @@ def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
 
 
 def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
-    """The GPUs that spin until the end, for long enough to be sure."""
+    """The GPUs that look busy without moving data until the end, for long enough to call it a
+    hang."""
     spinning_soon = []
     spinning_long = []
     for gpu in working:
@@ -69,14 +72,14 @@ def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
 
 
 def no_progress_since(second: float, run: WatchedRun) -> str:
-    """The beginning of the evidence for a hang."""
+    """The beginning of the evidence for a hang, with the second of the last progress."""
     last_second = run.seconds
     return f"the job has not moved since second {second:.0f} of {last_second:.0f}:"
 
 
 def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
-    """Whether a GPU looked busy at the end for long, but moved no data and drew less power than
-    before."""
+    """Whether a GPU looked busy for at least these seconds at the end, but moved no data and drew
+    much less power than before."""
     tail = gpu.tail
     if tail is None or tail.seconds < seconds:
         return False
@@ -91,7 +94,8 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
 
 
 def nothing_moves(work: Work) -> bool:
-    """Whether links, network and disk transfer less than real work needs."""
+    """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
+    counts as 0."""
     # A rank that saves or loads while the others wait is no hang.
     rates = (
         (work.link_rate, marks.NVLINK_RATE),
@@ -104,7 +108,8 @@ def nothing_moves(work: Work) -> bool:
 
 
 def standstill(run: WatchedRun) -> Judgement | None:
-    """Every GPU and all processes were idle until somebody ended the run, or for long enough."""
+    """The verdict on a job whose GPUs and processes were all idle until it was ended, or for very
+    long; None if they were not."""
     # A server and a notebook rest until somebody asks them.
     waits_for_people = run.kind in ("server", "notebook")
     if run.exit == 0 or not run.at_work or waits_for_people:
@@ -121,7 +126,8 @@ def standstill(run: WatchedRun) -> Judgement | None:
 
 
 def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
-    """Whether the GPU and the processes did nothing at the end for long enough."""
+    """Whether the GPU, the processes and all transfers rested at the end for long enough to call it
+    a hang."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
     # Without the command's processes nobody knows whether they rest.

@@ -1,4 +1,5 @@
-"""Faults of the hardware that the GPU itself reports: memory errors, spare memory used up. Pure.
+"""Hardware faults that the GPU itself reports: uncorrectable memory errors, and faulty memory that
+could not be or is not yet replaced. Pure functions.
 
 They come before every other verdict: what is computed on faulty memory may be wrong, and the next
 error ends the run.
@@ -12,7 +13,8 @@ from gpusetup.monitor.run import WatchedRun
 
 
 def faulty_memory(run: WatchedRun) -> Judgement | None:
-    """A GPU reports errors of its memory that it could not correct, or repairs that wait."""
+    """The verdict on the first GPU that reports uncorrectable memory errors or pending or failed
+    repairs; None if there is none."""
     for gpu in run.gpus:
         faults = faults_of(gpu)
         if not faults:
@@ -26,7 +28,7 @@ def faulty_memory(run: WatchedRun) -> Judgement | None:
 
 
 def faults_of(gpu: GpuRun) -> list[str]:
-    """What the GPU reports of its memory, in words; empty if it reports no fault."""
+    """The memory faults that the GPU reports, as phrases; empty if there are none."""
     faults = []
     if gpu.new_memory_errors:
         noun = "error" if gpu.new_memory_errors == 1 else "errors"
@@ -39,7 +41,8 @@ def faults_of(gpu: GpuRun) -> list[str]:
 
 
 def earlier_errors(gpu: GpuRun, *, is_reading: bool) -> str | None:
-    """A note on errors from before the run: they are counted since the driver was loaded.
+    """A note on uncorrectable memory errors from before the run, which the driver counts since it
+    was loaded; None if there are none.
 
     `is_reading`: there is one reading only, so nothing was before it.
     """

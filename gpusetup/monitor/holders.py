@@ -1,4 +1,5 @@
-"""Which processes hold much of a GPU's memory, and which of them are not the job's. Pure."""
+"""Which processes hold much of a GPU's memory, and which of them do not belong to the watched job.
+Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ WAITING_KINDS = ("server", "notebook")
 
 
 def big_holders(gpu: GpuSample) -> list[ProcessUse]:
-    """The processes with a good part of the memory at one moment, the biggest first."""
+    """The processes that hold at least 10 % of the GPU's memory at this moment, largest first."""
     total_bytes = gpu.memory_total_bytes or 0
     least_bytes = total_bytes * BIG_HOLDER / 100
     holders = []
@@ -29,14 +30,15 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
 
 
 def kind_of_process(process: ProcessUse) -> str:
-    """The kind of program, by the name of its process; "" if the name tells none."""
+    """The kind of program, such as `server`, judged by its process name; "" if the name does not
+    show it."""
     return kind_of(None, (process.name or "",))
 
 
 def foreign_holders(
     holders: Sequence[ProcessUse], command_kind: str | None = None
 ) -> list[ProcessUse]:
-    """Those of the big holders that do not belong to the job that is watched.
+    """The processes among these holders that do not belong to the watched job.
 
     `command_kind`: the kind of the command, if one is known. A server or a notebook beside a
     training is foreign to it. Of programs with different names the biggest is taken for the job;

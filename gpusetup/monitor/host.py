@@ -1,5 +1,5 @@
-"""The machine and the command's processes: CPU, memory, disks and network, and which processes are
-DataLoader workers. Reads the machine with psutil."""
+"""Reads the CPU, memory, disks and network of the machine and of the command's processes with
+psutil, and finds DataLoader workers among them. Reads the machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 def or_none(read: Callable[..., T], *arguments: object) -> T | None:
-    """A value from psutil; None if the process has ended, belongs to another user, or the system
-    has no such value. Errors here must not end what is being watched."""
+    """The value that a psutil function returns; None if the process has ended, is another user's,
+    or the system lacks the value. Errors are caught so that watching never stops."""
     try:
         return read(*arguments)
     except (psutil.Error, OSError, RuntimeError, AttributeError, KeyError):
@@ -29,7 +29,7 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
 
 
 class HostSampler:
-    """Samples of this machine; values that the system does not report are None.
+    """Takes samples of this machine; values that the system does not report are None.
 
     The first sample has no rates: it is only the baseline, some milliseconds old.
     """
@@ -67,7 +67,8 @@ class HostSampler:
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
-    """Per-second growth of each counter.
+    """The growth of each counter per second; counters that only one of the readings has are left
+    out.
 
     >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
     {'disk_read_bytes_per_second': 100}
@@ -85,7 +86,8 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
 
 
 def _counters() -> dict[str, int]:
-    """The bytes so far; nothing if there is no network or disk, or it is hidden."""
+    """The bytes read from and written to disks and received over the network so far; a counter that
+    the system hides is left out."""
     counters: dict[str, int] = {}
     disk = or_none(psutil.disk_io_counters)
     if disk:
@@ -102,8 +104,8 @@ BITS_OF_A_MEGABIT = 1_000_000
 
 
 def network_limit() -> float | None:
-    """The bytes per second of the fastest network interface; None if no interface reports its
-    speed."""
+    """The speed of the fastest active network interface in bytes per second; None if no interface
+    reports its speed."""
     interfaces = or_none(psutil.net_if_stats) or {}
     # Virtual interfaces tell 0, or 65535 (the largest 16-bit number) for "unknown".
     speeds = []
@@ -132,8 +134,8 @@ ProcessFacts = dict[str, Any]
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
-    """The DataLoader workers, recognised by their names or, with older torch, as forks without
-    children.
+    """The pids of the DataLoader workers, recognised by their name or, with older torch, as Python
+    forks that have no children and are not on a GPU.
 
     >>> def python(pid, parent, name="python"):
     ...     return {"pid": pid, "ppid": parent, "name": name, "cmdline": ["python", "t.py"]}
@@ -166,7 +168,7 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
 
 
 class ProcessTree:
-    """Watches a process and all processes that it starts."""
+    """Watches a process and all processes that it starts, directly or indirectly."""
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
@@ -178,7 +180,7 @@ class ProcessTree:
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
-        """What the processes did since the previous sample.
+        """What the command's processes used since the previous sample.
 
         The first call only takes the baseline: a process may have run for days before, and what it
         used since then says nothing about now. None then, if no process is left, and if psutil
@@ -230,7 +232,8 @@ class ProcessTree:
         usage: Mapping[ProcessId, Counter[str]],
         growth: dict[ProcessId, Counter[str]],
     ) -> None:
-        """Take from each parent's growth what its ended children had moved: it was counted before.
+        """Subtract from each parent's growth what its ended children had moved, because that was
+        already counted for the children.
 
         When a parent has asked how its child ended, Linux adds all that the child ever read and
         wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). Then 10 loader workers
@@ -249,7 +252,8 @@ class ProcessTree:
         self._children = {**waiting, **children_of(tree, usage)}
 
     def _processes(self) -> list[ProcessFacts]:
-        """The process and its current children, without those that have ended."""
+        """What psutil reports of the process and its current descendants, without those that have
+        ended or hide their figures."""
         # The root may have ended while its children go on: then they are all that is watched.
         children = or_none(self.root.children, True) or ()
         tree = []
@@ -280,7 +284,8 @@ ProcessId = tuple[int, float]
 
 
 def identity(process: ProcessFacts) -> ProcessId:
-    """What distinguishes a process from all others, including a later one with the same pid."""
+    """The pid and the start time of a process, which together tell it from a later process with the
+    same pid."""
     pid = process["pid"]
     started_at = process["create_time"]
     return pid, started_at
@@ -289,7 +294,8 @@ def identity(process: ProcessFacts) -> ProcessId:
 def children_of(
     tree: Sequence[ProcessFacts], usage: Mapping[ProcessId, Counter[str]]
 ) -> dict[ProcessId, tuple[int, Counter[str]]]:
-    """Each process with its parent's pid, and the bytes that it has moved so far."""
+    """Each process of the tree, with the pid of its parent and the bytes that it has moved so
+    far."""
     children = {}
     for process in tree:
         key = identity(process)
@@ -301,7 +307,7 @@ def children_of(
 
 
 def _is_zombie(key: ProcessId) -> bool:
-    """Whether a process has ended, and its parent has not asked how."""
+    """Whether a process has ended while its parent has not collected its exit status yet."""
     pid, _ = key
     return or_none(lambda: psutil.Process(pid).status()) == psutil.STATUS_ZOMBIE
 
@@ -314,7 +320,8 @@ MOST_THREADS = 64
 
 
 def _cpu_wait(pid: int) -> int | None:
-    """Microseconds in which the threads of a process were ready and no core was free.
+    """The microseconds for which the threads of a process were ready to run but had no free core;
+    at most 64 threads are read.
 
     None if the system does not count it (Documentation/scheduler/sched-stats.rst: the second figure
     of /proc/PID/task/TID/schedstat, in nanoseconds).
@@ -335,20 +342,22 @@ def _cpu_wait(pid: int) -> int | None:
 def _wait_percent(
     usage: Iterable[Counter[str]], total: Counter[str], seconds: float
 ) -> float | None:
-    """The waiting for a core as percent of one; None if no process tells it."""
+    """The time that threads waited for a core, in percent of one core; None if it is known of no
+    process."""
     is_told = any(CPU_WAIT in used for used in usage)
     return _percent(total[CPU_WAIT], seconds) if is_told else None
 
 
 def _percent(microseconds: int, seconds: float) -> float:
-    """CPU time as percent of a core."""
+    """CPU time in microseconds as a percentage of one core over this many seconds."""
     cpu_seconds = microseconds / MICROSECONDS
     share = cpu_seconds / seconds
     return round(share * 100, 1)
 
 
 def _usage(process: ProcessFacts) -> Counter[str]:
-    """The microseconds of CPU time and the transferred bytes since the process began."""
+    """The CPU time and the waiting for a core (in microseconds) of a process since it began, and
+    the bytes that it moved."""
     # The first two are user and system; children that have ended come after them.
     own_times = process["cpu_times"][:2]
     cpu_microseconds = round(sum(own_times) * MICROSECONDS)
@@ -364,7 +373,8 @@ def _usage(process: ProcessFacts) -> Counter[str]:
 
 
 def _cores() -> float | None:
-    """How many cores this process may use, according to its affinity and its cgroup's quota."""
+    """The number of cores that this process may use: the smaller of its affinity and its cgroup
+    quota; None if unknown."""
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
     # macOS has no affinity.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
@@ -376,14 +386,15 @@ def _cores() -> float | None:
 
 
 class RunningProcess(NamedTuple):
-    """A process that was running before the monitor started."""
+    """A process that was already running before the monitor started, and its command line; None if
+    that is hidden."""
 
     tree: ProcessTree
     command: tuple[str, ...] | None
 
 
 def running_process(pid: int) -> RunningProcess | None:
-    """A running process with its command; None if it cannot be read."""
+    """The running process with this pid and its command line; None if it cannot be read."""
     try:
         tree = or_none(ProcessTree, pid)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Runs in which no GPU ever worked, and the reason. Pure functions."""
+"""Recognises runs in which no GPU ever worked, and finds out why. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpusetup.monitor.work import Work, at_least, below, mean, or_zero, percent
 
 
 def idle(run: WatchedRun) -> Judgement | None:
-    """No GPU worked during the run."""
+    """The verdict on a run in which no GPU worked; None if one did."""
     if run.at_work:
         return None
     starved = starved_between_short_kernels(run)
@@ -35,8 +35,8 @@ def idle(run: WatchedRun) -> Judgement | None:
 
 
 def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
-    """A training that prepares its batches itself, and whose kernels are too short for the GPU's
-    counter.
+    """The verdict on a training that prepares its batches itself and whose kernels are too short to
+    show in the GPU's utilisation; None if the run is not like that.
 
     The counter of an H100 (driver 580) told 0 % of a training whose process decoded 16 pictures for
     20 ms and computed for less than one: 54 % of a core, a held GPU and clocks of work were all
@@ -66,7 +66,7 @@ def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
 
 
 def programs_of(run: WatchedRun) -> list[str]:
-    """The names of the processes on the GPUs, by GPU."""
+    """The names of the programs that compute on the GPUs, GPU by GPU."""
     names: list[str] = []
     for gpu in run.gpus:
         names.extend(gpu.programs)
@@ -74,7 +74,7 @@ def programs_of(run: WatchedRun) -> list[str]:
 
 
 def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
-    """The evidence that a GPU was ready all the time while its process worked and waited."""
+    """The evidence that a GPU was ready all the time while it waited for the command's process."""
     powers = [row.gpu.power_watts for row in gpu.rows if row.seconds >= since]
     watts = mean(powers)
     draw = "" if watts is None else f" and it drew {watts:.0f} W"
@@ -88,8 +88,8 @@ def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
 
 
 def stays_awake(gpu: GpuRun, since: float) -> bool:
-    """Whether a GPU's clocks are those of a working GPU in nearly all samples, although little
-    runs."""
+    """Whether a GPU's clocks are high in nearly all samples from this second on, although its
+    utilisation is low."""
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
     # Without its reasons nobody knows whether a clock is one of rest.
     told = [sample for sample in later if sample.throttle_reasons is not None]
@@ -101,7 +101,7 @@ def stays_awake(gpu: GpuRun, since: float) -> bool:
 
 
 def is_awake(gpu: GpuSample) -> bool:
-    """Whether a GPU's clocks are high, so that it is not resting."""
+    """Whether a GPU's clocks are high and not reported as idle."""
     reasons = gpu.throttle_reasons or ()
     # `gpu_idle` is told of a card whose clocks are down because nothing runs.
     rests = "gpu_idle" in reasons
@@ -111,7 +111,7 @@ def is_awake(gpu: GpuSample) -> bool:
 
 
 def why_idle(run: WatchedRun) -> tuple[str, str]:
-    """The reason why no GPU worked, and the next step."""
+    """The cause of an idle run and the id of the next step."""
     was_stopped = run.exit in STOPPED_FROM_OUTSIDE
     if run.command and run.exit and not was_stopped:
         return "failed", "read-its-error"
@@ -139,14 +139,16 @@ def why_idle(run: WatchedRun) -> tuple[str, str]:
 
 
 def work_with_gpu(run: WatchedRun) -> Work | None:
-    """What the command did since it first held a GPU, or in the whole run if it never did."""
+    """What the command did since it first held a GPU, or in the whole run if it never held one;
+    None without samples."""
     # What it did before was its start.
     since_held = run.since_held
     return since_held or run.machine
 
 
 def is_fetching(run: WatchedRun) -> bool:
-    """Whether a program is downloading something, such as its model."""
+    """Whether the program seems to be downloading something, such as its model: the network is busy
+    and its CPU is not."""
     work = work_with_gpu(run)
     busiest_cpu = work.busiest_cpu if work else None
     network_rate = or_zero(run.machine.network_rate if run.machine else None)
@@ -164,7 +166,8 @@ WAITS_FOR_PEOPLE = {
 
 
 def is_starting(run: WatchedRun) -> bool:
-    """Whether a run is too short to judge, or is still loading."""
+    """Whether the run has only just begun: it is shorter than 30 s, or 150 s if GPU memory rises
+    because something is loaded."""
     rises = [gpu.memory_rose for gpu in run.gpus]
     most_memory = max(rises, default=0)
     # Memory that rises says that something is loaded, which may take minutes.

@@ -1,4 +1,4 @@
-"""Finds the verdict on a run, and its next steps. Pure functions.
+"""Finds the verdict on a run and its next steps. Pure functions.
 
 With several GPUs each is judged by itself by the table of `verdicts.py`, and the worst verdict is
 the run's, with the GPU it is about. What concerns the run as a whole is asked here: whether it ever
@@ -25,8 +25,8 @@ from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
 def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict with its evidence, and the GPU that it is about; None if it is about the whole
-    run."""
+    """The verdict on a run and the GPU that it is about (None for the whole run), taking into
+    account whether the command failed."""
     judgement, subject = judgement_of(run)
     if not run.exit:
         return judgement, subject
@@ -40,7 +40,8 @@ def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict on a run, without regard to how it ended."""
+    """The verdict on a run and the GPU that it is about (None for the whole run), regardless of the
+    command's exit code."""
     for question in RUN_VERDICTS:
         judgement = question(run)
         if judgement:
@@ -65,7 +66,8 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
-    """The GPU with the worst verdict, and its row in the table."""
+    """The working GPU with the worst verdict, and the row of the verdict table that applies
+    to it."""
     # If all were lost, one of them is judged all the same.
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
     judged: list[tuple[Subject, VerdictCase]] = []
@@ -85,7 +87,8 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 
 
 def severity(case: VerdictCase) -> int:
-    """The order of the verdicts; memory that ended the run comes first."""
+    """The rank of a verdict, where a lower number is worse; memory that ended the run comes first
+    with -1."""
     if case.cause in ("before-the-end", "leak"):
         return -1
     return ORDER.index(case.verdict)
@@ -95,7 +98,8 @@ def severity(case: VerdictCase) -> int:
 
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
-    """A GPU was lost while it worked; one that the others never needed does not count."""
+    """The verdict on a run in which a GPU was lost; None if none was, or if the others went on and
+    never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
     # The others never needed it, if it never worked while they did.
     was_needed = not run.at_work or any(map(worked, lost))
@@ -113,7 +117,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
-    """No GPU was watched, so the command and the machine are judged."""
+    """The verdict on the command and the machine if no GPU was watched; None if one was."""
     # A CPU, a GPU of another maker, or no driver.
     if run.gpus:
         return None
@@ -121,7 +125,8 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
 
 
 def one_reading(run: WatchedRun) -> Judgement | None:
-    """What a single sample of nvidia-smi shows: how much the GPUs are used, but not why."""
+    """The verdict on a single reading of nvidia-smi, which shows how much the GPUs are used but not
+    why; None for a longer run."""
     if not run.is_reading:
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
@@ -148,7 +153,7 @@ USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
 
 
 def picture_of(gpu: GpuRun) -> GpuUse:
-    """How much a GPU is used, according to its last sample."""
+    """How well a GPU is used, according to its last sample."""
     latest = gpu.latest
     return gpu_use(
         latest.utilization_percent,
@@ -159,7 +164,7 @@ def picture_of(gpu: GpuRun) -> GpuUse:
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
-    """No verdict, because too few samples show what the GPUs did."""
+    """An empty verdict if too few samples report the utilisation; None if there are enough."""
     readings = 0
     for gpu in run.gpus:
         measured = gpu.parts.whole
@@ -178,7 +183,8 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
 
 
 def uneven_work(run: WatchedRun) -> Judgement | None:
-    """Some of the GPUs of one job work much less than the others.
+    """The verdict on a job in which one GPU works much less than another; None if they work about
+    the same.
 
     If all are always busy, their power tells which of them wait in a collective.
     """
@@ -217,7 +223,8 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
 
 def left_out(run: WatchedRun) -> Judgement | None:
-    """A few GPUs do nothing beside most of the same kind, which look like one job."""
+    """The verdict on a machine where a few GPUs are unused while most GPUs of the same model work
+    alike, as on one job; None otherwise."""
     unused = run.unused_gpus
     working = run.at_work
     names = {gpu.name for gpu in (*unused, *working)}

@@ -1,4 +1,4 @@
-"""The parts of a verdict."""
+"""A verdict with its cause, evidence and next steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a PCIe link can carry. Pure."""
+"""How many bytes per second a PCIe link can carry. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ LANE_BYTES = (0.0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 
 
 def pcie_limit(generation: float | None, lanes: float | None) -> float | None:
-    """Bytes a second, one way, of a link of this generation and width; None if one is unknown.
+    """The bytes per second that a PCIe link of this generation and lane count carries in one
+    direction; None if either is unknown.
 
     >>> pcie_limit(4, 16), pcie_limit(None, 16)
     (31504000000.0, None)
@@ -26,7 +27,8 @@ PCIe 4 (theory: 15.8e9 and 31.5e9). Between the two, a rate says nothing without
 
 
 def looks_full(rate: float) -> bool:
-    """Whether a rate is that of a full link of a usual kind, where the link is unknown.
+    """Whether this rate (bytes per second) is typical of a full PCIe 3 or 4 link with 16 lanes;
+    used if the link itself is unknown.
 
     >>> looks_full(11.8e9), looks_full(17e9)
     (True, False)

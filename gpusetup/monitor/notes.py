@@ -1,5 +1,5 @@
-"""Notes about a run in addition to its verdict: everything else that exceeds a threshold. Pure
-functions."""
+"""Notes that a run gets in addition to its verdict, about everything else that is worth knowing.
+Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpusetup.monitor.work import below
 
 @Sign
 def has_room(subject: Subject) -> bool:
-    """There is enough free memory for a larger batch."""
+    """Whether the GPU's memory is less than 70 % full, so that a larger batch may fit."""
     # The guide's range for memory begins at 70 %.
     memory_share = subject.gpu.memory.p95
     return below(memory_share, marks.MEMORY_LOW)
@@ -28,7 +28,8 @@ def has_room(subject: Subject) -> bool:
 
 @Sign
 def hot(subject: Subject) -> bool:
-    """The GPU is hotter than the guide recommends."""
+    """Whether the GPU is hotter than the guide recommends (85 °C); false if its temperature is
+    unknown."""
     # Some cards tell no temperature.
     heat = subject.gpu.heat or 0.0
     return heat > marks.HOT
@@ -36,7 +37,7 @@ def hot(subject: Subject) -> bool:
 
 @Sign
 def warmed_up(subject: Subject) -> bool:
-    """The GPU worked less in the beginning."""
+    """Whether the GPU worked less at the beginning of its work, for example during compilation."""
     # Compilation, or cold caches: the figures leave it out.
     warm_seconds = subject.gpu.parts.warm
     return warm_seconds > 0
@@ -44,7 +45,8 @@ def warmed_up(subject: Subject) -> bool:
 
 @Sign
 def started_late(subject: Subject) -> bool:
-    """The GPU did nothing at first, because the program started or loaded its model and data."""
+    """Whether the GPU did nothing for the first seconds, while the program started or loaded its
+    model and data."""
     # Python's imports alone take about two seconds.
     start_seconds = subject.gpu.parts.start_up
     return start_seconds >= marks.START_UP_NOTE
@@ -52,7 +54,7 @@ def started_late(subject: Subject) -> bool:
 
 @Sign
 def paused(subject: Subject) -> bool:
-    """The GPU paused between its first and its last work."""
+    """Whether the GPU paused between its first and its last work, for at least five seconds."""
     # For at least five seconds each time.
     pauses = subject.gpu.parts.pauses
     return len(pauses) > 0
@@ -69,7 +71,8 @@ def has_low_clocks(subject: Subject) -> bool:
 
 
 def times_and_lengths(subject: Subject) -> str:
-    """How often the GPU paused, and for how long."""
+    """A phrase with how often the GPU paused, for what share of the time, and for how long at
+    most."""
     parts = subject.gpu.parts
     return (
         f"paused {times(parts.times)}, {whole(parts.pause_share)} % of its time, "
@@ -78,55 +81,55 @@ def times_and_lengths(subject: Subject) -> str:
 
 
 def memory_p95(subject: Subject) -> str:
-    """How full the memory is, most of the time."""
+    """A phrase with how full the GPU's memory was (95th percentile)."""
     memory_share = subject.gpu.memory.p95
     full = whole(memory_share)
     return f"memory {full} % full"
 
 
 def high_memory(subject: Subject) -> str:
-    """How full the memory is, and the threshold that it exceeds."""
+    """A phrase with how full the GPU's memory was, and the threshold that it exceeds."""
     sentence = memory_p95(subject)
     mark = f"{marks.MEMORY_HIGH:.0f}"
     return f"{sentence}, more than {mark} %"
 
 
 def foreign_memory(subject: Subject) -> str:
-    """Which programs beside the job hold much of its memory."""
+    """A phrase that names the programs outside the job that hold much of the GPU's memory."""
     holders = subject.run.foreign_holders(subject.gpu)
     return f"memory that is not the job's: {', '.join(map(named_with_size, holders))}"
 
 
 def heat(subject: Subject) -> str:
-    """How hot the GPU is, and the threshold that it exceeds."""
+    """A phrase with the GPU's temperature and the threshold that it exceeds."""
     degrees = whole(subject.gpu.heat)
     mark = f"{marks.HOT:.0f}"
     return f"{degrees} °C, more than {mark} °C"
 
 
 def start_up(subject: Subject) -> str:
-    """How long the program took until its first work on the GPU."""
+    """A phrase with the seconds before the program first used the GPU."""
     parts = subject.gpu.parts
     seconds = whole(parts.start_up)
     return f"the first {seconds} s, before the GPU was used, are not counted"
 
 
 def warm_up(subject: Subject) -> str:
-    """For how long the GPU worked less in the beginning."""
+    """A phrase with the length of the GPU's warm-up in seconds."""
     parts = subject.gpu.parts
     seconds = whole(parts.warm)
     return f"the figures leave out a warm-up of {seconds} s (perhaps compilation, or cold caches)"
 
 
 def link(subject: Subject) -> str:
-    """How much its slow PCIe link can transfer."""
+    """A phrase with how much the GPU's slow PCIe link can carry in one direction."""
     limit = subject.gpu.link_limit
     rate = megabytes(limit)
     return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
 
 
 def few_lanes(subject: Subject) -> str:
-    """How many lanes its link uses, and where to look."""
+    """A phrase with how many lanes the GPU's PCIe link uses, and what to check."""
     return f"{lanes(subject)}: check the slot and the riser (two cards may share the lanes)"
 
 
@@ -160,7 +163,8 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 
 
 def notes(run: WatchedRun) -> Iterator[str]:
-    """All notes on a run."""
+    """Yields the notes on a run: on a short record, on each GPU, on GPUs that did nothing, and on
+    the machine's memory."""
     is_short = marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES
     if is_short:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
@@ -176,7 +180,8 @@ def notes(run: WatchedRun) -> Iterator[str]:
 
 
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """The notes on one GPU."""
+    """Yields the notes on one GPU; none if it did not work, except that it is lost or had memory
+    errors."""
     if gpu.lost_at is not None:
         since = f" since {gpu.lost_at}" if gpu.lost_at else ""
         yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
@@ -195,7 +200,8 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
 
 
 def what_rested(run: WatchedRun) -> Iterator[str]:
-    """Which GPUs did nothing while others worked, and what is on them."""
+    """Yields notes on the GPUs that did nothing while others worked: held, used by a display only,
+    or unused."""
     held = []
     drawing = []
     unused = []

@@ -1,4 +1,4 @@
-"""Samples from NVML, read by a child process. Reads the machine.
+"""Samples from NVML, which a child process reads. Reads the machine.
 
 A child that hangs, crashes or was never there is a `SourceEnded` with its reason; we do not hang
 with it.
@@ -22,7 +22,7 @@ FAILED, SAMPLE = '{"init"', '{"at"'
 
 
 class Nvml(SampleSource):
-    """The child process `child_scripts/read_nvml.py`, which prints one line per sample."""
+    """The samples that the child process `child_scripts/read_nvml.py` prints, one per line."""
 
     name: SourceName = "nvml"
 
@@ -51,8 +51,8 @@ class Nvml(SampleSource):
 
 
 def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
-    """The NVML source, with the child that `start_nvml` started. Raises SourceEnded if it does not
-    respond."""
+    """The NVML source of samples, read from this child's lines. Raises SourceEnded if the child
+    does not respond or lists no GPU."""
     source = Nvml(lines)
     try:
         with deadline.waiting_for("NVML"):
@@ -69,7 +69,8 @@ def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
 
 
 def not_initialised(line: str) -> SourceEnded:
-    """The reason why NVML did not start, as the child reports it."""
+    """The error that says why NVML could not be initialised, from the line that the child
+    printed."""
     failure = json.loads(line)
     is_forbidden = failure["init"] in FORBIDDEN
     # NVML's own words for a missing library begin with its name.

@@ -1,5 +1,5 @@
-"""The source for GPUs from AMD, Intel or Apple, if there is no NVIDIA GPU to watch. Reads the
-machine."""
+"""Opens the source of samples for AMD, Intel or Apple GPUs, if there is no NVIDIA GPU to watch.
+Reads the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ BY_FAMILY = {
 
 
 def open_other_maker(interval: float, system: System | None = None) -> SampleSource:
-    """The first source that works. Raises SourceEnded with the reasons of all sources."""
+    """The first source of this system that works. Raises SourceEnded with the reasons of all
+    sources if none does."""
     system = system or System()
     reasons = []
     for open_source in BY_FAMILY[system.family]:

@@ -23,8 +23,8 @@ LAST_WORDS_SECONDS = 0.5
 
 
 class Channel(NamedTuple):
-    """The stream that the command writes to, where the monitor reads it, and where it is passed
-    on."""
+    """The file descriptors of one output stream: where the command writes, where the monitor reads,
+    and the stream that gets the output."""
 
     written: int
     read: int
@@ -33,7 +33,7 @@ class Channel(NamedTuple):
 
 
 class CommandOutput:
-    """A command's output between the command and our own streams.
+    """Carries a command's output to our own streams, and reads it on the way.
 
     `stdout_to`: the stream that the command's stdout goes to (stderr under `--json`).
     """
@@ -56,7 +56,8 @@ class CommandOutput:
             self.stderr = stderr.written
 
     def _channel(self, target: int) -> Channel | None:
-        """A channel to one of our streams; None if the command must use the stream directly."""
+        """A channel to one of our streams; None if there is none, so that the command writes to the
+        stream directly."""
         try:
             is_terminal = os.isatty(target)
             os.fstat(target)
@@ -73,7 +74,7 @@ class CommandOutput:
         return channel
 
     def begin(self) -> None:
-        """Start passing on output; the command has started and owns its ends of the channels."""
+        """Start passing on the output; call this once the command has started."""
         for channel in self._channels:
             # Else its end would not end the stream for us.
             os.close(channel.written)
@@ -82,14 +83,14 @@ class CommandOutput:
             thread.start()
 
     def give_up(self) -> None:
-        """Close everything, because the command did not start."""
+        """Close all channels, because the command could not be started."""
         for channel in self._channels:
             # No thread reads yet.
             os.close(channel.written)
             os.close(channel.read)
 
     def resize(self) -> None:
-        """Set the command's terminals to the current size of ours."""
+        """Set the command's terminals to the current size of our own terminal."""
         for channel in self._channels:
             if channel.is_terminal:
                 copy_size(channel.target, channel.read)
@@ -115,8 +116,8 @@ class CommandOutput:
             os.close(channel.read)
 
     def _next(self, number: int) -> bytes:
-        """The next bytes; b"" at the end. It does not wait for children that outlive the
-        command."""
+        """The next bytes of the output; b"" at its end, also if children of the ended command keep
+        the stream open without writing."""
         if os.name == "posix":
             while not select.select([number], [], [], LAST_WORDS_SECONDS)[0]:
                 if self._command_ended.is_set():
@@ -128,7 +129,7 @@ class CommandOutput:
 
 
 def is_same(first: int, second: int) -> bool:
-    """Whether two streams go to the same terminal, file or pipe."""
+    """Whether two file descriptors are the same terminal, file or pipe."""
     try:
         return os.path.sameopenfile(first, second)
     except (OSError, ValueError):
@@ -146,7 +147,8 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def pseudo_terminal(like: int) -> Sequence[int]:
-    """A terminal like one of ours: the end that we read, and the end that the command writes to.
+    """A new pseudo-terminal of the same size as one of ours: the end that we read and the end that
+    the command writes to.
 
     It changes no byte of the output, since ours does that itself (a newline gets its return).
     """
@@ -163,7 +165,7 @@ def pseudo_terminal(like: int) -> Sequence[int]:
 
 
 def copy_size(source: int, target: int) -> None:
-    """Copy the size of one terminal to another."""
+    """Copy the window size of one terminal to another; does nothing if that fails."""
     import fcntl
     import termios
 

@@ -1,4 +1,5 @@
-"""A source that is read once per interval, such as a file, and needs no child process."""
+"""A source of samples that calls a function once per interval, for example to read files, and needs
+no child process."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from gpusetup.monitor.sources import Machine
 
 
 class Polled(Machine):
-    """A clock for samples, to which a function adds the GPUs."""
+    """Gives a sample per interval, with the GPUs that a function returns at that moment."""
 
     def __init__(self, ask: Callable[[], tuple[GpuSample, ...]], interval: float) -> None:
         super().__init__(interval)

@@ -25,13 +25,14 @@ ROOT = 0
 
 
 class PowerMetrics(Polled):
-    """powermetrics, run for one short sample."""
+    """Samples from `powermetrics`, which is started again for each sample."""
 
     name: SourceName = "powermetrics"
 
 
 def open_powermetrics(interval: float, system: System | None = None) -> PowerMetrics:
-    """The powermetrics source. Raises SourceEnded if the program is missing or we are not root."""
+    """The powermetrics source. Raises SourceEnded if the program is missing, fails or shows no GPU,
+    or if we are not root."""
     system = system or System()
     if system.which(PROGRAM) is None:
         raise SourceEnded(f"{PROGRAM}: not found")
@@ -51,7 +52,7 @@ def is_root() -> bool | None:
 
 
 def gpus_of(text: str) -> tuple[GpuSample, ...]:
-    """The single GPU in an output of powermetrics.
+    """The GPU that an output of powermetrics describes; empty if the output shows none.
 
     >>> gpu = gpus_of("GPU HW active residency:  42.50% (444 MHz: 42%)\\nGPU Power: 1250 mW")[0]
     >>> gpu.utilization_percent, gpu.power_watts

@@ -1,4 +1,5 @@
-"""Recognises the kind of a program from its command or process name. Pure functions.
+"""Recognises the kind of a program, such as a server or a notebook, from its command or process
+name. Pure functions.
 
 What fits a training (workers, accumulation, torchrun) is no advice for a server, a notebook or a
 simulation.
@@ -68,7 +69,7 @@ DISPLAYS = re.compile(
 
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
-    """The kind of a program, from its command or, without one, from the names of its processes.
+    """The kind of a program, judged by its command or, without one, by the names of its processes.
 
     An unrecognised command counts as `training`; unrecognised process names give `""`.
 
@@ -90,7 +91,7 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
 
 
 def what_runs(command: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command that are neither options nor values of options.
+    """The words of a command that are neither options nor (probably) values of options.
 
     >>> what_runs(("python", "-u", "a/train.py", "--eval", "yes", "-m", "x"))
     ('python', 'a/train.py', 'x')
@@ -110,7 +111,7 @@ def what_runs(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_launched(command: Sequence[str] | None) -> bool:
-    """Whether a launcher starts the command's ranks.
+    """Whether the command contains a launcher such as torchrun, which starts the ranks.
 
     >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
     (True, False)
@@ -129,7 +130,7 @@ NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)
 
 
 def nodes_of(command: Sequence[str] | None) -> int:
-    """On how many machines a launcher starts the command.
+    """The number of machines that the command's launcher options name; 1 if they name none.
 
     >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
     (4, 1)
@@ -146,7 +147,7 @@ COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
 
 
 def is_display(process: ProcessUse) -> bool:
-    """Whether a process on a GPU only draws, judged by its kind and its name.
+    """Whether a process on a GPU only draws on the screen, judged by its kind and its name.
 
     On Windows whatever draws a window is of both kinds, and so are desktop programs elsewhere.
 

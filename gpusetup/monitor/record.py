@@ -1,4 +1,4 @@
-"""Reads recordings: our own, and outputs of `nvidia-smi`.
+"""Reads recordings of the monitor and outputs of `nvidia-smi`.
 
 Its log (`--query-gpu=… --format=csv` with a heading), its table, its long output (`-q`) and `dmon`
 are read, each of one moment or of many.
@@ -30,7 +30,7 @@ FIRST_LINES = 200
 
 
 class RecordedRun(Frozen):
-    """A recording: where it comes from, what its heading tells, and its documents."""
+    """A recording: its source, what its columns contain, and its samples."""
 
     source: str | None = None
     has_times: bool = True
@@ -39,7 +39,7 @@ class RecordedRun(Frozen):
 
 
 def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
-    """A recording, which is read bit by bit as it is needed.
+    """Open a recording; its samples are read from the file only as they are needed.
 
     `interval`: seconds between the samples of a log that tells no time. A last line that is cut
     off is left out.
@@ -80,7 +80,8 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """The lines of a file, in the encoding that its beginning shows."""
+    """Yields the lines of a file, decoded with the encoding that its first bytes show. Raises
+    BadInput if it cannot be read."""
     try:
         # PowerShell writes UTF-16.
         with named_file.opened(path) as file:
@@ -95,7 +96,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    """The samples of our own recording, and its summary."""
+    """Yields the samples and the summary of a recording that the monitor wrote as JSON."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         # An empty line, as an editor leaves one at the end.
@@ -114,7 +115,7 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
 
 
 def _document(plain: Any, where: str) -> Sample | Summary:
-    """A line of a recording. Raises BadInput if `monitor --json` did not write it."""
+    """One document of a recording. Raises BadInput if `monitor --json` did not write it."""
     is_map = isinstance(plain, dict)
     schema = plain.get("schema") if is_map else None
     if schema != SCHEMA:

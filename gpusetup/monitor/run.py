@@ -1,5 +1,5 @@
-"""A run as the verdicts need it: which GPUs work, and which of them belong to one job. Pure
-functions."""
+"""The figures of a whole run for the verdicts: which GPUs worked, and which of them belong to one
+job. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percent
 
 
 class WatchedRun:
-    """The figures of a run, its command and how the command ended."""
+    """The figures of a run, its command and the command's exit code."""
 
     def __init__(
         self,
@@ -65,13 +65,15 @@ class WatchedRun:
 
     @property
     def usable_cores(self) -> float | None:
-        """How many cores the command may use; without a command, those of the machine."""
+        """The number of cores that the command may use, or that the machine has if no command was
+        watched; None if unknown."""
         by_affinity_and_quota = self.cores
         return by_affinity_and_quota or self.host_cores
 
     @cached_property
     def since_held(self) -> Work | None:
-        """The command and the machine since a GPU was first held; None if none ever was.
+        """What the command and the machine did since a process first held a GPU; None if none did
+        or too few samples followed.
 
         Before that the program started: Python's imports take seconds of a full core.
         """
@@ -85,8 +87,8 @@ class WatchedRun:
 
     @property
     def since_start(self) -> Work | None:
-        """The command and the machine in the samples that include the command; None if there are
-        too few."""
+        """What the command and the machine did in the samples that include the command; None if
+        there are fewer than two."""
         rows = [row for row in self._rows if row.tree is not None]
         # One sample of a command that ended at once says nothing about it.
         if len(rows) < marks.LEAST_TREES:
@@ -95,7 +97,8 @@ class WatchedRun:
 
     @cached_property
     def held_from(self) -> float:
-        """The second from which a process is on a GPU, or its memory contains a CUDA context."""
+        """The second at which a process first held a GPU, shown by its process list or its memory;
+        infinity if none ever did."""
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
@@ -108,13 +111,13 @@ class WatchedRun:
 
     @cached_property
     def at_work(self) -> tuple[GpuRun, ...]:
-        """The GPUs that worked, including those that were lost while working."""
+        """The GPUs that worked in the run, including those that were lost while working."""
         gpus = [gpu for gpu in self.gpus if worked(gpu)]
         return tuple(gpus)
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """What the working GPUs did."""
+        """What each of the working GPUs did."""
         works = []
         for gpu in self.at_work:
             work = considered(gpu)
@@ -123,7 +126,8 @@ class WatchedRun:
         return tuple(works)
 
     def kind_on(self, gpu: GpuRun) -> str:
-        """The kind of program, by its command or by the names of the processes on a GPU."""
+        """The kind of program on a GPU, judged by the command or, without one, by the names of its
+        processes; "" if unclear."""
         # Names matter only if there is no command.
         if self.command or not gpu.big_holders:
             return kind_of(self.command, gpu.programs)
@@ -132,13 +136,13 @@ class WatchedRun:
         return kinds.pop() if len(kinds) == 1 else ""
 
     def foreign_holders(self, gpu: GpuRun) -> list[ProcessUse]:
-        """The processes with much of its memory that are not the job's."""
+        """The processes that hold much of this GPU's memory and do not belong to the job."""
         command_kind = self.kind if self.command else None
         return foreign_holders(gpu.big_holders, command_kind)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
-        """The working GPUs of one job: all GPUs of a command, or else cards of the same model with
-        processes of the same names."""
+        """The working GPUs of the same job as this one: all of them under a watched command,
+        otherwise those with the same model and program names."""
         # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
@@ -150,7 +154,7 @@ class WatchedRun:
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
-        """The GPUs on which nothing ran and no process is."""
+        """The GPUs that did nothing, hold no process and are not lost."""
         unused = []
         for gpu in self.gpus:
             # A display card is in use too, for its own purpose.
@@ -161,7 +165,7 @@ class WatchedRun:
         return tuple(unused)
 
     def siblings_clock(self, gpu: GpuRun) -> float | None:
-        """MHz: the median SM clock of the other cards of its model that are just as busy.
+        """The median SM clock, in MHz, of the other busy cards of the same model.
 
         None if there is none, or if no source tells their clocks.
         """
@@ -176,7 +180,8 @@ class WatchedRun:
         return percentile(clocks, 50) if clocks else None
 
     def alike(self, gpus: Sequence[GpuRun]) -> bool:
-        """Whether GPUs of one name do the same: as busy, with as much memory and power.
+        """Whether these GPUs look like ranks of one job: same model, and nearly the same
+        utilisation, power and memory.
 
         So look the ranks of one job, if no command tells that they are.
         """
@@ -194,13 +199,14 @@ class WatchedRun:
         return True
 
     def belongs(self, gpu: GpuRun) -> bool:
-        """Whether a GPU takes part in the run."""
+        """Whether a GPU takes part in the run, because it worked or a process holds it."""
         has_worked = worked(gpu)
         # A rank that waits holds its memory.
         return has_worked or self.held(gpu)
 
     def held(self, gpu: GpuRun) -> bool:
-        """Whether a process that computes is on the GPU, as reported or judged by its memory."""
+        """Whether a process that computes is on the GPU, according to the process list or, without
+        one, to the memory in use."""
         has_process = gpu.has_process
         if has_process is not None:
             return has_process
@@ -211,7 +217,7 @@ class WatchedRun:
 
 
 def compare_clocks(gpus: Sequence[GpuRun]) -> None:
-    """Measure each GPU's clock against the highest that a card of its model reached in the run.
+    """Set each GPU's highest clock to the highest that any card of its model reached in the run.
 
     `nvidia-smi dmon` tells no highest clock: a card that is slow all along would look normal.
     """
@@ -224,7 +230,7 @@ def compare_clocks(gpus: Sequence[GpuRun]) -> None:
 
 
 def worked(gpu: GpuRun) -> bool:
-    """Whether a GPU worked; stray kernels over a whole run, or a display, do not count."""
+    """Whether a GPU worked in the run; a few stray kernels or a display do not count."""
     if considered(gpu) is None or drawn(gpu):
         return False
     mean_is_low = or_zero(gpu.utilization) < marks.IDLE
@@ -235,7 +241,8 @@ def worked(gpu: GpuRun) -> bool:
 
 
 def drawn(gpu: GpuRun) -> bool:
-    """Whether only programs that draw are on the GPU, and use it little."""
+    """Whether only programs that draw on the screen use the GPU, and use it less than half of the
+    time."""
     utilization = or_zero(gpu.utilization)
     # A game or a renderer may be listed as drawing, and works the card.
     works_hard = utilization >= marks.LOW
@@ -243,7 +250,8 @@ def drawn(gpu: GpuRun) -> bool:
 
 
 def considered(gpu: GpuRun) -> Work | None:
-    """The work without the pauses, unless the pauses are the problem."""
+    """What the GPU did in its work without the pauses, or with them if they take more than 20 % of
+    the time; None if it never worked."""
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
         return parts.body
@@ -260,7 +268,8 @@ MOST_WORKERS = 16
 
 
 def useful_workers(run: WatchedRun) -> int:
-    """How many loader workers help each GPU: the usable cores divided by the working GPUs.
+    """The number of loader workers that are useful per GPU: at most 16 or one per usable core,
+    divided among the working GPUs.
 
     4 if the number of cores is unknown.
     """

@@ -1,4 +1,4 @@
-"""Writes samples as CSV for a spreadsheet, and reads them back; one row for each GPU and moment.
+"""Writes samples as CSV for a spreadsheet and reads them back, one row for each GPU and moment.
 
 The columns of a GPU have nvidia-smi's names, so that what reads its logs reads these too (also
 `monitor --replay`). Without a GPU there is one row a moment with an empty index.
@@ -18,7 +18,7 @@ Cell = str | float | int | None
 
 
 def mib(count: int | None) -> int | None:
-    """Bytes in MiB, as nvidia-smi writes them."""
+    """A number of bytes in MiB, rounded; None stays None."""
     # An empty cell.
     if count is None:
         return None
@@ -29,14 +29,14 @@ BYTES_OF_A_MEGABYTE = 1e6
 
 
 def megabytes(rate: float | None) -> float | None:
-    """Bytes per second in MB/s."""
+    """A rate in bytes per second as MB/s; None stays None."""
     if rate is None:
         return None
     return round(rate / BYTES_OF_A_MEGABYTE, 3)
 
 
 def yes_or_no(value: bool | None) -> str | None:
-    """As nvidia-smi writes it."""
+    """`Yes` or `No`, as nvidia-smi writes it; None stays None."""
     if value is None:
         return None
     return "Yes" if value else "No"
@@ -96,7 +96,7 @@ HEADING = ("timestamp", "seconds", *GPU_COLUMNS, *TREE_COLUMNS, *HOST_COLUMNS)
 
 
 class CsvWriter:
-    """Writes samples into an open file; unknown values become empty cells."""
+    """Writes samples to an open file as CSV; unknown values become empty cells."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -106,7 +106,8 @@ class CsvWriter:
         self._rows = rows
 
     def write(self, sample: Sample) -> None:
-        """Write a row for each GPU, each including the command and the machine."""
+        """Write one row for each GPU of the sample (or one without a GPU), each with the figures of
+        the command and the machine."""
         tree = sample.tree
         host = sample.host
         tree_cells = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
@@ -127,7 +128,8 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 
 
 def harmless(cell: Cell) -> Cell:
-    """A text that no spreadsheet interprets as a formula.
+    """A cell that no spreadsheet runs as a formula: text that could be one gets an apostrophe in
+    front.
 
     >>> harmless("=1+1"), harmless("NVIDIA L4"), harmless(-3)
     ("'=1+1", 'NVIDIA L4', -3)
@@ -146,7 +148,7 @@ Row = Mapping[str, str]
 
 
 def count(row: Row, name: str, unit: int = 1) -> int | None:
-    """A whole number from a row; `unit` is the size of one unit."""
+    """The number in a column, multiplied by `unit` and rounded; None if the cell is empty."""
     text = row.get(name)
     value = number(text)
     # An empty cell.
@@ -156,7 +158,7 @@ def count(row: Row, name: str, unit: int = 1) -> int | None:
 
 
 def rate(row: Row, name: str) -> float | None:
-    """Bytes per second, from MB/s."""
+    """A column in MB/s as bytes per second; None if the cell is empty."""
     text = row.get(name)
     value = number(text)
     # An empty cell.
@@ -166,7 +168,7 @@ def rate(row: Row, name: str) -> float | None:
 
 
 def tree_of(row: Row) -> TreeSample | None:
-    """The command's processes in a row; None if the row does not contain them."""
+    """The figures of the command's processes in a row; None if the row has none."""
     cpu_percent = number(row.get("command.cpu"))
     if cpu_percent is None:
         return None
@@ -188,7 +190,7 @@ def tree_of(row: Row) -> TreeSample | None:
 
 
 def host_of(row: Row) -> HostSample | None:
-    """The machine in a row; None if the row does not contain it."""
+    """The figures of the machine in a row; None if the row has none."""
     memory_bytes = count(row, "machine.memory", MIB)
     if memory_bytes is None:
         return None

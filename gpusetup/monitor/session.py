@@ -1,4 +1,4 @@
-"""One run of the monitor: samples from a source, together with a command's processes."""
+"""One run of the monitor: takes samples from a source and from a command's processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 
 
 class NotStarted(GpuSetupError):
-    """The command cannot be started; the exit code is the same as a shell's."""
+    """The command cannot be started; the exit code is 127 if it was not found and otherwise 126, as
+    in a shell."""
 
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
@@ -44,7 +45,8 @@ class NotStarted(GpuSetupError):
 
 
 class Command:
-    """A person's command in our terminal; signals that only the monitor receives are passed on.
+    """Runs the person's command in our terminal, and passes on signals that only the monitor
+    receives.
 
     What it prints is passed on as it comes, and read for its epochs. `stdout_to`: the stream that
     its stdout goes to.
@@ -68,17 +70,19 @@ class Command:
         self.tree: ProcessTree | None = None
 
     def _read_along(self, data: bytes) -> None:
-        """Read the command's output for its epochs."""
+        """Search the next part of the command's output for epoch numbers."""
         # Epochs are timed by when they were printed.
         seconds = time.monotonic() - self._began
         self._epochs.feed(data, seconds)
 
     def epochs(self) -> EpochTimes | None:
-        """How long its epochs took; None unless it printed two."""
+        """How long the epochs of the command took; None if its output did not show enough of
+        them."""
         return self._epochs.times()
 
     def watch_tree(self) -> None:
-        """Sample the command's processes from now on; if it has already ended, there are none."""
+        """Start watching the command's processes; there are none to watch if it has already
+        ended."""
         from gpusetup.monitor.host import ProcessTree, or_none
 
         self.tree = or_none(ProcessTree, self._child.pid)
@@ -93,12 +97,13 @@ class Command:
 
     @property
     def ended(self) -> bool:
-        """Whether the command has ended; its children may go on."""
+        """Whether the command itself has ended; its child processes may still run."""
         exit_code = self._child.poll()
         return exit_code is not None
 
     def exit_code(self) -> int:
-        """Wait until the command ends; 128 + n if signal n ended it, as in a shell."""
+        """Wait for the command to end and return its exit code; 128 + n if signal n ended it, as in
+        a shell."""
         code = self._child.wait()
         self._output.end()
         for number, handler in self._old.items():
@@ -119,7 +124,8 @@ def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
 
 
 def _has_terminal() -> bool:
-    """Whether we are in the foreground of a terminal, which then signals the command itself.
+    """Whether we run in the foreground of a terminal, so that the terminal also sends its signals
+    to the command.
 
     Windows' console always does.
     """
@@ -134,7 +140,7 @@ def _has_terminal() -> bool:
 
 
 class WatchLimits(NamedTuple):
-    """How long to watch, and how late a sample may be."""
+    """The seconds to watch for, and the seconds that a sample may be late."""
 
     seconds: float = 0.0
     """0: until the source, the processes or the command end."""
@@ -144,7 +150,7 @@ class WatchLimits(NamedTuple):
 def watch(
     source: SampleSource, say: Say, limits: WatchLimits, beside: ProcessTree | Command | None = None
 ) -> Iterator[Sample]:
-    """Take samples until the time is over, the source ends, or somebody presses Ctrl-C.
+    """Yields samples until the time is over, or the source or the watched processes end.
 
     `beside`: processes, or a command of ours, that are watched too; the watching ends with them.
     """
@@ -172,7 +178,8 @@ def watch(
 def samples_in_time(
     source: SampleSource, say: Say, limits: WatchLimits, command: Command | None
 ) -> Iterator[Sample]:
-    """The samples of a source, until the time is over or the source or the command ends."""
+    """Yields the samples of a source until the time is over, the source or the command ends, or a
+    sample is too late."""
     began = last_sample_at = time.monotonic()
     # The end of a command is noticed soon, not only at the next sample.
     longest_wait = limits.patience if command is None else POLL_SECONDS
@@ -197,7 +204,8 @@ def samples_in_time(
 
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """Add the host's memory to a sample if the GPU shares it and NVML reports none."""
+    """The sample with the machine's memory as its own, if the GPU shares that memory and reports
+    none; otherwise unchanged."""
     if gpu.memory_total_bytes or not is_unified(gpu.name):
         return gpu
     return replace(
@@ -209,7 +217,7 @@ def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
 
 
 def is_unified(name: str | None) -> bool:
-    """Whether a GPU of this name shares the machine's memory.
+    """Whether a GPU with this name shares the machine's memory.
 
     >>> is_unified("NVIDIA GB10"), is_unified("Orin (nvgpu)"), is_unified("NVIDIA L4")
     (True, True, False)

@@ -23,7 +23,7 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 
 @Sign
 def busy(subject: Subject) -> bool:
-    """The GPU's utilisation is near 100 %."""
+    """Whether the GPU's utilisation is near 100 %."""
     # The guide's mark of a GPU that is well used.
     utilization = subject.work.utilization
     return at_least(utilization, marks.BUSY)
@@ -31,7 +31,7 @@ def busy(subject: Subject) -> bool:
 
 @Sign
 def mostly_waits(subject: Subject) -> bool:
-    """The GPU works less than half of the time."""
+    """Whether the GPU works less than half of the time."""
     # From here on the guide gives its ordered advice.
     utilization = subject.work.utilization
     return below(utilization, marks.LOW)
@@ -39,7 +39,7 @@ def mostly_waits(subject: Subject) -> bool:
 
 @Sign
 def spins(subject: Subject) -> bool:
-    """The GPU's utilisation is as high as that of a card that waits in a collective."""
+    """Whether the GPU's utilisation is as high as that of a GPU that waits in a collective."""
     # NCCL's kernels poll for the other ranks, so the counter never falls while they wait.
     utilization = subject.work.utilization
     return at_least(utilization, marks.SPINNING_USE)
@@ -47,7 +47,7 @@ def spins(subject: Subject) -> bool:
 
 @Sign
 def no_memory_traffic(subject: Subject) -> bool:
-    """Nothing reads or writes the GPU's memory."""
+    """Whether the GPU's memory is hardly read or written; false if this is unknown."""
     # A kernel that only polls needs no memory bandwidth.
     memory_busy = subject.work.memory_busy
     return below(memory_busy, marks.QUIET)
@@ -59,14 +59,14 @@ MEMORY_BUS_FULL = 70.0
 
 @Sign
 def memory_bus_full(subject: Subject) -> bool:
-    """The GPU's memory is read or written nearly all the time."""
+    """Whether the GPU's memory is read or written nearly all the time."""
     memory_busy = subject.work.memory_busy
     return at_least(memory_busy, MEMORY_BUS_FULL)
 
 
 @Sign
 def draws_little(subject: Subject) -> bool:
-    """The kernels draw little power while they run."""
+    """Whether the GPU draws little power while kernels run; false if its power is unknown."""
     # Kernels that leave most multiprocessors empty show full utilisation and little power.
     power_at_work = subject.weight
     return below(power_at_work, marks.LIGHT_POWER)
@@ -78,7 +78,7 @@ light = draws_little & ~memory_bus_full
 
 @Sign
 def pauses_rule(subject: Subject) -> bool:
-    """Pauses take up much of the time between the first and the last work."""
+    """Whether pauses take up much of the time between the first and the last work."""
     # Shorter pauses are those of evaluation and checkpoints that every training has.
     pause_share = subject.gpu.parts.pause_share
     return pause_share >= marks.PAUSE_SHARE
@@ -90,7 +90,7 @@ LONG_PAUSE = 20.0
 
 @Sign
 def busy_between_long_pauses(subject: Subject) -> bool:
-    """It works fully, then rests for long, in turns."""
+    """Whether the GPU works at full load between long pauses (20 s or more)."""
     parts = subject.gpu.parts
     if not parts.pauses or parts.work is None:
         return False
@@ -100,7 +100,7 @@ def busy_between_long_pauses(subject: Subject) -> bool:
 
 @Sign
 def often_quiet(subject: Subject) -> bool:
-    """The GPU does nothing in many samples."""
+    """Whether the GPU does nothing in many of the samples."""
     # A step that waits for data is shorter than a sample, which then shows a part of its work.
     quiet_share = subject.work.quiet_share
     return at_least(quiet_share, marks.QUIET_SHARE)
@@ -112,7 +112,7 @@ SWING = 50.0
 
 @Sign
 def swings(subject: Subject) -> bool:
-    """The GPU's utilisation is sometimes high and sometimes low."""
+    """Whether the GPU's utilisation varies widely between samples."""
     distance = subject.work.utilization_apart
     return at_least(distance, SWING)
 
@@ -125,7 +125,7 @@ gaps = often_quiet | swings
 
 @Sign
 def memory_high(subject: Subject) -> bool:
-    """Little of the GPU's memory is free."""
+    """Whether the GPU's memory is at least 90 % full, which leaves little room."""
     # The guide's range for memory ends at 90 %.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_HIGH)
@@ -133,7 +133,8 @@ def memory_high(subject: Subject) -> bool:
 
 @Sign
 def memory_full(subject: Subject) -> bool:
-    """The GPU's memory has no room for a longer sequence or a library's workspace."""
+    """Whether the GPU's memory is so full that a longer sequence or a library's workspace no longer
+    fits."""
     # The 95th percentile, so that one sample's peak decides nothing.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_TIGHT)
@@ -141,7 +142,7 @@ def memory_full(subject: Subject) -> bool:
 
 @Sign
 def memory_used_up(subject: Subject) -> bool:
-    """The remaining memory is too little for another allocation."""
+    """Whether the GPU's memory is so full that the next allocation may fail."""
     # torch's allocator then frees and asks again in each step, which shows as waiting.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_FULL)
@@ -149,7 +150,8 @@ def memory_used_up(subject: Subject) -> bool:
 
 @Sign
 def memory_fell(subject: Subject) -> bool:
-    """The GPU's memory was full and then nearly empty."""
+    """Whether the GPU's memory was full and then suddenly nearly empty, as if its process ran out
+    of memory."""
     # As if its process had run out of it and ended.
     memory = subject.gpu.memory
     return memory.fell
@@ -157,7 +159,7 @@ def memory_fell(subject: Subject) -> bool:
 
 @Sign
 def memory_grew(subject: Subject) -> bool:
-    """The GPU's memory grew all the time."""
+    """Whether the GPU's memory use grew throughout the run."""
     # A step that keeps tensors does that; a longer sequence makes memory grow once.
     memory = subject.gpu.memory
     return memory.grew
@@ -165,25 +167,27 @@ def memory_grew(subject: Subject) -> bool:
 
 @Sign
 def peak_high(subject: Subject) -> bool:
-    """Its memory had little room left at its fullest moment."""
+    """Whether the GPU's memory was at least 90 % full at its peak."""
     return subject.gpu.memory.peak >= marks.MEMORY_HIGH
 
 
 @Sign
 def held_by_others(subject: Subject) -> bool:
-    """A program that is not the job's holds much of its memory."""
+    """Whether a program outside the job holds much of the GPU's memory."""
     return len(subject.run.foreign_holders(subject.gpu)) > 0
 
 
 @Sign
 def several_holders(subject: Subject) -> bool:
-    """Several processes hold much of its memory, and no command tells whose they are."""
+    """Whether several processes hold much of the GPU's memory while no command shows which of them
+    is the job."""
     return subject.run.command is None and len(subject.gpu.big_holders) > 1
 
 
 @Sign
 def full_at_the_end(subject: Subject) -> bool:
-    """The GPU's memory was full when the command ended with an error."""
+    """Whether the GPU's memory was full at the end; tight memory is enough if the command ended
+    with an error."""
     ended_with_error = bool(subject.run.exit)
     # Without a known error, memory that is only tight says nothing about the end.
     mark = marks.MEMORY_TIGHT if ended_with_error else marks.MEMORY_FULL
@@ -194,7 +198,8 @@ def full_at_the_end(subject: Subject) -> bool:
 def of_others(
     moment: Moment, figure: Callable[[ProcessUse], float | None], unknown: float
 ) -> float:
-    """The largest share of a GPU that other people's processes use at one moment.
+    """The total of a figure, such as memory, over the processes on a GPU that are not the command's
+    at one moment; 0 if the command's processes were not counted.
 
     If more processes are on the GPU than the command has on GPUs, the smallest of them are somebody
     else's. `unknown` stands for a figure that is not told.
@@ -217,7 +222,7 @@ def of_others(
 
 @Sign
 def shared_with_others(subject: Subject) -> bool:
-    """Other people's processes hold a part of the GPU's memory."""
+    """Whether processes outside the command hold part of the GPU's memory."""
     last = subject.work.rows[-1]
     memory_bytes = last.gpu.memory_total_bytes
     # A process whose memory is not told may hold all of it.
@@ -228,7 +233,7 @@ def shared_with_others(subject: Subject) -> bool:
 
 @Sign
 def used_by_others(subject: Subject) -> bool:
-    """Other people's processes compute on the GPU."""
+    """Whether processes outside the command compute on the GPU much of the time."""
     shares = []
     for moment in subject.work.running:
         # A process whose share is not told is taken for one that computes nothing.
@@ -240,7 +245,7 @@ def used_by_others(subject: Subject) -> bool:
 
 
 def held_down_by(cause: str) -> Sign:
-    """A throttle of `throttling.py` with this cause is active."""
+    """A sign that the clocks are throttled for this cause (a cause in `throttling.py`)."""
 
     def is_held_down(subject: Subject) -> bool:
         throttle = subject.throttle
@@ -258,7 +263,8 @@ AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
 
 @Sign
 def unexplained(subject: Subject) -> bool:
-    """There is no known reason for the low clocks, and the GPU is not at its power limit."""
+    """Whether no reason for low clocks is known: no throttle reason is reported, and the GPU is not
+    near its power limit."""
     # Rest explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
     # A card at its limit lowers its clocks by itself, and some drivers do not name that reason.
@@ -269,7 +275,7 @@ def unexplained(subject: Subject) -> bool:
 
 @Sign
 def power_known(subject: Subject) -> bool:
-    """The GPU's power and power limit are known."""
+    """Whether the GPU's power draw and power limit are known."""
     # Laptops and virtual GPUs tell neither.
     power_share = subject.work.power_share
     return power_share is not None
@@ -277,7 +283,7 @@ def power_known(subject: Subject) -> bool:
 
 @Sign
 def clocks_below_rated(subject: Subject) -> bool:
-    """The GPU's clock is far below its maximum."""
+    """Whether the GPU's clock is below 60 % of its maximum."""
     # Heavy work at the rated power limit lowers the clock too, but not so far.
     clock_share = subject.work.clock_share
     return below(clock_share, marks.RATED_CLOCKS)
@@ -285,7 +291,7 @@ def clocks_below_rated(subject: Subject) -> bool:
 
 @Sign
 def slower_than_siblings(subject: Subject) -> bool:
-    """Its clock is far below that of the other cards of its kind, which are as busy."""
+    """Whether the GPU's clock is far below that of other cards of its model that are as busy."""
     siblings_clock = subject.run.siblings_clock(subject.gpu)
     return is_slower(subject.work, siblings_clock)
 
@@ -297,7 +303,7 @@ why."""
 
 @Sign
 def only_now_and_then(subject: Subject) -> bool:
-    """The throttle is active for less than half of the time."""
+    """Whether the clocks were throttled in less than half of the samples with work."""
     throttle_share = subject.throttle_share
     # Then the waiting costs more than the lower clocks do.
     return throttle_share < marks.POWER_CAPPED_SHARE
@@ -305,7 +311,7 @@ def only_now_and_then(subject: Subject) -> bool:
 
 @Sign
 def laptop(subject: Subject) -> bool:
-    """It is a laptop's GPU."""
+    """Whether this is the GPU of a laptop, judged by its name."""
     # Its power depends on the charger, and its limit cannot be raised.
     name = subject.gpu.name
     return is_laptop(name)
@@ -316,7 +322,8 @@ def laptop(subject: Subject) -> bool:
 
 @Sign
 def several(subject: Subject) -> bool:
-    """Several GPUs work on one job, on this machine or, according to its launcher, on others."""
+    """Whether several GPUs work on the job, on this machine or, according to its launcher, on
+    several machines."""
     works_together_here = subject.together >= 2
     # One GPU of each machine may be in the job.
     spans_machines = subject.run.nodes >= 2
@@ -325,7 +332,7 @@ def several(subject: Subject) -> bool:
 
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
-    """A process holds the memory of another GPU, but nothing ran there."""
+    """Whether a process holds the memory of some GPU on which nothing ran."""
     run = subject.run
     held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
     # A rank that stopped computing still holds its memory.
@@ -334,21 +341,22 @@ def beside_a_resting_one(subject: Subject) -> bool:
 
 @Sign
 def alike(subject: Subject) -> bool:
-    """The GPUs that may be on its job all do the same."""
+    """Whether all GPUs that may belong to the job do the same: equal model, and similar
+    utilisation, power and memory."""
     team = subject.run.team(subject.gpu)
     return subject.run.alike(team)
 
 
 @Sign
 def launched(subject: Subject) -> bool:
-    """A launcher started the ranks."""
+    """Whether a launcher started the command's ranks, or several of its processes hold GPUs."""
     # By the command's words, or because several of its processes hold GPUs.
     return subject.run.launched
 
 
 @Sign
 def nvlink_carries(subject: Subject) -> bool:
-    """NVLink transfers much data between GPUs."""
+    """Whether NVLink transfers a lot of data between the GPUs."""
     # Both directions together: gradients of a large model, not of a small one.
     rate = subject.work.link_rate
     return at_least(rate, marks.NVLINK_RATE)
@@ -360,7 +368,8 @@ PCIE_SHARE_MUCH = 30.0
 
 @Sign
 def pcie_carries(subject: Subject) -> bool:
-    """PCIe transfers more than batches of data, or much of what the link can."""
+    """Whether PCIe transfers more than batches of data would need, or a large part of what the link
+    can carry."""
     work = subject.work
     carries_much = at_least(work.pcie_rate, marks.PCIE_RATE)
     # On a link of few lanes less is already much.
@@ -378,8 +387,8 @@ links_carry = nvlink_carries | pcie_carries
 
 @Sign
 def links_rule(subject: Subject) -> bool:
-    """The links transfer much, and the GPU draws less than full power, because kernels wait for
-    data."""
+    """Whether NVLink or PCIe transfers a lot while the GPU draws little power, so that its kernels
+    wait for data."""
     power_at_work = subject.weight
     # Full power shows that the exchange is hidden behind the computing.
     draws_less = below(power_at_work, FULL_POWER)
@@ -388,7 +397,8 @@ def links_rule(subject: Subject) -> bool:
 
 @Sign
 def at_half_power(subject: Subject) -> bool:
-    """The GPU draws far less than full power while kernels run, because they wait for data."""
+    """Whether the GPU draws far less than full power while kernels run, as kernels that wait for
+    other ranks do."""
     # Kernels of a collective poll the network and compute nothing.
     power_at_work = subject.weight
     return below(power_at_work, marks.HALF_POWER)
@@ -396,8 +406,8 @@ def at_half_power(subject: Subject) -> bool:
 
 @Sign
 def network_full(subject: Subject) -> bool:
-    """The network transfers nearly all that it can, or as much as gradients between machines
-    need."""
+    """Whether the network is nearly full or, in a job on several machines, carries as much as
+    exchanging gradients needs."""
     rate = subject.work.network_rate
     used_share = percent(rate, subject.run.network_limit)
     is_full = at_least(used_share, marks.NETWORK_FULL)
@@ -413,7 +423,7 @@ LINK_FULL = 70.0
 
 @Sign
 def link_full(subject: Subject) -> bool:
-    """Its PCIe link carries nearly all that it can, one way."""
+    """Whether the GPU's PCIe link carries nearly as much as it can in one direction."""
     work = subject.work
     # dmon tells what goes over the link, and not what the link could carry.
     if work.pcie_limit is None:
@@ -428,7 +438,7 @@ card sits in the wrong slot, in a bad riser, or has a bad contact."""
 
 @Sign
 def narrow_link(subject: Subject) -> bool:
-    """Its PCIe link has a quarter of its lanes or fewer, while the GPU works."""
+    """Whether the GPU's PCIe link uses a quarter of its lanes or fewer while the GPU works."""
     # At rest the generation always falls, and a few cards give lanes up too, to save power.
     lanes = subject.gpu.lanes
     most_lanes = subject.gpu.latest.pcie_width_max
@@ -439,7 +449,7 @@ def narrow_link(subject: Subject) -> bool:
 
 @Sign
 def lacks_lanes(subject: Subject) -> bool:
-    """Its PCIe link has fewer lanes than the card could use."""
+    """Whether the GPU's PCIe link uses fewer lanes than the card supports."""
     lanes = subject.gpu.lanes
     most_lanes = subject.gpu.latest.pcie_width_max
     return bool(lanes) and below(lanes, most_lanes or 0)
@@ -451,7 +461,8 @@ SLOW_LINK = 8e9
 
 @Sign
 def slow_link(subject: Subject) -> bool:
-    """The PCIe link is as slow as four lanes of PCIe 4 or eight of PCIe 3, or slower."""
+    """Whether the GPU's PCIe link carries no more than four lanes of PCIe 4 or eight of PCIe 3;
+    false if its speed is unknown."""
     limit = subject.gpu.link_limit
     # 0 stands for a link of which nothing is told.
     is_known = limit >= 1.0

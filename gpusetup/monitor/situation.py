@@ -1,5 +1,5 @@
-"""A run in the form that the next steps need, and the words and commands that depend on it. Pure
-functions."""
+"""A run in the form that the next steps need, and the texts and commands that depend on the run.
+Pure functions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from gpusetup.monitor.work import Work, or_zero
 
 
 class Situation(NamedTuple):
-    """A run, and the GPU that its verdict is about; None if it is about the whole run."""
+    """A run, and the GPU that its verdict is about; None if the verdict is about the whole run."""
 
     run: WatchedRun
     subject: Subject | None = None
 
     def figure(self, read: Callable[[Subject], float | None]) -> str:
-        """A figure of the GPU as a whole number; a question mark if it is unknown."""
+        """A figure of the GPU as text, rounded to a whole number; a question mark if it is
+        unknown."""
         subject = self.subject
         if subject is None:
             return UNKNOWN
@@ -31,7 +32,8 @@ class Situation(NamedTuple):
 
     @property
     def work(self) -> Work | None:
-        """What ran on the GPU or, if no GPU was watched, what the command did."""
+        """What happened while the GPU worked or, if the verdict is about the whole run, what the
+        command did; None if unknown."""
         subject = self.subject
         if subject is None:
             return self.run.since_start
@@ -39,14 +41,15 @@ class Situation(NamedTuple):
 
     @property
     def config(self) -> str | None:
-        """The config in the command, quoted for a shell."""
+        """The training config that the command names, quoted for a shell; None if it names none."""
         command = self.run.command or ()
         # A recording may tell no command.
         return config_of(command)
 
     @property
     def script(self) -> str | None:
-        """The script in the command, quoted for a shell."""
+        """The first Python script that the command names, quoted for a shell; None if it names
+        none."""
         command = self.run.command or ()
         scripts = [word for word in command if word.endswith(".py")]
         # `python -m package` has none.
@@ -56,7 +59,8 @@ class Situation(NamedTuple):
 
     @property
     def pid(self) -> int | None:
-        """The pid of a process that computes on a GPU."""
+        """The lowest pid that computes on the first GPU with such a process; None if no process is
+        known."""
         for gpu in self.run.gpus:
             if gpu.holders:
                 return min(gpu.holders)
@@ -64,14 +68,15 @@ class Situation(NamedTuple):
 
     @property
     def working_gpus(self) -> int:
-        """How many GPUs are not lost."""
+        """The number of GPUs that are not lost."""
         working = [gpu for gpu in self.run.gpus if gpu.lost_at is None]
         # As many ranks as torchrun can start here.
         return len(working)
 
     @property
     def gpu_label(self) -> str:
-        """The index of the GPU for `nvidia-smi -i`."""
+        """The index of the GPU for `nvidia-smi -i`; a question mark if the verdict is about the
+        whole run."""
         subject = self.subject
         if subject is None:
             return UNKNOWN
@@ -82,7 +87,8 @@ CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 
 
 def config_of(command: tuple[str, ...]) -> str | None:
-    """The configuration that the command names.
+    """The YAML or JSON config that the command names, quoted for a shell; None if it names none or
+    only DeepSpeed's.
 
     >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
     'conf/a.yaml'
@@ -107,12 +113,13 @@ Command = Callable[[Situation], str | None]
 
 
 def always(text: str) -> Callable[[Situation], str]:
-    """A text that is the same for every run."""
+    """A function that returns this text for every run."""
     return lambda situation: text
 
 
 def tune(situation: Situation) -> str | None:
-    """The command that adapts the config to this machine; None if the command has no config."""
+    """The command that adapts the config to this machine; None if the watched command has no
+    config."""
     config = situation.config
     if config is None:
         return None
@@ -120,7 +127,8 @@ def tune(situation: Situation) -> str | None:
 
 
 def benchmark(situation: Situation) -> str | None:
-    """The command that measures what makes the training faster."""
+    """The command that measures which settings make the training faster; None if the watched
+    command has no config."""
     config = situation.config
     if config is None:
         return None
@@ -128,7 +136,8 @@ def benchmark(situation: Situation) -> str | None:
 
 
 def plan(situation: Situation) -> str | None:
-    """The command that shows how much memory the training needs."""
+    """The command that shows how much memory the training needs; None if the watched command has no
+    config."""
     config = situation.config
     if config is None:
         return None
@@ -142,7 +151,8 @@ def torchrun(situation: Situation) -> str | None:
 
 
 def show_where_it_waits(situation: Situation) -> str:
-    """The command that prints what a running Python is doing."""
+    """The py-spy command that prints what a running Python process is doing; `PID` stands for an
+    unknown pid."""
     pid = situation.pid
     # No process is listed in a container.
     process = "PID" if pid is None else str(pid)
@@ -165,7 +175,7 @@ def where_it_waits(situation: Situation) -> str:
 
 
 def watching_words(situation: Situation) -> str:
-    """How the monitor can see what the GPU waits for."""
+    """Advice on how to run the monitor so that it also sees what the GPU waits for."""
     run = situation.run
     if run.command:
         return (
@@ -181,7 +191,8 @@ def watching_words(situation: Situation) -> str:
 
 
 def limit_words(situation: Situation) -> str:
-    """What is known of the power that the GPU does not get."""
+    """A clause that says that the GPU gets less power than its limit allows or, if the limit is
+    unknown, that something outside the GPU keeps its clocks down."""
     subject = situation.subject
     if subject is None or subject.power_limit_watts is None:
         return "something outside the GPU holds its clocks far down"
@@ -189,13 +200,13 @@ def limit_words(situation: Situation) -> str:
 
 
 def plug_it_in(situation: Situation) -> str:
-    """What to do with a laptop that gets too little power."""
+    """Advice for a laptop whose GPU gets too little power."""
     words = limit_words(situation)
     return f"Connect the charger and choose the performance mode: {words}"
 
 
 def look_outside(situation: Situation) -> str:
-    """Where else than in the GPU power may be limited."""
+    """Advice on where else the power of the GPU may be limited."""
     return (
         "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
         f"limits in the firmware: {limit_words(situation)}"
@@ -203,7 +214,8 @@ def look_outside(situation: Situation) -> str:
 
 
 def watch_the_command(situation: Situation) -> str | None:
-    """The command that also watches the processes, of the command or of what runs on the GPU."""
+    """The monitor command that also watches the processes; `gpusetup doctor` if nothing ran on the
+    GPU, None if no process is known."""
     command = situation.run.command
     if command:
         words = " ".join(map(own_word, command))
@@ -216,22 +228,23 @@ def watch_the_command(situation: Situation) -> str | None:
 
 
 def processes_by(column: str) -> Command:
-    """The command that lists the processes that use most of something, by the column name of
-    `ps`."""
+    """A function that returns the command to list the processes that use most of something, given
+    by a column name of `ps`."""
     columns = f"pid,user,{column},comm"
     # `head` shows nine of them.
     return always(f"ps -eo {columns} --sort=-{column} | head")
 
 
 def raise_the_limit(situation: Situation) -> str:
-    """The command that sets the power limit to the card's rated limit."""
+    """The command that sets the power limit to what the card could draw (its rated or maximum
+    limit)."""
     label = situation.gpu_label
     watts = situation.figure(lambda subject: subject.could_draw)
     return f"sudo nvidia-smi -i {label} -pl {watts}"
 
 
 def higher_limit(situation: Situation) -> str:
-    """The current power limit, and the higher one."""
+    """Advice to raise the power limit, with the current and the possible limit in watts."""
     limit = situation.figure(lambda subject: subject.power_limit_watts)
     watts = situation.figure(lambda subject: subject.could_draw)
     # Whoever lowered it may have had a reason.
@@ -240,7 +253,7 @@ def higher_limit(situation: Situation) -> str:
 
 
 def more_workers(situation: Situation) -> str:
-    """How many workers there are, and how many could help."""
+    """Advice on how many loader workers to use, with the current number."""
     work = situation.work
     worker_count = whole(work.workers if work else None)
     most = useful_workers(situation.run)
@@ -251,7 +264,7 @@ def more_workers(situation: Situation) -> str:
 
 
 def other_programs(situation: Situation) -> str:
-    """How much CPU other programs use."""
+    """Advice to end other programs, with the CPU that they use."""
     cores = situation.run.host_cores
     cpu = situation.figure(lambda subject: subject.others_cpu)
     return (
@@ -261,7 +274,7 @@ def other_programs(situation: Situation) -> str:
 
 
 def other_users(situation: Situation) -> str:
-    """Which other processes use the GPU, as far as they are known."""
+    """Advice about the other processes on the GPU, naming them if they are known."""
     subject = situation.subject
     foreign = subject.run.foreign_holders(subject.gpu) if subject else []
     if foreign:
@@ -274,7 +287,7 @@ def other_users(situation: Situation) -> str:
 
 
 def the_link(situation: Situation) -> str:
-    """How much the PCIe link transfers, and how much it could."""
+    """Advice on a slow PCIe link, with the rate that it can carry if it is known."""
     subject = situation.subject
     limit = subject.gpu.link_limit if subject else 0.0
     carries = ""
@@ -290,7 +303,7 @@ def the_link(situation: Situation) -> str:
 
 
 def who_uses_the_cpu(situation: Situation) -> str:
-    """How busy the machine's CPU is."""
+    """Advice to find out which program uses the CPU, with how busy the CPU is."""
     work = situation.work
     busy = whole(work.host_share if work else None)
     return (
@@ -300,14 +313,14 @@ def who_uses_the_cpu(situation: Situation) -> str:
 
 
 def first_workers(situation: Situation) -> str:
-    """How many workers a loader without any should get."""
+    """Advice to load data with workers, with a useful number of them."""
     workers = useful_workers(situation.run)
     # Pinned memory lets the copy to the GPU run beside the computing.
     return f"Load with workers: num_workers={workers}, pin_memory=True"
 
 
 def run_ahead(situation: Situation) -> str:
-    """Workers that prepare batches while the GPU computes."""
+    """Advice to let loader workers prepare batches while the GPU computes."""
     most = useful_workers(situation.run)
     return (
         "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
@@ -316,7 +329,7 @@ def run_ahead(situation: Situation) -> str:
 
 
 def fetch_in_advance(situation: Situation) -> str:
-    """Workers that wait for storage or the network: more of them wait at the same time."""
+    """Advice for loader workers that wait for storage or the network, with their current number."""
     workers = whole(situation.work.workers if situation.work else None)
     return (
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
@@ -327,7 +340,7 @@ def fetch_in_advance(situation: Situation) -> str:
 
 
 def more_cores(situation: Situation) -> str:
-    """How many cores the command has now."""
+    """Advice to give the command more cores, with the number that it may use now."""
     usable_cores = situation.run.usable_cores
     cores = or_zero(usable_cores)
     return f"Give the command more CPU cores: it uses all {cores:g}"
@@ -343,13 +356,13 @@ def more_threads(situation: Situation) -> str:
 
 
 def its_error(situation: Situation) -> str:
-    """How the command ended."""
+    """Advice to read the command's error, with its exit code."""
     exit_code = situation.run.exit
     return f"Read the command's error: it ended with exit code {exit_code}"
 
 
 def early_error(situation: Situation) -> str:
-    """How a command ended that never used the GPU."""
+    """Advice to read the error of a command that ended before anything ran on the GPU."""
     error = its_error(situation)
     return f"{error}, and nothing had run on the GPU"
 
@@ -363,20 +376,21 @@ def watch_longer(situation: Situation) -> str:
 
 
 def unlock(situation: Situation) -> str:
-    """The command that unlocks the clocks (which `nvidia-smi -lgc` locked)."""
+    """The command that resets clocks that `nvidia-smi -lgc` locked."""
     label = situation.gpu_label
     return f"sudo nvidia-smi -i {label} -rgc"
 
 
 def reset_the_gpu(situation: Situation) -> str:
-    """Reset the GPU with faults; nvidia-smi refuses while a process uses it."""
+    """The command that resets the GPUs with memory faults; nvidia-smi refuses while a process uses
+    one."""
     faulty = [gpu.label for gpu in situation.run.gpus if faults_of(gpu)]
     labels = ",".join(faulty)
     return f"sudo nvidia-smi --gpu-reset -i {labels}"
 
 
 def reset_clocks(situation: Situation) -> str:
-    """The commands that reset application clocks and locked clocks."""
+    """The commands that reset both application clocks and locked clocks."""
     label = situation.gpu_label
     application_clocks = f"sudo nvidia-smi -i {label} -rac"
     # The driver does not say which of the two somebody set.
@@ -384,7 +398,7 @@ def reset_clocks(situation: Situation) -> str:
 
 
 def other_gpus(situation: Situation) -> str:
-    """Which GPUs did nothing."""
+    """Advice to train on all GPUs, with the GPUs that did nothing."""
     run = situation.run
     unused = [gpu.label for gpu in run.unused_gpus]
     labels = ", ".join(unused)

@@ -1,5 +1,5 @@
-"""Samples from `nvidia-smi`, if NVML cannot be loaded: one row of figures for each GPU. Reads the
-machine.
+"""Samples from `nvidia-smi`, used if NVML cannot be loaded: one row of figures for each GPU. Reads
+the machine.
 
 It tells neither the processes nor what the links carry.
 """
@@ -33,7 +33,8 @@ FIRST_ANSWER_SECONDS = 10.0
 
 
 def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str, ...]:
-    """The nvidia-smi command that prints the figures of every GPU."""
+    """The command that prints these fields of every GPU as CSV; on Linux it keeps nvidia-smi from
+    loading kernel modules."""
     # On Linux it would load kernel modules and make device nodes, which asking must not do.
     held_back: tuple[str, ...] = ()
     if sys.platform == "linux":
@@ -44,7 +45,7 @@ def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str,
 
 
 class NvidiaSmi(SampleSource):
-    """A running `nvidia-smi` that keeps printing rows; as many rows as there are GPUs make a
+    """Samples from a running `nvidia-smi` that keeps printing rows; one row per GPU makes a
     sample."""
 
     name: SourceName = "nvidia-smi"
@@ -78,7 +79,8 @@ class NvidiaSmi(SampleSource):
 
 
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
-    """A sample from the rows of one output."""
+    """A sample from the rows that nvidia-smi printed at one moment, this many seconds after the
+    start."""
     moments = rows_by_moment(names, lines)
     rows: dict[int, Row] = next(moments, {})
     gpus = gpus_of(rows)
@@ -91,8 +93,8 @@ LONGEST_REASON = 200
 
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:
-    """The nvidia-smi source, read every `interval` seconds. Raises SourceEnded if it does not
-    respond."""
+    """The nvidia-smi source, which prints a sample every `interval` seconds. Raises SourceEnded if
+    it is missing or shows no GPU."""
     system = System()
     program = system.which(PROGRAM)
     if program is None:

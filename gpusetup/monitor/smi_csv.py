@@ -50,7 +50,7 @@ GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
 
 
 def headings(line: str) -> list[str]:
-    """The columns of a log; [] if the line is not its header.
+    """The column names of a log's header line, without units; [] if the line is not a header.
 
     >>> headings("Index, memory.used [MiB]"), headings("a, b")
     (['index', 'memory.used'], [])
@@ -65,7 +65,8 @@ def headings(line: str) -> list[str]:
 
 
 def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The rows of each moment together; `interval` seconds apart if the log contains no times."""
+    """Yields a sample for each moment of the log, `interval` seconds apart if the log has no
+    timestamps."""
     start: datetime | None = None
     for count, rows in enumerate(rows_by_moment(names, lines)):
         first_row = next(iter(rows.values()))
@@ -85,7 +86,8 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
 
 
 def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
-    """The GPUs at one moment. A row without a GPU comes from a machine without one (`--csv`)."""
+    """The GPUs in the rows of one moment; a row without a GPU, from a machine that has none, is
+    left out."""
     gpus = []
     for index, row in sorted(rows.items()):
         # The name is its index, UUID or place on the bus.
@@ -96,7 +98,7 @@ def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
 
 
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
-    """The rows of each moment; when a GPU appears again, a new moment begins.
+    """Yields the rows of each moment by GPU index; a new moment begins when a GPU appears again.
 
     Without a column that tells the GPUs apart, rows of one time are several GPUs in their order.
     """
@@ -120,7 +122,8 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
 
 
 def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
-    """The rows of each time. A log without times has one GPU, and each row is a moment."""
+    """Yields the rows that share a timestamp, numbered in order; without timestamps each row is a
+    moment."""
     moment: dict[int, Row] = {}
     time_of_moment = ""
     for row in rows_of(names, lines):
@@ -136,7 +139,7 @@ def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[in
 
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
-    """The rows of a log, without repeated headers and incomplete rows."""
+    """Yields the rows of a log, without repeated headers and incomplete rows."""
     # A log that was cut off by a crash may end with zero bytes.
     clean_lines = (line.replace("\0", "") for line in lines)
     reader = csv.DictReader(clean_lines, names)
@@ -155,7 +158,7 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
 
 
 def gpu_name(row: Row) -> str:
-    """The GPU that a row is about: its index, UUID or bus address."""
+    """The index, UUID or bus address of the GPU that a row is about; "" if the row has none."""
     for name in GPU_COLUMNS:
         if name in row:
             return row[name]
@@ -163,7 +166,7 @@ def gpu_name(row: Row) -> str:
 
 
 def gpu_of(index: int, row: Row) -> GpuSample:
-    """A GPU at one moment, from its row."""
+    """The sample of one GPU, from its row."""
     values: dict[str, Any] = {}
     for field, names in COLUMNS.items():
         # A column has several names, by the version of nvidia-smi; the first with a value counts.
@@ -206,7 +209,8 @@ UNCORRECTED = ("ecc.errors.uncorrected.volatile.", "ecc.errors.uncorrected.aggre
 
 
 def uncorrected_errors(row: Row) -> int | None:
-    """How many errors of its memory could not be corrected; None if no column tells it."""
+    """The number of uncorrectable memory errors, since the driver was loaded or over the card's
+    life; None if no column reports it."""
     for prefix in UNCORRECTED:
         counts: dict[str, float] = {}
         for name, text in row.items():
@@ -227,7 +231,7 @@ FAULT_COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def fault(row: Row, names: Sequence[str]) -> bool | None:
-    """Whether one of these columns says yes, in a word or as 1; None if none says anything."""
+    """Whether one of these columns contains a yes or 1; None if all are empty."""
     answers = []
     for name in names:
         text = cell(row.get(name))
@@ -237,7 +241,7 @@ def fault(row: Row, names: Sequence[str]) -> bool | None:
 
 
 def reasons(row: Row) -> tuple[str, ...] | None:
-    """The throttle reasons, from nvidia-smi's mask or its columns."""
+    """The names of the active throttle reasons; None if the row has no column for them."""
     cells = {}
     for name, text in row.items():
         # `clocks_throttle_reasons.active`; since driver 535 `clocks_event_reasons.active`.
@@ -254,7 +258,7 @@ def reasons(row: Row) -> tuple[str, ...] | None:
 
 
 def time_of(text: str) -> datetime | None:
-    """The time of a row; None if the text is not a time.
+    """The timestamp of a row, without a time zone; None if the text is not a time.
 
     >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)

@@ -1,5 +1,5 @@
-"""Reads the outputs of `nvidia-smi` for people: the table, the long output (`-q`) and `dmon`. Pure
-functions.
+"""Reads the outputs of `nvidia-smi` that people see: the table, the long output (`-q`) and `dmon`.
+Pure functions.
 
 A text may hold one moment or many, as of a loop (`nvidia-smi -l 5 > FILE`).
 """
@@ -37,7 +37,7 @@ MOST_LINES_OF_A_MOMENT = 20_000
 
 
 class SmiForm(NamedTuple):
-    """One of nvidia-smi's output formats."""
+    """One output format of nvidia-smi, with the functions that recognise and read it."""
 
     name: str
     begins: Callable[[str], bool]
@@ -47,7 +47,7 @@ class SmiForm(NamedTuple):
 
 
 def moments(lines: Iterable[str], begins: Callable[[str], bool]) -> Iterator[list[str]]:
-    """The lines of each moment, from one beginning to the next."""
+    """Yields the lines of each moment, where `begins` recognises the first line of a moment."""
     moment: list[str] = []
     for line in lines:
         if begins(line) and moment:
@@ -62,7 +62,8 @@ def moments(lines: Iterable[str], begins: Callable[[str], bool]) -> Iterator[lis
 def timed(
     pictures: Iterable[tuple[datetime | None, tuple[GpuSample, ...]]], interval: float
 ) -> Iterator[Sample]:
-    """Pictures as samples, with their own times or else `interval` seconds apart."""
+    """Yields a sample for each group of GPUs, at its own time or, without one, `interval` seconds
+    after the previous sample."""
     start: datetime | None = None
     count = 0
     for time, gpus in pictures:
@@ -84,7 +85,7 @@ SMI_DATE = re.compile(
 
 
 def date_of(text: str) -> datetime | None:
-    """The time above nvidia-smi's table, or after `Timestamp` in its long output.
+    """The date and time in a line of nvidia-smi's table or long output; None if it contains none.
 
     >>> date_of("Thu Nov 20 06:03:41 2025"), date_of("Timestamp  : Thu Nov  6 06:03:41 2025")
     (datetime.datetime(2025, 11, 20, 6, 3, 41), datetime.datetime(2025, 11, 6, 6, 3, 41))
@@ -98,7 +99,7 @@ def date_of(text: str) -> datetime | None:
 
 
 def has_date(lines: Sequence[str]) -> bool:
-    """Whether a text contains its time."""
+    """Whether one of these lines contains a date and time."""
     dates = map(date_of, lines)
     # Then the time between two pictures is known.
     return any(dates)
@@ -115,14 +116,15 @@ KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "
 
 
 def begins_table(line: str) -> bool:
-    """Whether a line is the banner of a table."""
+    """Whether a line is the banner of nvidia-smi's table."""
     # `| NVIDIA-SMI 580.95.05  Driver Version: ...`
     match = SMI_VERSION.search(line)
     return match is not None
 
 
 def is_table(line: str) -> bool:
-    """Whether a line is a table's banner, or a GPU's row of a table without its banner."""
+    """Whether a line is the banner of nvidia-smi's table, or a GPU's row in a table without its
+    banner."""
     if begins_table(line):
         return True
     # Only a line with a bar can be a row.
@@ -132,7 +134,7 @@ def is_table(line: str) -> bool:
 
 
 def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The samples in one table, or in the tables that a loop printed."""
+    """Yields the samples of one table or of the tables that `nvidia-smi -l` printed."""
     tables = moments(lines, begins_table)
     # The date of a table stands above its banner, in the lines of the moment before.
     pictures = dated(tables, table_gpus)
@@ -142,7 +144,8 @@ def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def dated(
     pictures: Iterable[Sequence[str]], read: Callable[[str], tuple[GpuSample, ...]]
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """Each picture with its time: its own, or else one interval after the previous picture."""
+    """Yields the GPUs of each table with its time; None if no date is printed above or in the
+    table."""
     date_before: datetime | None = None
     for lines in pictures:
         dates = [date for date in map(date_of, lines) if date]
@@ -154,7 +157,7 @@ def dated(
 
 
 def table_gpus(text: str) -> tuple[GpuSample, ...]:
-    """The GPUs in one table, with the processes on them."""
+    """The GPUs in one table, with the processes on each."""
     gpus = parse_table(text).gpus or ()
     has_process_list = "Processes:" in text
     samples = []
@@ -168,7 +171,8 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
 
 
 def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
-    """The processes on a GPU; None if none is listed, because in a container the list is empty."""
+    """The processes listed for a GPU; None if none is listed, because a container's list is always
+    empty."""
     rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
     uses = tuple(
         ProcessUse(
@@ -213,7 +217,7 @@ LOG_HEAD = "NVSMI LOG"
 
 
 def megahertz(text: str) -> int | None:
-    """A clock in nvidia-smi's notation: `1980 MHz`."""
+    """The MHz in a text such as `1980 MHz`; None if it contains no number."""
     value = number(text)
     # `N/A`: this GPU does not tell it.
     if value is None:
@@ -222,7 +226,7 @@ def megahertz(text: str) -> int | None:
 
 
 def kilobytes(text: str) -> float | None:
-    """Bytes a second of a rate as nvidia-smi writes it: `84000 KB/s`."""
+    """The bytes per second in a text such as `84000 KB/s`; None if it contains no number."""
     value = number(text)
     # Virtual GPUs tell none.
     if value is None:
@@ -246,7 +250,8 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
 
 
 def query_processes(lines: Sequence[tuple[str, str]]) -> tuple[ProcessUse, ...] | None:
-    """The processes on a GPU; None if none is listed: in a container the list is empty."""
+    """The processes listed for a GPU in the long output; None if none is listed, because a
+    container's list is always empty."""
     facts: list[dict[str, str]] = []
     for place, text in lines:
         heading, _, label = place.rpartition("/")
@@ -272,7 +277,7 @@ def begins_query(line: str) -> bool:
 
 
 def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The samples of `nvidia-smi -q -l`, a whole report for each moment."""
+    """Yields the samples of `nvidia-smi -q` or `-q -l`, one for each report."""
     pictures = query_pictures(lines)
     # Each report tells its time, so `interval` matters only if that is cut off.
     return timed(pictures, interval)
@@ -281,7 +286,7 @@ def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def query_pictures(
     lines: Iterable[str],
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """The GPUs in each report, with the report's time."""
+    """Yields the time and the GPUs of each report."""
     for report in moments(lines, begins_query):
         date = date_of_query(report)
         text = "".join(report)
@@ -289,7 +294,7 @@ def query_pictures(
 
 
 def date_of_query(lines: Sequence[str]) -> datetime | None:
-    """The time of a report, from its line `Timestamp`."""
+    """The time of a report, from its first `Timestamp` line; None if it has none."""
     for line in lines:
         # The first one: a report has no other.
         if line.strip().startswith("Timestamp"):
@@ -298,7 +303,7 @@ def date_of_query(lines: Sequence[str]) -> datetime | None:
 
 
 def query_gpus(text: str) -> tuple[GpuSample, ...]:
-    """The GPUs in one long output."""
+    """The GPUs in one report of `nvidia-smi -q`."""
     _, *parts = GPU_HEAD.split(text)
     # Between two pages stands what the heading of the next one tells.
     pages = parts[1::2]
@@ -337,7 +342,7 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
 
 
 def begins_dmon(line: str) -> bool:
-    """Whether a line is a header of dmon, which repeats it regularly.
+    """Whether a line is a header line of dmon with the column names; dmon repeats it.
 
     >>> begins_dmon("# gpu    pwr  gtemp    sm   mem"), begins_dmon("#Date  Time  gpu  pwr")
     (True, True)
@@ -350,7 +355,7 @@ def begins_dmon(line: str) -> bool:
 
 
 def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """The samples of `nvidia-smi dmon`."""
+    """Yields the samples of `nvidia-smi dmon`."""
     pictures = dmon_pictures(lines)
     # It tells its time only if it was asked to (`-o DT`).
     return timed(pictures, interval)
@@ -359,7 +364,7 @@ def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
 def dmon_pictures(
     lines: Iterable[str],
 ) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
-    """The rows of each moment; when a GPU appears again, a new moment begins."""
+    """Yields the time and the GPUs of each moment; a new moment begins when a GPU appears again."""
     names: list[str] = []
     gpus: dict[int, GpuSample] = {}
     date: datetime | None = None
@@ -391,7 +396,7 @@ VIOLATIONS: Mapping[str, tuple[str, float]] = {
 
 
 def violations(row: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What held the clocks down in a row; None if dmon was not asked for it (`-s v`)."""
+    """The throttle reasons in a row of dmon; None if the row has no such columns (`-s v`)."""
     is_told = False
     reasons = []
     for column, (reason, least) in VIOLATIONS.items():
@@ -409,7 +414,7 @@ WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "e
 
 
 def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
-    """The GPU in a row; None if the line is not a row."""
+    """The GPU in a row of dmon; None if the line is not a row."""
     index = row.get("gpu", "")
     if not index.isdecimal():
         return None
@@ -428,7 +433,8 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
 
 
 def dmon_date(row: Mapping[str, str]) -> datetime | None:
-    """The date and time in the first two columns with `-o DT`, such as `20251120 06:03:41`."""
+    """The time in the date and time columns of `-o DT`, such as `20251120 06:03:41`; None if the
+    row has none."""
     date = row.get("date")
     time = row.get("time")
     try:
@@ -439,14 +445,15 @@ def dmon_date(row: Mapping[str, str]) -> datetime | None:
 
 
 def dmon_tells_time(lines: Sequence[str]) -> bool:
-    """Whether dmon printed date and time."""
+    """Whether dmon printed a date column."""
     headings = filter(begins_dmon, lines)
     # The column comes with `-o D` or `-o DT`.
     return any("date" in heading.lower() for heading in headings)
 
 
 def has_utilization(form: SmiForm, lines: Sequence[str]) -> bool:
-    """Whether a recording has a place for the GPU's utilisation: dmon has it in a column `sm`."""
+    """Whether a recording can report the utilisation; only a dmon log without a column `sm`
+    cannot."""
     headings = [line.lower().split() for line in lines if begins_dmon(line)]
     if form.begins is not begins_dmon or not headings:
         return True
@@ -461,7 +468,7 @@ FORMS = (
 
 
 def form_that_begins(line: str) -> SmiForm | None:
-    """The format that begins with this line; None if there is none."""
+    """The output format of nvidia-smi that this line begins; None if it begins none."""
     for form in FORMS:
         # The forms have nothing in common, so the order does not matter.
         if form.begins(line):

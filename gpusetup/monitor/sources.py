@@ -1,4 +1,4 @@
-"""Where samples come from, and which GPUs are watched.
+"""The base classes of the sources of samples, and which GPUs are watched.
 
 NVML tells most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either the machine remains.
 """
@@ -21,7 +21,7 @@ SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "xpu-smi", "powermetrics", 
 
 
 class SourceEnded(Exception):
-    """A source has no more samples; the message gives the reason.
+    """Raised if a source has no more samples; the message gives the reason.
 
     `blocked`: it does not answer in time, or something is in its way.
     """
@@ -32,7 +32,7 @@ class SourceEnded(Exception):
 
 
 class SampleSource:
-    """Gives one sample after another."""
+    """A source that returns one sample after another."""
 
     name: SourceName
 
@@ -45,7 +45,8 @@ class SampleSource:
         """Which of the GPUs are watched, by their place in a sample; None: all."""
 
     def next(self, timeout: float) -> Sample:
-        """The next sample. Raises TimeoutError if none comes in time, SourceEnded at the end."""
+        """The next sample. Raises TimeoutError if none comes within `timeout` seconds, and
+        SourceEnded at the end."""
         sample = self.first or self.read(timeout)
         self.first = None
         gpus = sample.gpus
@@ -60,12 +61,12 @@ class SampleSource:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End everything that runs for this source."""
+        """End the processes that run for this source."""
 
 
 class Machine(SampleSource):
-    """A clock that gives samples without a GPU, so that the command and the machine can be
-    watched."""
+    """A source of empty samples at each interval, so that the command and the machine can be
+    watched without a GPU."""
 
     name: SourceName = "machine"
 
@@ -91,7 +92,7 @@ class Machine(SampleSource):
 
 
 def utc_now() -> str:
-    """The current time in the format of our records: `2026-11-20T06:00:00.000Z`.
+    """The current UTC time in the format of our recordings: `2026-11-20T06:00:00.000Z`.
 
     >>> len(utc_now()), utc_now()[-1]
     (24, 'Z')
@@ -107,7 +108,7 @@ CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in L
 
 
 def plausible(gpu: GpuSample) -> GpuSample:
-    """A sample without impossible values, which are reported as trouble instead."""
+    """The sample without impossible values; they become None, and `problem` names them."""
     figures = {field: getattr(gpu, field) for field in CHECKED_FIELDS}
     wrong = implausible(figures)
     if not wrong:
@@ -127,7 +128,8 @@ SHORTEST = len("GPU-")
 
 
 def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
-    """The positions of the GPUs with these indexes or beginnings of UUIDs.
+    """The positions of the GPUs with these indexes or UUID prefixes, each once. Raises UsageError
+    for a name that matches no GPU or several.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
     >>> named_positions(("1", "gpu-aa", "1"), two)
@@ -146,7 +148,7 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
 
 
 def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> UsageError:
-    """The error for a name that matches no GPU or several; it lists the GPUs."""
+    """The error for a name that matches no GPU or several; its hint lists the GPUs."""
     gpu_names = []
     for gpu in gpus:
         # The UUID is what tells them apart on another day.
@@ -158,7 +160,7 @@ def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> 
 
 
 def is_called(gpu: GpuSample, name: str) -> bool:
-    """Whether a GPU has this index, or a UUID that begins with it."""
+    """Whether a GPU has this index, or a UUID that begins with this name."""
     if name == str(gpu.index):
         return True
     # `GPU-` alone would name all of them.
@@ -171,7 +173,8 @@ def is_called(gpu: GpuSample, name: str) -> bool:
 def visible_positions(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
 ) -> tuple[tuple[int, ...] | None, str]:
-    """The positions that the variable leaves visible, None if unknown, and a note about it.
+    """The positions that CUDA_VISIBLE_DEVICES leaves visible (None if unknown: all are watched),
+    and a note for the person.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
     >>> visible_positions("1", two, pci_order=True)

@@ -167,7 +167,8 @@ STEPS: dict[str, StepRule] = {
 
 
 def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> NextStep | None:
-    """The first step that fits, worded for this run; None if none fits."""
+    """The first of these next steps that fits the run, with its text and command; None if none
+    fits."""
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]

@@ -1,5 +1,5 @@
-"""What a verdict judges (one GPU that worked in a run), and what a sign of it is. Pure
-functions."""
+"""The object that a verdict judges (one GPU that worked in a run), and the signs that verdicts
+combine. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ class Subject:
 
     @cached_property
     def kind(self) -> str:
-        """The kind of program, such as `training` (`programs.py`)."""
+        """The kind of program on the GPU, such as `training` (see `programs.py`); "" if unknown."""
         gpu = self.gpu
         return self.run.kind_on(gpu)
 
     @cached_property
     def throttle(self) -> Throttle | None:
-        """What holds the clocks down."""
+        """The throttle that slows the GPU's clocks down; None if there is none."""
         siblings_clock = self.run.siblings_clock(self.gpu)
         return active_throttle(self.work, self.gpu, siblings_clock)
 
     @property
     def throttle_share(self) -> float:
-        """The percentage of samples with work in which the throttle was active."""
+        """The percentage of samples with work in which the throttle was active; 100 if only the
+        temperature shows it, 0 without a throttle."""
         if self.throttle is None:
             return 0.0
         # Heat that no reason tells is judged over the whole run.
@@ -45,7 +46,8 @@ class Subject:
 
     @property
     def weight(self) -> float | None:
-        """The power above that of an idle card, in percent of the limit, during work."""
+        """The power draw above that of an idle card while kernels run, in percent of the power
+        limit; None if unknown."""
         power_share = self.work.power_share
         utilization = self.work.utilization
         if power_share is None or not utilization:
@@ -56,21 +58,22 @@ class Subject:
 
     @property
     def power_limit_watts(self) -> float | None:
-        """The last known power limit."""
+        """The GPU's last known power limit in watts; None if unknown."""
         # A lost GPU keeps the last that it told.
         latest = self.gpu.latest
         return latest.power_limit_watts
 
     @property
     def others_cpu(self) -> float:
-        """The CPU that other processes on the machine use, in percent of a core."""
+        """The CPU that programs other than the command use, in percent of one core."""
         machine_cpu = or_zero(self.work.host_cpu)
         command_cpu = or_zero(self.work.cpu)
         return machine_cpu - command_cpu
 
     @property
     def others_share(self) -> float | None:
-        """The CPU of other processes, in percent of all cores."""
+        """The CPU that programs other than the command use, in percent of all cores; None if the
+        number of cores is unknown."""
         cores = self.run.host_cores
         # No sample tells of the machine.
         if not cores:
@@ -79,7 +82,8 @@ class Subject:
 
     @property
     def cpu_share(self) -> float | None:
-        """The command's CPU, in percent of the cores that it may use."""
+        """The CPU that the command uses, in percent of the cores that it may use; None if
+        unknown."""
         cpu = self.work.cpu
         cores = self.run.usable_cores
         if cpu is None or not cores:
@@ -88,7 +92,8 @@ class Subject:
 
     @property
     def could_draw(self) -> float | None:
-        """The watts above the current limit that the card is rated at or can be set to."""
+        """The watts that the power limit could be set to: the rated power if it is above the
+        current limit, otherwise the card's highest limit."""
         limit = self.power_limit_watts
         rated = self.gpu.power_default
         is_above_limit = rated is not None and (not limit or rated > limit)
@@ -100,7 +105,7 @@ class Subject:
 
 
 class Sign:
-    """A yes-or-no question about a GPU in its run.
+    """A yes-or-no question about a GPU in its run, which can be combined with `&`, `|` and `~`.
 
     What no source told is not seen, so that a verdict that needs it is not given.
     """

@@ -1,4 +1,4 @@
-"""The summary of a run: verdict, figures and notes. Pure functions."""
+"""Builds the summary of a run: verdict, figures and notes. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpusetup.monitor.tally import RunTally
 
 
 class Story(Frozen):
-    """What is known about a run apart from its samples."""
+    """What is known about a run besides its samples."""
 
     source: str | None = None
     not_watched: str | None = None
@@ -37,7 +37,7 @@ READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi d
 
 
 def summarise(tally: RunTally, story: Story | None = None) -> Summary:
-    """Summarise a run: its verdict with evidence and next step, and its figures."""
+    """Summarise a run: the verdict with its evidence and next step, notes, and figures."""
     story = story or Story()
     is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
     run = WatchedRun(
@@ -69,7 +69,8 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
 
 
 def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
-    """The guide's ordered advice, for a GPU that works less than half of the time."""
+    """The guide's advice if a GPU worked less than half of the time; for a single reading, the
+    steps for each GPU."""
     if run.is_reading:
         steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
         return tuple(dict.fromkeys(steps))
@@ -80,7 +81,7 @@ def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -
 
 
 def tree_summary(tally: RunTally) -> TreeSummary | None:
-    """The figures of the command; None if no command was watched."""
+    """The figures of the command over the run; None if no command was watched."""
     trees = [row.tree for row in tally.moments.all() if row.tree is not None]
     if not trees:
         return None
@@ -100,7 +101,7 @@ def tree_summary(tally: RunTally) -> TreeSummary | None:
 
 
 def host_summary(tally: RunTally) -> HostSummary | None:
-    """The figures of the machine; None if no sample has any."""
+    """The figures of the machine over the run; None if no sample has any."""
     hosts = [row.host for row in tally.moments.all() if row.host is not None]
     if not hosts:
         return None
@@ -119,7 +120,8 @@ def host_summary(tally: RunTally) -> HostSummary | None:
 
 
 def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = None) -> Summary:
-    """The summary of a recording, including what its own summary says about the command.
+    """The summary of a recording, which takes the command, its exit code and its epochs from the
+    recording's own summary.
 
     `exit_code`: how the command ended, where the caller knows better.
     """
@@ -137,7 +139,8 @@ def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = N
 
 
 def story_of(recorded: Summary | None) -> Story:
-    """What the summary at the end of a recording says apart from its verdict."""
+    """What the summary at the end of a recording tells besides the samples; an empty story if it
+    has none."""
     if recorded is None:
         return Story()
     return Story(

@@ -1,4 +1,4 @@
-"""Collects the samples of a run in limited memory, and what each GPU did at each time. Pure
+"""Collects the samples of a run in limited memory, and notes when each GPU worked or paused. Pure
 functions.
 
 At most `MOST_MOMENTS` samples of a GPU are kept, evenly over a run of any length. Which of them are
@@ -21,8 +21,8 @@ START, WORK, PAUSE = "start", "work", "pause"
 
 
 class ThinnedMoments:
-    """Keeps every row at first, then every second, every fourth and so on, and always the last
-    one."""
+    """Keeps every row at first, later every second, every fourth and so on, so that fewer than 1000
+    are kept; the last row is always available."""
 
     def __init__(self) -> None:
         self._rows: list[Moment] = []
@@ -31,7 +31,7 @@ class ThinnedMoments:
         self._every = 1
 
     def add(self, row: Moment) -> None:
-        """Receive the next row, and keep it if it is its turn."""
+        """Add the next row; it is kept if its number is a multiple of the current interval."""
         is_its_turn = self.count % self._every == 0
         if is_its_turn:
             self._rows.append(row)
@@ -43,7 +43,7 @@ class ThinnedMoments:
             self._every *= 2
 
     def all(self) -> list[Moment]:
-        """The kept rows, and the last one."""
+        """The kept rows and the last row."""
         rows = self._rows
         # The end of a run says how it ended.
         if not rows or rows[-1] is self.last:
@@ -52,7 +52,7 @@ class ThinnedMoments:
 
 
 class GpuTally:
-    """Collects the samples of one GPU."""
+    """Collects the samples of one GPU, its pauses and the time at which it was lost."""
 
     def __init__(self, first: GpuSample) -> None:
         self.first = first
@@ -73,7 +73,7 @@ class GpuTally:
         """Seconds after the start."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
-        """Receive the GPU's next sample."""
+        """Add the GPU's next sample."""
         gpu = with_use_of_its_processes(gpu, self.latest)
         moment = Moment(gpu, sample)
         self.moments.add(moment)
@@ -91,7 +91,8 @@ class GpuTally:
             self._note_use(moment, use)
 
     def _note_use(self, moment: Moment, use: float) -> None:
-        """Record work, or quiet time that may turn out to be a stutter, a pause or the end."""
+        """Record whether the GPU works at this moment; quiet time stays undecided until work
+        follows."""
         # A GPU that works hard otherwise may run a stray kernel in a pause.
         usual_use = self._use / max(1, self._count)
         is_stray = use <= stray_use(usual_use)
@@ -114,7 +115,8 @@ class GpuTally:
         self._count += 1
 
     def _end_quiet(self, since: float, until: float) -> None:
-        """Work came after quiet time, which was therefore the start-up, a stutter or a pause."""
+        """Decide what a stretch of quiet time was now that work follows it: the start-up, a short
+        stutter (counted as work) or a pause."""
         if not self.has_worked:
             phase = START
         elif until - since < marks.PAUSE_SECONDS:
@@ -130,7 +132,8 @@ class GpuTally:
 
 
 def stray_use(usual_use: float) -> float:
-    """The utilisation up to which kernels are stray, for a GPU that otherwise works so much.
+    """The utilisation in percent up to which kernels count as stray, for a GPU with this usual
+    utilisation at work.
 
     An evaluation on the CPU asks the GPU for a little now and then.
 
@@ -144,7 +147,8 @@ def stray_use(usual_use: float) -> float:
 
 
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
-    """The sample with its processes' utilisation, if the GPU's own counter reports none.
+    """The sample with the highest utilisation of its processes, if the GPU's own counter shows
+    none; otherwise unchanged.
 
     The counter of a GPU looks at short moments: an H100 (driver 580) that computed for 50 ms of
     each 200 told 0 %, while the same driver told 25 % of its process.
@@ -167,7 +171,7 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
 
 
 def is_empty(gpu: GpuSample) -> bool:
-    """Whether no process is on a GPU, and less memory is in use than any CUDA program needs."""
+    """Whether a GPU has no process, and less memory in use than any CUDA program needs."""
     # None: nobody told of processes.
     lists_none = gpu.processes is not None and len(gpu.processes) == 0
     used_bytes = gpu.memory_used_bytes
@@ -179,7 +183,7 @@ IMPOSSIBLE_CPU = 1.5
 
 
 def has_impossible_cpu(sample: Sample) -> bool:
-    """Whether the command seems to use more CPU than the machine has, which is a faulty
+    """Whether the command seems to use much more CPU than the machine has, which is a faulty
     measurement.
 
     Recordings of older versions begin so: their first sample counts all time since the start.
@@ -201,7 +205,7 @@ NO_GPU = GpuSample(index=-1)
 
 
 class RunTally:
-    """Collects everything about one run."""
+    """Collects the samples of one run: each GPU's, the command's and the machine's."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self.samples = 0
@@ -213,7 +217,7 @@ class RunTally:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        """Receive the next sample."""
+        """Add the next sample."""
         self.samples += 1
         self.seconds = sample.seconds
         if has_impossible_cpu(sample):

@@ -1,4 +1,4 @@
-"""What slows down a GPU's clocks: throttle reasons, or heat if there is no reason. Pure
+"""Finds what slows a GPU's clocks down: a throttle reason, or heat if no reason is reported. Pure
 functions."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpusetup.monitor.work import Work, at_least, below, percent, rated_watts
 
 
 class Throttle(NamedTuple):
-    """A throttle reason that costs speed."""
+    """A throttle reason, with its cause and the conditions under which it counts."""
 
     cause: str
     words: str
@@ -59,7 +59,7 @@ THROTTLES = (
 def active_throttle(
     work: Work, gpu: GpuRun, siblings_clock: float | None = None
 ) -> Throttle | None:
-    """The first active throttle, with the cause for this card; None if there is none.
+    """The first throttle that slows this GPU down, with its cause; None if there is none.
 
     `siblings_clock`: MHz, of the other cards of its kind that are as busy.
     """
@@ -86,20 +86,23 @@ WARM = 80.0
 
 
 def is_slower(work: Work, siblings_clock: float | None) -> bool:
-    """Whether the SM clock is far below that of other cards of its kind that are as busy."""
+    """Whether the GPU's SM clock is below 80 % of that of the other busy cards of its model; false
+    if either is unknown."""
     clock_share = percent(work.clock_mhz, siblings_clock)
     return below(clock_share, LOW_CLOCKS)
 
 
 def clocks_are_low(work: Work) -> bool:
-    """Whether the SM clock is far below its maximum while something runs."""
+    """Whether the SM clock is below 80 % of its maximum while the GPU works; false if it is
+    unknown."""
     # The highest clock is a boost that heavy work does not hold.
     clock_share = work.clock_share
     return below(clock_share, LOW_CLOCKS)
 
 
 def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
-    """The throttle with the cause for this card, which depends on the kind of power limit.
+    """The throttle with its cause for this card; for the power limit, the cause depends on whether
+    the limit was lowered.
 
     None if the card draws what it is rated for, and if no source tells what that is: a limit alone
     proves nothing.
@@ -118,7 +121,8 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
 
 
 def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
-    """Whether something other than the GPU's own power limit slows down its clocks.
+    """Whether something other than the GPU's own power limit slows its clocks down, such as a
+    laptop's charger.
 
     A laptop's charger or a server's chassis can cap the power below the limit that NVML reports. It
     shows as low clocks although the GPU draws less than its limit allows; if no limit is reported,

@@ -1,5 +1,5 @@
-"""For use inside a training: records it with a verdict, and reports the memory of torch's
-allocator.
+"""For use inside a training: records the training and gives a verdict, and reports the memory of
+torch's allocator.
 
 A process of our own watches the training's process; it samples, writes the record, and ends with
 the training however that ends. The training itself only starts it and reads its verdict: no thread
@@ -25,7 +25,7 @@ WORLD_VARIABLES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 class TrainingMonitor:
-    """Watches this training while the block runs.
+    """Watches this training while the `with` block runs.
 
         with TrainingMonitor("run.jsonl") as monitor:
             train()
@@ -55,7 +55,7 @@ class TrainingMonitor:
         self.stop(failed=ended_with_error)
 
     def start(self) -> None:
-        """Start watching; never raises an error."""
+        """Start watching in a separate process; if that fails, warn and let the training go on."""
         if self._child is not None:
             return
         if not is_first_rank():
@@ -78,8 +78,8 @@ class TrainingMonitor:
             self._warn(reason)
 
     def stop(self, *, failed: bool = False) -> Summary:
-        """Stop watching and read the verdict. `failed` means that the training ended with an error,
-        which may change the verdict (if memory was full, that is what ended it)."""
+        """Stop watching, and return the summary with the verdict. `failed` means that the training
+        ended with an error, which can change the verdict."""
         from gpusetup.errors import GpuSetupError
         from gpusetup.monitor.record import read_recording
         from gpusetup.monitor.summary import replayed
@@ -111,7 +111,7 @@ class TrainingMonitor:
         return self.summary
 
     def _warn(self, problem: str) -> None:
-        """Warn why nothing is watched; the training continues."""
+        """Warn that this training is not watched and why; the training continues."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
         # The line of the training that began or ended the watching.
@@ -120,7 +120,7 @@ class TrainingMonitor:
 
 
 def is_first_rank() -> bool:
-    """Whether this is the first rank on its machine, or the only process."""
+    """Whether this process is the first rank on its machine, or the only process."""
     for name in RANK_VARIABLES:
         # The first variable that is set belongs to the launcher.
         if name in os.environ:
@@ -129,7 +129,7 @@ def is_first_rank() -> bool:
 
 
 def is_one_of_several_ranks() -> bool:
-    """Whether a launcher above this process started several ranks."""
+    """Whether a launcher started this process as one of several ranks on this machine."""
     counts = [os.environ.get(name, "1") for name in WORLD_VARIABLES]
     has_several = any(count != "1" for count in counts)
     # A parent that has ended left this process to init, which is no launcher.
@@ -138,7 +138,8 @@ def is_one_of_several_ranks() -> bool:
 
 
 def last_message(output: bytes) -> str:
-    """The last message of the watching process: an error document, or a line.
+    """The last message that the watching process printed: the message of an error document, or its
+    last line.
 
     >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
     'No NVIDIA GPU can be watched'
@@ -156,8 +157,8 @@ def last_message(output: bytes) -> str:
 
 
 class DeviceMemory(Frozen):
-    """One device. `allocated` is used by tensors; `reserved` is what the allocator keeps for
-    them."""
+    """The memory of one CUDA device: `allocated` is used by tensors, `reserved` is what torch's
+    allocator holds, including its cache."""
 
     device: str
     name: str | None
@@ -187,7 +188,7 @@ class MemoryReport(Frozen):
 
 
 def memory_report() -> MemoryReport:
-    """Allocated, reserved and total memory of every CUDA device of this process.
+    """The allocated, reserved and total memory of every CUDA device of this process.
 
     Reading it starts nothing: where torch was not imported, or CUDA not yet used, there is no
     device. Print it, or read its fields:
@@ -208,7 +209,7 @@ BYTES_OF_A_GIB = 1 << 30
 
 
 def gib(count: int) -> str:
-    """Bytes in a form for people.
+    """A number of bytes as text in GiB with two decimals.
 
     >>> gib(3 << 29)
     '1.50 GiB'

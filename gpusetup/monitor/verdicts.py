@@ -1,4 +1,4 @@
-"""The table of verdicts on one GPU that worked. Pure functions.
+"""The table of verdicts on a GPU that worked. Pure functions.
 
 The first case whose signs are seen is the verdict. `steps` are its next steps, the best first: the
 first that fits this run is given (`advice.py`). The order of the rows is also how bad a verdict is.
@@ -48,7 +48,8 @@ margin = ("free-the-card", "leave-a-margin")
 
 
 def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> VerdictCase:
-    """The clocks are throttled for this cause, unless the GPU mostly waits, which costs more."""
+    """The table's row for clocks that are throttled for this cause; it does not apply if the GPU
+    mostly waits and is throttled only now and then."""
     is_held_down = s.held_down_by(cause)
     # The sentence has the figures of this cause.
     proof = is_held_down & costs_most
@@ -200,7 +201,7 @@ ORDER = (
 
 
 def case_of(subject: Subject) -> VerdictCase:
-    """The first case that applies; the last one always does."""
+    """The first row of the table that applies to this GPU; the last row always does."""
     for case in CASES:
         # The order of the table is the order of what is asked.
         if case.proof(subject):

@@ -1,4 +1,4 @@
-"""What a GPU did in some of its samples: means, computed when they are needed. Pure functions."""
+"""Means over some samples of a GPU, computed when they are needed. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpusetup.monitor.marks import QUIET
 
 
 class Moment:
-    """One sample of a GPU, with the command's processes and the machine at that time."""
+    """One sample of a GPU, with what the command's processes and the machine did at that time."""
 
     __slots__ = ("gpu", "host", "phase", "seconds", "tree")
 
@@ -32,7 +32,8 @@ Figure = Callable[[Moment], float | None]
 
 
 class Mean:
-    """The mean of one figure over the samples that have it; None if none does.
+    """An attribute that computes the mean of a figure over the samples that have it; None if none
+    does.
 
     `running`: only of the samples in which the GPU worked.
     """
@@ -53,7 +54,8 @@ class Mean:
 
 
 def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
-    """The mean of a figure of the GPU."""
+    """The mean of a figure of the GPU, over all samples or only those in which it worked
+    (`running`)."""
 
     def figure_of(row: Moment) -> float | None:
         # Each moment is of one GPU.
@@ -87,7 +89,8 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
 
 
 class Work:
-    """Means over some moments of a GPU. Shares are percentages.
+    """The means of what a GPU, the command and the machine did over some samples. Shares are
+    percentages.
 
     What is None was told by no source. CPU percentages count cores: 400 is four of them.
     """
@@ -119,7 +122,8 @@ class Work:
     disk_write_rate = of_host(lambda host: host.disk_write_bytes_per_second)
 
     def __init__(self, rows: Sequence[Moment], highest_clock: float | None = None) -> None:
-        """`highest_clock`: MHz, the highest SM clock that this kind of card reached in the run."""
+        """The means over these samples; `highest_clock` is the highest SM clock in MHz that a card
+        of this model reached in the run."""
         self.rows = rows
         self.highest_clock = highest_clock
         self.samples = len(rows)
@@ -136,12 +140,12 @@ class Work:
 
     @cached_property
     def running_part(self) -> Work | None:
-        """The samples in which the GPU worked."""
+        """The means over the samples in which the GPU worked; None if there are none."""
         return work_of(self.running, self.highest_clock)
 
     @cached_property
     def quiet_part(self) -> Work | None:
-        """The samples in which the GPU did nothing."""
+        """The means over the samples in which the GPU did nothing; None if there are none."""
         quiet_rows = []
         for row in self.rows:
             if is_quiet(row.gpu):
@@ -150,7 +154,7 @@ class Work:
 
     @cached_property
     def quiet_length(self) -> float:
-        """The average number of samples in a stretch without work."""
+        """The average length of a stretch without work, in samples; 0 if there is none."""
         lengths = []
         stretches = groupby(self.rows, lambda row: is_quiet(row.gpu))
         for quiet, rows in stretches:
@@ -164,8 +168,7 @@ class Work:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Maps each throttle reason to the percentage of samples with work in which it was
-        active."""
+        """Throttle reason -> the percentage of the samples with work in which it was active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             # Several may be on at once.
@@ -179,7 +182,8 @@ class Work:
 
     @property
     def power_share(self) -> float | None:
-        """Power in percent of the power limit or, if that is unknown, of the rated power."""
+        """The power draw in percent of the power limit or, if the limit is unknown, of the rated
+        power; None if unknown."""
         name = self.rows[0].gpu.name
         # Laptops and old drivers tell no limit.
         limit = self.power_limit or rated_watts(name)
@@ -187,7 +191,7 @@ class Work:
 
     @property
     def clock_share(self) -> float | None:
-        """The SM clock in percent of its maximum, while something ran.
+        """The SM clock in percent of its maximum, over the samples with work; None if unknown.
 
         If no source tells the highest clock, it is the highest of the run.
         """
@@ -200,33 +204,35 @@ class Work:
 
     @property
     def pcie_rate(self) -> float | None:
-        """PCIe traffic in both directions, in bytes per second."""
+        """The PCIe traffic of both directions together, in bytes per second; None if unknown."""
         to_card = self.pcie_in
         from_card = self.pcie_out
         return sum_of_known(to_card, from_card)
 
     @property
     def pcie_fuller_rate(self) -> float:
-        """PCIe, bytes a second in the fuller direction; 0 if no source tells it."""
+        """The PCIe traffic of the busier direction, in bytes per second; 0 if unknown."""
         to_card = or_zero(self.pcie_in)
         from_card = or_zero(self.pcie_out)
         return max(to_card, from_card)
 
     @property
     def pcie_one_way_share(self) -> float | None:
-        """Percent of what the link carries one way, of the fuller direction."""
+        """The PCIe traffic of the busier direction, in percent of what the link carries in one
+        direction; None if unknown."""
         return percent(self.pcie_fuller_rate, self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
-        """PCIe traffic in both directions, in percent of what the link can transfer one way."""
+        """The PCIe traffic of both directions together, in percent of what the link carries in one
+        direction; None if unknown."""
         rate = self.pcie_rate
         limit = self.pcie_limit
         return percent(rate, limit)
 
     @property
     def link_rate(self) -> float | None:
-        """NVLink traffic in both directions, in bytes per second."""
+        """The NVLink traffic of both directions together, in bytes per second; None if unknown."""
         received = self.nvlink_in
         sent = self.nvlink_out
         return sum_of_known(received, sent)
@@ -237,7 +243,8 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """The CPU percentage of each loader worker; None if there is none."""
+        """The average CPU use of a loader worker, in percent of one core; None if there are no
+        workers or they used none."""
         worker_count = self.workers
         loader_cpu = self.loader_cpu
         if not worker_count or not loader_cpu:
@@ -246,7 +253,8 @@ class Work:
 
     @property
     def cpu_wait_share(self) -> float | None:
-        """Percent of the time in which the command's threads wanted a core and got none."""
+        """The percentage of the time that the command's threads wanted a core in which they had to
+        wait for one; None if unknown."""
         waited = self.cpu_wait
         # Older recordings, and other systems than Linux, do not tell it.
         if waited is None:
@@ -256,8 +264,8 @@ class Work:
 
     @property
     def helpers_cpu(self) -> float | None:
-        """The CPU percentage of the command's other processes, without the busiest one and the
-        workers."""
+        """The CPU use of the command's processes without the busiest one and the loader workers, in
+        percent of one core; None if no command was watched."""
         # No command was watched.
         if self.cpu is None:
             return None
@@ -267,7 +275,7 @@ class Work:
 
     @property
     def host_share(self) -> float | None:
-        """How busy the machine's cores are, in percent."""
+        """The CPU use of the machine, in percent of all its cores; None if unknown."""
         busy = self.host_cpu
         cores = self.host_cores
         if not busy or not cores:
@@ -276,14 +284,14 @@ class Work:
 
 
 def work_of(rows: Sequence[Moment], highest_clock: float | None = None) -> Work | None:
-    """The means over some moments; None if there are none."""
+    """The means over these samples; None if there are none."""
     if not rows:
         return None
     return Work(rows, highest_clock)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the known values; None if there are none.
+    """The mean of the known values; None if all are unknown.
 
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
@@ -296,7 +304,7 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 
 def highest(values: Iterable[Any]) -> Any:
-    """The largest of the known values; None if there are none.
+    """The largest of the known values; None if all are unknown.
 
     >>> highest([1, None, 3]), highest([None])
     (3, None)
@@ -309,7 +317,8 @@ def highest(values: Iterable[Any]) -> Any:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value such that at least this percentage of all values is at or below it.
+    """The percentile of these values by the nearest-rank method: the smallest that at least `share`
+    percent of them do not exceed.
 
     >>> percentile([1, 2, 3, 10], 5), percentile([1, 2, 3, 10], 95)
     (1, 10)
@@ -323,14 +332,14 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def or_zero(value: float | None) -> float:
-    """A figure; 0 if it is unknown."""
+    """The value, or 0 if it is None."""
     if value is None:
         return 0.0
     return value
 
 
 def sum_of_known(first: float | None, second: float | None) -> float | None:
-    """The sum of two figures, one of which may be unknown; None if both are.
+    """The sum of two values, where None counts as 0; None if both are.
 
     >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
@@ -344,7 +353,8 @@ def sum_of_known(first: float | None, second: float | None) -> float | None:
 
 
 def is_quiet(gpu: GpuSample) -> bool:
-    """Whether at most a stray kernel ran; a GPU without a utilisation figure may be working."""
+    """Whether at most a stray kernel ran (utilisation up to 3 %); false if the utilisation is
+    unknown."""
     if gpu.utilization_percent is None:
         return False
     return gpu.utilization_percent <= QUIET
@@ -362,8 +372,8 @@ def percent(part: float | None, whole: float | None) -> float | None:
 
 @lru_cache(maxsize=64)
 def rated_watts(name: str | None) -> float | None:
-    """The rated watts; None if the catalog lacks the name, or if cards of that name are rated
-    differently, as in laptops.
+    """The rated power, in watts, of the GPU model with this name; None if the catalog lacks it or
+    lists it with several ratings.
 
     >>> rated_watts("Tesla T4"), rated_watts("NVIDIA Graphics Device"), rated_watts(None)
     (70.0, None, None)

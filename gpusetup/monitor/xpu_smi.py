@@ -1,4 +1,5 @@
-"""Samples of Intel GPUs from `xpu-smi dump`, which prints rows with a header. Reads the machine.
+"""Samples of Intel GPUs from `xpu-smi dump`, which prints CSV rows with a header. Reads the
+machine.
 
 Source: Intel XPU Manager's page "Dump" (intel.github.io/xpumanager, editions 1.2 and 2.0): metrics
 0 utilisation, 1 power, 2 frequency, 3 temperature, 18 memory used. The columns are found by their
@@ -34,13 +35,13 @@ COLUMNS = {
 
 
 class XpuSmi(Polled):
-    """xpu-smi, run once per sample for one row per GPU."""
+    """Samples from `xpu-smi`, which is started for each sample and prints one row per GPU."""
 
     name: SourceName = "xpu-smi"
 
 
 def open_xpu_smi(interval: float, system: System | None = None) -> XpuSmi:
-    """The xpu-smi source. Raises SourceEnded if it does not respond."""
+    """The xpu-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     system = system or System()
     if system.which(PROGRAM) is None:
         raise SourceEnded(f"{PROGRAM}: not found")
@@ -54,19 +55,20 @@ def open_xpu_smi(interval: float, system: System | None = None) -> XpuSmi:
 
 
 def held_back(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The command in a process that may not load kernel modules."""
+    """The command wrapped so that it cannot load kernel modules; unchanged on systems other than
+    Linux."""
     if sys.platform != "linux":
         return words
     return (sys.executable, "-I", "-S", HOLD_BACK, *words)
 
 
 def ask(system: System, words: tuple[str, ...]) -> tuple[GpuSample, ...]:
-    """Read one sample; a GPU that does not respond once is left out."""
+    """The GPUs at this moment, from a run of xpu-smi; a GPU that does not respond is left out."""
     return gpus_of(system.run(held_back(words), ANSWER_SECONDS).stdout)
 
 
 def gpus_of(text: str) -> tuple[GpuSample, ...]:
-    """The GPUs in one output.
+    """The GPUs in one output of xpu-smi; empty if it has no header.
 
     >>> rows = "Timestamp, DeviceId, GPU Utilization (%), GPU Power (W)\\n06:14:46, 0, 97.5, 120"
     >>> gpus_of(rows)[0].utilization_percent, gpus_of(rows)[0].power_watts
@@ -85,7 +87,7 @@ def gpus_of(text: str) -> tuple[GpuSample, ...]:
 
 
 def gpu_of_row(index: int, headings: list[str], row: list[str]) -> GpuSample:
-    """The GPU in a row; a metric that it does not have is `N/A`."""
+    """The GPU in a row of the output; metrics that are not numbers, such as `N/A`, become None."""
     figures: dict[str, float] = {}
     for field, heading in COLUMNS.items():
         for name, text in zip(headings, row, strict=True):

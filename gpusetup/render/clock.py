@@ -1,4 +1,5 @@
-"""The line on a terminal that shows how long a slow step takes: drawn again with its seconds.
+"""A line on the terminal that shows the progress and seconds of a slow step, and is redrawn in
+place.
 
 A pipe, a file, a dumb terminal and Windows get no such line: on Windows our children share our
 console and may ask for a password on it. Elsewhere a child has no terminal
@@ -24,7 +25,7 @@ ERASED = "\r\x1b[2K"
 
 
 class Clock:
-    """The one line that is drawn again; code that writes another line ends it first."""
+    """The redrawn line on stderr; end it before writing another line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +35,8 @@ class Clock:
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Show `name` for each step of this block that has no words of its own."""
+        """Show the clock during this block, with `name` as the label of steps that have none. Does
+        nothing if stderr is not a suitable terminal."""
         can_be_shown = can_be_drawn_on(sys.stderr) and sys.platform != "win32"
         self.name = name if can_be_shown else ""
         self.begin("")
@@ -45,7 +47,7 @@ class Clock:
             self.end()
 
     def begin(self, step: str) -> None:
-        """Start the time of a step, which is shown once it has taken a second."""
+        """Start timing a new step; the line appears once the step has taken a second."""
         self.end()
         self.reached(0, 0)
         # Without a name there is no terminal, or the clock is not in use.
@@ -57,7 +59,7 @@ class Clock:
             ticking.start()
 
     def reached(self, done: int, total: int, unit: str = "", since: float | None = None) -> None:
-        """Set how many of `total` units are done.
+        """Set the progress of the current step: `done` of `total` units.
 
         `since` is the moment (monotonic) at which the work began, if lines were written since.
         """
@@ -66,11 +68,11 @@ class Clock:
     def counted(
         self, done: Callable[[], int], total: int, unit: str = "", since: float | None = None
     ) -> None:
-        """Like `reached`, with a function that is asked each time the line is drawn."""
+        """Like `reached`, but `done` is a function that is called each time the line is drawn."""
         self._progress = done, total, unit, since
 
     def end(self) -> None:
-        """Erase the line, so that what is written next begins at its place."""
+        """Stop the clock and erase its line, so that the next output starts in its place."""
         self._over.set()
         with self._lock:
             if self._drawn:
@@ -84,7 +86,8 @@ class Clock:
             sys.stderr.flush()
 
     def _ticks(self, label: str, over: threading.Event) -> None:
-        """Draw the line twice a second until the step is over (a thread of its own)."""
+        """Draw the line after one second and then twice a second, until the step is over; runs in a
+        separate thread."""
         began = time.monotonic()
         wait_seconds = FIRST_SECONDS
         while not over.wait(wait_seconds):
@@ -104,7 +107,8 @@ class Clock:
 
 
 def progress_text(seconds: float, done: int, total: int, unit: str = "") -> str:
-    """How far a step is, and how many seconds are left, or have passed if nobody can know.
+    """The progress of a step and the seconds left, as text; the seconds passed if the step is
+    finished or its progress is unknown.
 
     >>> progress_text(4.2, 0, 0), progress_text(4.2, 300, 1500)
     (' 4 s', ' 300 of 1500, 17 s left')

@@ -36,7 +36,7 @@ ASCII = {
 
 
 def harmless(text: str) -> str:
-    """A text in which a CI runner finds no workflow commands.
+    """The text, changed so that a CI runner finds no workflow commands in it.
 
     >>> harmless("b\\n::error::c ##[d]")
     'b\\n: :error::c ## [d]'
@@ -47,7 +47,8 @@ def harmless(text: str) -> str:
 
 
 def harmless_json(text: str) -> str:
-    """The same for a JSON document, without changing its values.
+    """A JSON document in which a CI runner finds no workflow commands and a terminal no control
+    characters, with unchanged values.
 
     >>> harmless_json('"\\x9b2J ##[a]"')
     '"\\\\u009b2J #\\\\u0023[a]"'
@@ -60,7 +61,7 @@ def harmless_json(text: str) -> str:
 
 
 def _by_number(control: re.Match[str]) -> str:
-    """A character as JSON writes it in ASCII; one beyond U+FFFF becomes two escapes."""
+    """A character as a JSON escape; a character above U+FFFF becomes two escapes."""
     import json
 
     in_quotes = json.dumps(control[0])
@@ -68,7 +69,7 @@ def _by_number(control: re.Match[str]) -> str:
 
 
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
-    """The message and hint of an error, without passwords that somebody typed."""
+    """The message and the hint of an error, with passwords and tokens hidden."""
     # Imported late: most commands end without an error.
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
@@ -84,7 +85,7 @@ Document = TypeVar("Document")
 
 
 class Console:
-    """The two streams of one run: answers go to stdout, messages and errors to stderr."""
+    """The output streams of one run: answers go to stdout, messages and errors to stderr."""
 
     def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
         self.json = json
@@ -98,7 +99,7 @@ class Console:
     def answer(
         self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
     ) -> int:
-        """Write an answer, and return the exit code: 0 for a positive answer, otherwise 1.
+        """Write an answer to stdout and return the exit code: 0 if `yes` is true, otherwise 1.
 
         Under `--json`, or without a text, the JSON document is written, otherwise the text. The
         text may be a function of the document, which then runs only if it is needed.
@@ -114,24 +115,26 @@ class Console:
         return 0 if yes else Unsatisfiable.exit_code
 
     def text(self, text: str) -> None:
-        """Write an answer's text to stdout or to `--output FILE`."""
+        """Write an answer as text to stdout or to the file of `--output`."""
         if self.output:
             self.script(harmless(plain(text)))
         else:
             self.script(self._for_stream(text, sys.stdout))
 
     def _for_stream(self, text: str, stream: TextIO) -> str:
-        """The text in the form for this stream."""
+        """The text for this stream, with colours only if it is a terminal and without harmful
+        characters."""
         if isinstance(text, Screen):
             return harmless(text.on(stream, colour=self.color))
         return harmless(plain(text))
 
     def json_text(self, text: str) -> None:
-        """Write a JSON document."""
+        """Write a JSON document to stdout or to the file of `--output`."""
         self.script(harmless_json(text))
 
     def script(self, text: str) -> None:
-        """Write our own text unchanged, such as a completion script."""
+        """Write a text unchanged, such as a completion script, to stdout or to the file of
+        `--output`."""
         CLOCK.end()
         if not self.output:
             streams.put(text)
@@ -142,14 +145,14 @@ class Console:
             Path(self.output).write_text(text, encoding="utf-8")
 
     def talk(self, text: str) -> None:
-        """Write a line, or a screen, for the person to stderr."""
+        """Write a message or a screen to stderr, ending with a newline."""
         # A screen ends with a newline of its own.
         if not isinstance(text, Screen):
             text = f"{text}\n"
         self.tell(text)
 
     def tell(self, text: str) -> None:
-        """Write to stderr, without a newline at the end.
+        """Write a message to stderr, without adding a newline.
 
         A text that ends with `...` begins a step: the clock shows how long that takes.
         """
@@ -162,7 +165,7 @@ class Console:
         CLOCK.begin(step)
 
     def debug(self, text: str) -> None:
-        """With `-v` only, write requests and responses to stderr."""
+        """Write a message to stderr, but only with `-v`."""
         if self.verbose:
             self.talk(text)
 
@@ -190,7 +193,8 @@ class Console:
 
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:
-    """What to write for characters that a terminal's encoding lacks, and where to go on."""
+    """The replacement for characters that the stream's encoding lacks, and the position after them
+    (an error handler for `codecs`)."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
     nearest = ""

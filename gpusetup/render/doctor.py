@@ -1,4 +1,4 @@
-"""Doctor's answer as a screen, and as a reply for a thread.
+"""Doctor's answer as a screen for the terminal, and as Markdown for a forum reply.
 
 The screen says what is wrong, what shows it and what to do, then everything else. The reply is the
 screen inside one block of code, in which nothing acts as Markdown.
@@ -40,7 +40,8 @@ DOUBTS_SHOWN = 2
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
-    """What is wrong, the evidence, what to do, then other findings and the machine."""
+    """The screen of a doctor answer: the cause with its evidence and fix, then other findings and
+    facts about the machine."""
     root = answering(answer)
     lines: list[str] = [*verdict(answer, root)]
     if root is not None:
@@ -65,7 +66,7 @@ END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
 
 
 def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
-    """The sentences of `ok` about a text: what it shows or what the answer is, then what to do."""
+    """The sentences to show if doctor finds a report `ok`; empty for any other answer."""
     is_ok = answer.cause == "ok" and root is None
     if not is_ok or answer.snapshot.origin != "report":
         return []
@@ -73,7 +74,8 @@ def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str
 
 
 def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """The last line of an `ok` about a text: its last sentence, if it has more than one."""
+    """Yields an empty line and the last sentence about a report that is `ok`; nothing if it has
+    only one sentence."""
     sentences = sentences_about_text(answer, root)
     if len(sentences) > 1:
         yield ScreenLine("")
@@ -88,7 +90,8 @@ BY_INSTALL = re.compile(r"gpusetup install\b")
 
 
 def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """The last line about this machine, if `gpusetup install` does not do what the answer says."""
+    """Yields a note that the person must run the commands, if the fix for this machine does not use
+    `gpusetup install`."""
     # Whoever reads the report of another machine cannot run the commands.
     is_of_another_machine = answer.snapshot.origin == "report"
     if is_of_another_machine or root is None or root.fix is None:
@@ -101,7 +104,8 @@ def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
-    """The finding that the answer is about: the root, or the warning that is the whole answer."""
+    """The finding that the answer is about: the root cause, or the finding named as cause or
+    symptom; None if there is none."""
     for finding in answer.findings:
         if finding.root:
             return finding
@@ -114,7 +118,7 @@ def answering(answer: DoctorAnswer) -> Finding | None:
 
 
 def _names(finding: Finding) -> tuple[str, str]:
-    """The id of the finding, and the general cause that it belongs to."""
+    """The id of a finding, and the id of the general cause that it belongs to ("" if none)."""
     record = RECORDS.get(finding.id)
     shared_cause = record.kind_of if record else ""
     return finding.id, shared_cause
@@ -124,7 +128,7 @@ def _names(finding: Finding) -> tuple[str, str]:
 
 
 def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """The cause in one line, followed by what is uncertain about it."""
+    """Yields the line with the cause or answer, followed by lines on what is uncertain about it."""
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", unknown_of(answer))
     elif root is not None:
@@ -146,7 +150,8 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 
 def asks_plainly(answer: DoctorAnswer) -> bool:
-    """Whether a text asks a plain question, and nothing in it failed: `ok` is then an answer."""
+    """Whether the person only asked a question: the cause is `ok`, and the text describes no
+    failure."""
     if answer.cause != "ok":
         return False
     kinds = {event.kind for event in answer.snapshot.events}
@@ -154,7 +159,8 @@ def asks_plainly(answer: DoctorAnswer) -> bool:
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """What else the cause could be, what is ruled out, and the output that would show it."""
+    """Yields lines on causes that are ruled out, doubts, other possible causes, and the command to
+    run to find out."""
     if answer.cause != "ok":
         for cause in answer.ruled_out:
             yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
@@ -176,7 +182,8 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
 
 
 def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
-    """A sentence about the first fact that the fix depends on and that the text does not show."""
+    """A sentence about the first fact that the fix depends on and that was not read; "" if there is
+    none."""
     if root is None or root.fix is None or answer.cause == "unknown":
         return ""
     for need in root.fix.needs:
@@ -186,7 +193,7 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
-    """The sentence for an answer without a cause."""
+    """The sentence for an answer whose cause is unknown."""
     symptom = answering(answer)
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
@@ -203,7 +210,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
 
 
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
-    """A finding with its evidence and its fix."""
+    """Yields the lines of a finding with its explanation, evidence and fix."""
     if finding.detail:
         yield ""
         yield ScreenLine(f"  {finding.detail}", hang=2)
@@ -236,7 +243,7 @@ CHANGES_PACKAGES = re.compile(
 
 
 def _before_commands(machine: Snapshot, fix: Fix) -> str:
-    """The sentence that a fix needs before commands that change packages; may be empty.
+    """The warning to show above a fix's commands that change packages; "" if none is needed.
 
     A pasted text need not show of which Python it speaks, and uv removes what is not in its
     project.
@@ -258,7 +265,7 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
 
 
 def evidence_line(evidence: Evidence) -> ScreenLine:
-    """What was seen, and the source that shows it."""
+    """A line with a piece of evidence and its source in brackets."""
     text = f"  {evidence.text}"
     source = ""
     if evidence.source:
@@ -267,7 +274,7 @@ def evidence_line(evidence: Evidence) -> ScreenLine:
 
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
-    """The fix: a sentence, advice, the commands, then other ways."""
+    """Yields the lines of a fix: what to do, advice, the commands, alternatives and lookups."""
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
     if advice:
         yield ""
@@ -284,7 +291,8 @@ def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
 
 
 def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The alternatives of a fix, each with its title, which begins with "Or" if a way precedes it.
+    """Yields the title and commands of each alternative of a fix; the title begins with "Or" unless
+    it is the first way.
 
     >>> from gpusetup.model.finding import Alternative
     >>> here = Alternative(title="on the host", commands=())
@@ -300,7 +308,7 @@ def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
 
 
 def sentence(title: str) -> str:
-    """A title as the beginning of a sentence.
+    """A title with a capital first letter.
 
     >>> sentence("read the counters")
     'Read the counters'
@@ -310,14 +318,14 @@ def sentence(title: str) -> str:
 
 
 def looks_of(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The commands that look something up before a fix, each with its title."""
+    """Yields the title and commands of each lookup to do before a fix."""
     for look in fix.looks:
         title = sentence(look.title)
         yield f"{title}:", look.commands
 
 
 def needs(fix: Fix) -> str:
-    """What a fix needs beyond its commands, in brackets.
+    """The rights and the reboot that a fix needs, in brackets; "" if it needs neither.
 
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
     ' (needs administrator rights and a reboot)'
@@ -331,7 +339,8 @@ def needs(fix: Fix) -> str:
 
 
 def in_short(finding: Finding) -> Iterator[ScreenLine]:
-    """One line about a finding other than the root cause, and what to do."""
+    """Yields a line on a finding other than the cause, and its fix unless another finding explains
+    it."""
     title = finding.title
     if finding.explained_by:
         title += f" (because of {finding.explained_by})"
@@ -349,7 +358,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
 
 
 def explained(finding: KnownFinding) -> Screen:
-    """One known finding in full, for `doctor --explain`."""
+    """The screen of `doctor --explain`: everything known about one kind of finding."""
     lines: list[str] = [heading(f"{finding.id}: {finding.title}"), ""]
     if finding.means:
         lines += [f"  {finding.means}", ""]
@@ -379,7 +388,8 @@ NEXT = (
 
 
 def fenced(lines: Iterable[str], language: str = "") -> list[str]:
-    """A code block whose fence is longer than any run of backticks in it.
+    """A Markdown code block around these lines, with a fence longer than any run of backticks in
+    them.
 
     >>> fenced(["a ``` b"])
     ['````', 'a ``` b', '````']
@@ -392,7 +402,8 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
 
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
-    """A reply to a thread: the cause, the screen, and what to post if that does not help."""
+    """The doctor answer as a Markdown reply: the cause, the screen, and what to post if that does
+    not help."""
     screen = doctor_screen(answer)
     text = screen.shown(width=COLUMNS, colour=False)
     lines = [f"**{answer.cause}**", ""]

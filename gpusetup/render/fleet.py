@@ -1,4 +1,5 @@
-"""Screens of many machines: a fleet, the worst nodes first, and two records compared."""
+"""Screens about many machines: the state of a fleet, a sweep between ranks, and a comparison of two
+records."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ STATUS_WORDS: dict[Status, str] = {
 
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
-    """The whole answer: the verdict, the nodes that are not sound, what to exclude."""
+    """The screen of a fleet answer: the verdict, the faulty nodes, what most nodes share, and which
+    nodes to exclude."""
     lines: list[str] = [_verdict(answer)]
 
     # What most nodes have is shown once, below them.
@@ -74,7 +76,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
 
 
 def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
-    """The nodes that are not sound; those with the same faults are in one group."""
+    """The faulty nodes, grouped so that nodes with the same faults are shown together."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
         # What undecided nodes differ in is listed once, below all nodes.
@@ -90,7 +92,7 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
-    """How many nodes are sound, and how many are in each other state."""
+    """The verdict line: how many nodes are sound, or how many are in each other state."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""
@@ -111,7 +113,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
 
 
 def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Iterator[str]:
-    """Nodes with the same faults: their names, the faults, and the next step."""
+    """Yields the lines of one group of nodes: their names, their faults, and the next step."""
     node = nodes[0]
     sign, role = STATUS_MARKS[node.status]
     names = slurm_list(node.name for node in nodes)
@@ -133,7 +135,8 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
 
 
 def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
-    """Whether a finding belongs to the node: errors, and warnings that few other nodes have."""
+    """Whether to list a finding under its node: always for an error; for a warning, if most nodes
+    do not share it or if it costs speed."""
     if finding.severity is Severity.ERROR:
         return True
     # What costs speed is shown for every node, even if it is common: jobs run slowly there.
@@ -142,14 +145,14 @@ def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
 
 
 def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
-    """A finding with its title, and since when it has been there."""
+    """A line with a finding's title, the time since when it exists, and a remark."""
     text = f"{finding.title}{since_words(finding)}{remark}"
     mark = MARKS[finding.severity]
     return marked(mark, finding.id, text, indent=4)
 
 
 def _drift(drift: Drift) -> ScreenLine:
-    """A value that differs from those of the other nodes."""
+    """A line with a value that differs from the other nodes', and what the others have."""
     words = words_of(drift.field.removeprefix(RATES))
     majority = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
     # Of measured values no two are equal, so the median stands for the others.
@@ -167,7 +170,8 @@ def _drift(drift: Drift) -> ScreenLine:
 
 
 def _splits(splits: Iterable[FactSplit]) -> Iterator[ScreenLine]:
-    """Each fact without a majority: its values, and the nodes that have them."""
+    """Yields a line for each fact without a majority, with its values and the nodes that have
+    each."""
     for split in splits:
         groups = []
         for value, names in split.values.items():
@@ -176,7 +180,7 @@ def _splits(splits: Iterable[FactSplit]) -> Iterator[ScreenLine]:
 
 
 def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
-    """The errors and warnings that most nodes have."""
+    """Yields a line for each error or warning that most nodes have."""
     for common in rows:
         if common.severity is not Severity.NOTE:
             nodes = f"{common.nodes} of {common.of} nodes"
@@ -187,7 +191,8 @@ def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
 
 
 def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
-    """Nodes of a kind with too few nodes, except those whose own lines already say so."""
+    """Yields a line for each kind of node with too few nodes to compare, unless the nodes' own
+    lines already say so."""
     nodes_that_say_so = set()
     for node in answer.nodes:
         if any(drift.field == KIND for drift in node.drift):
@@ -202,7 +207,7 @@ def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
 
 
 def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
-    """Nodes that got no work, those with the same reason together."""
+    """Yields a line for each reason why nodes got no work, with their names."""
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
@@ -212,7 +217,7 @@ def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
 
 
 def _exclude(exclude: Exclude) -> Iterator[str]:
-    """The command that starts a job of Slurm on the other nodes."""
+    """A section with the sbatch command that excludes the faulty nodes; empty if there are none."""
     lines = []
     if exclude.slurm:
         lines.append(command(f"sbatch {quote(exclude.slurm)} job.sh"))
@@ -225,7 +230,7 @@ LEVELS = {"within": "exchange within a host", "between": "exchange between hosts
 
 
 def sweep_screen(answer: SweepAnswer) -> Screen:
-    """The verdict, the nodes and links that are named, and what was measured."""
+    """The screen of a sweep: the verdict, the faulty nodes and links, and the measured speeds."""
     ranks = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
     run = f"{ranks}, {answer.rounds} rounds in {answer.seconds:.1f} s"
     error = MARKS[Severity.ERROR]
@@ -258,7 +263,8 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
 
 def compare_screen(answer: CompareAnswer) -> Screen:
-    """What differs between two records: the findings of only one, and the facts."""
+    """The screen of a comparison of two records: findings in only one of them, and facts that
+    differ."""
     lines: list[str] = [_compared(answer)]
 
     # New findings come first: the second record is the later one.
@@ -275,7 +281,7 @@ def compare_screen(answer: CompareAnswer) -> Screen:
 
 
 def _differences(answer: CompareAnswer) -> list[ScreenLine]:
-    """A row for each fact that differs, with its value in both records."""
+    """The table of facts that differ, with their values in both records; empty if none does."""
     rows = []
     for difference in answer.differences:
         mark = MARKS[difference.severity]
@@ -288,7 +294,7 @@ def _differences(answer: CompareAnswer) -> list[ScreenLine]:
 
 
 def _compared(answer: CompareAnswer) -> ScreenLine:
-    """Whether two records are alike, or how much differs."""
+    """The verdict line on two records: alike, or how many facts and findings differ."""
     if not (answer.only_second or answer.differences or answer.only_first):
         return marked(OK, "ok", "the two are alike")
     status = "differs" if answer.matters else "ok"

@@ -1,4 +1,4 @@
-"""Installation as text: the plan before it is run, and how it ended."""
+"""Shows an installation as text: the plan before it runs, and how it ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def plan_screen(
     *,
     system: str = OWN_SYSTEM,
 ) -> Screen:
-    """What will be done: labelled values, further lines, then each step as it can be typed.
+    """The screen of a planned installation: labelled values, further lines, and the commands of its
+    steps.
 
     `system` is the operating system in whose shell the commands are typed.
     """
@@ -56,14 +57,15 @@ def plan_screen(
 
 
 def with_notes(screen: Screen, texts: Words) -> Screen:
-    """A screen with notes at its end, after an empty line."""
+    """The screen with notes added at its end, after an empty line."""
     lines: list[str] = [*screen.lines]
     lines += notes_after_a_gap(texts)
     return Screen(lines)
 
 
 def changes(answer: InstallAnswer) -> str:
-    """The packages of torch's family that change: `torch 2.6.0 → 2.9.1`."""
+    """The version changes of torch's packages, as text: `torch 2.6.0 → 2.9.1`; "" if there are
+    none."""
     parts = []
     for package in FAMILY:
         version_before = answer.before.get(package)
@@ -74,7 +76,8 @@ def changes(answer: InstallAnswer) -> str:
 
 
 def versions(packages: Mapping[str, str]) -> str:
-    """Package name -> version, as text: `torch 2.9.1, torchvision 0.24.1`."""
+    """Packages and their versions as text: `torch 2.9.1, torchvision 0.24.1`; `no torch` if there
+    are none."""
     texts = []
     for name, version in packages.items():
         texts.append(f"{name} {version}")
@@ -82,13 +85,13 @@ def versions(packages: Mapping[str, str]) -> str:
 
 
 def fallback(choices: Sequence[Fallback]) -> str:
-    """The backends that are tried next if the first build fails its test."""
+    """The backends to try next if the first build fails its test, as text."""
     backends = [choice.backend for choice in choices]
     return ", then ".join(backends)
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
-    """Each wheel with its size and where it comes from."""
+    """A section with each wheel to download, its size and its source; empty if there are none."""
     rows = []
     for wheel in wheels:
         package = f"{wheel.name} {wheel.version}"
@@ -103,7 +106,8 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
 
 
 def _source(wheel: Wheel) -> str:
-    """Where a wheel comes from: the folder of PyTorch's index, a file, or your index."""
+    """The source of a wheel as text: the folder of PyTorch's index, your index with its host, or
+    another source."""
     if wheel.source == TORCH_INDEX:
         return without_logins(wheel.url).rpartition("/")[0]
     if wheel.source != DEFAULT_INDEX:
@@ -113,7 +117,7 @@ def _source(wheel: Wheel) -> str:
 
 
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
-    """How much is to be downloaded, and how much room there is."""
+    """A sentence with the size of the download and the free disk space."""
     total_bytes = 0
     at_least = ""
     for wheel in wheels:
@@ -146,7 +150,8 @@ def end_screen(
     notes: Words = (),
     undo: tuple[str, str] | None = None,
 ) -> Screen:
-    """How it ended: a sentence, the test's result, the undo and the receipt.
+    """The screen at the end of an installation: the result, the test's result, the undo command and
+    the receipt.
 
     `how` is a key of ENDS, by default the answer's state; `undo` is the command that restores the
     previous packages, and what it does.
@@ -174,7 +179,8 @@ def end_screen(
 
 
 def proven(answer: InstallAnswer) -> list[ScreenLine]:
-    """The result of verify after an installation: its failures, or one line."""
+    """Lines with the result of verify after an installation: each failure, or one line if all
+    passed or nothing was tested."""
     if answer.verdict is None:
         return [verdict(BUT, "not tested", " (`--no-verify`)")]
     checks = []
@@ -189,7 +195,7 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
 
 
 def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
-    """A line for each check of verify that did not pass."""
+    """Yields a line for each check of verify that did not pass."""
     for check in checks:
         status = check["status"]
         if status != "passed":
@@ -198,7 +204,8 @@ def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
 
 
 def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
-    """What to paste into a project's file or a script (`where`), and the commands after it."""
+    """The screen with the lines to paste into a project's file or script (`where`), and the
+    commands to run afterwards."""
     lines: list[str] = [heading(f"Add to {where or answer.target}")]
     for line in answer.lines:
         # A line of TOML is pasted as it is, and so never broken.

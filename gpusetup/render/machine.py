@@ -1,4 +1,4 @@
-"""The lines of doctor's screen about the machine: what was read, and what fits it."""
+"""The facts about the machine on doctor's screen, and the build that fits it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:
-    """The facts that were read, by label; a value that was not read is "unknown" or left out.
+    """Label -> fact about the machine, for doctor's screen; None for a fact to leave out.
 
     `recommends`: whether the build that fits this machine is among them.
     """
@@ -48,7 +48,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 
 
 def _gpus_text(machine: Snapshot) -> str:
-    """The GPUs of a machine, those that are alike with their count."""
+    """The GPUs of a machine as text, equal ones counted together."""
     if machine.gpus is None:
         return "unknown"
     lines = [gpu_line(gpu) for gpu in machine.gpus]
@@ -61,7 +61,7 @@ def _gpus_text(machine: Snapshot) -> str:
 
 
 def maker_gpu_line(gpu: Gpu) -> str:
-    """A GPU of another maker with its memory and its target.
+    """A GPU of a maker other than NVIDIA as text, with its memory and target if known.
 
     >>> maker_gpu_line(Gpu(name="AMD Radeon RX 9070 XT", target="gfx1201"))
     'AMD Radeon RX 9070 XT, gfx1201'
@@ -71,7 +71,8 @@ def maker_gpu_line(gpu: Gpu) -> str:
 
 
 def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
-    """Another maker's kernel driver and its version, and the ROCm of the machine."""
+    """The kernel driver of AMD, Intel or Apple, its version and the ROCm version; empty if there is
+    no such stack."""
     stack = machine.makers
     if stack is None:
         return ()
@@ -80,7 +81,7 @@ def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
 
 
 def other_makers_gpus(machine: Snapshot) -> str:
-    """The GPUs of other makers that a text names; "" if it names none."""
+    """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
     names: dict[str, None] = {}
     for event in machine.events:
         if event.kind == "foreign-gpu":
@@ -97,13 +98,14 @@ def other_makers_gpus(machine: Snapshot) -> str:
 
 
 def joined(*parts: str | None) -> str:
-    """The parts that are known, with commas between them, or "unknown"."""
+    """The known parts joined with commas; `unknown` if there are none."""
     known_parts = [part for part in parts if part]
     return ", ".join(known_parts) or "unknown"
 
 
 def gpu_line(gpu: Gpu) -> str:
-    """A GPU with its memory, its architecture, and why programs cannot use it.
+    """An NVIDIA GPU as text: its name, memory, architecture, and whether it is lost or hidden from
+    programs.
 
     >>> gpu_line(Gpu(name="NVIDIA L4", memory_total_bytes=24 << 30, visible=False))
     'NVIDIA L4, 24.0 GiB, hidden'
@@ -119,7 +121,7 @@ def gpu_line(gpu: Gpu) -> str:
 
 
 def torch_line(machine: Snapshot) -> str:
-    """The installed torch, its backend, and which program installed it."""
+    """The installed torch as text: its version, backend and installer."""
     torch = machine.torch
     if torch.installed is False:
         return "not installed"
@@ -131,7 +133,7 @@ def torch_line(machine: Snapshot) -> str:
 
 
 def recommended_line(resolution: ResolveAnswer | None) -> str:
-    """The build that the resolver chose, or what would make one possible."""
+    """The recommended build as text, or the change that would make one possible."""
     if resolution is None:
         return "no build"
     if resolution.torch:
@@ -148,7 +150,7 @@ def recommended_line(resolution: ResolveAnswer | None) -> str:
 
 
 def built(build: ResolveAnswer | Offer) -> str:
-    """A build in words, with the oldest driver that runs it."""
+    """A build as text, with the oldest driver that runs it."""
     text = f"torch {build.torch} from {build.backend}"
     if build.driver_floor:
         text += f" (driver {build.driver_floor} or newer)"
@@ -156,7 +158,8 @@ def built(build: ResolveAnswer | Offer) -> str:
 
 
 def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
-    """The newest build that fits, in one line; None if it is the recommended one."""
+    """The newest build that fits, with the command that installs it; None if it is the recommended
+    one."""
     if newest is None or resolution is None:
         return None
     if resolution.torch is None or resolution.torch == newest.torch:

@@ -1,4 +1,5 @@
-"""The monitor's samples and summaries: one table, the live screen, the end."""
+"""Shows the monitor's samples and summaries: a table, the live screen, and the summary at the
+end."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ UNKNOWN = "-"
 
 
 def measured(value: float | None, unit: str, digits: int = 0) -> str:
-    """A value with its unit, or a dash.
+    """A value with its unit, or a dash if it is None.
 
     >>> measured(31.26, "GiB", 1), measured(None, "W")
     ('31.3 GiB', '-')
@@ -55,7 +56,7 @@ def measured(value: float | None, unit: str, digits: int = 0) -> str:
 
 
 def memory(used_bytes: float | None, total_bytes: float | None) -> str:
-    """How much memory is in use, of how much if that is known.
+    """The memory in use, and the total if it is known, as text in GiB; a dash if it is unknown.
 
     >>> memory(10 << 30, 40 << 30), memory(None, 40 << 30)
     ('10.0 of 40.0 GiB', '-')
@@ -84,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def rate(bytes_per_second: float | None) -> str:
-    """Bytes a second in megabytes.
+    """A rate in bytes per second as text in MB/s; a dash if it is None.
 
     >>> rate(2.5e7), rate(None)
     ('25.0 MB/s', '-')
@@ -98,7 +99,7 @@ def rate(bytes_per_second: float | None) -> str:
 
 
 def cells(gpu: GpuSample) -> dict[str, Part]:
-    """The row of a GPU in the table of a sample, by the column's title.
+    """The row of a GPU in the table of a sample: column title -> text and role.
 
     What matters most comes first, because a narrow terminal cuts the end of the row off.
     """
@@ -121,7 +122,7 @@ def _utilization(gpu: GpuSample) -> Part:
 
 
 def _gpu_memory(gpu: GpuSample) -> Part:
-    """The memory in use, in yellow if little is left."""
+    """The memory in use as text, in yellow if it is above the threshold."""
     used_bytes, total_bytes = gpu.memory_used_bytes, gpu.memory_total_bytes
     text = memory(used_bytes, total_bytes)
     # On a DGX Spark or a Jetson the CPU uses the same memory.
@@ -134,7 +135,7 @@ def _gpu_memory(gpu: GpuSample) -> Part:
 
 
 def _heat(gpu: GpuSample) -> Part:
-    """The temperature, in red if the GPU is about to throttle."""
+    """The temperature as text, in red if it is so high that clocks come down."""
     celsius = gpu.temperature_celsius
     text = measured(celsius, "°C")
     is_hot = celsius is not None and celsius > HOT
@@ -144,7 +145,7 @@ def _heat(gpu: GpuSample) -> Part:
 
 
 def _power(gpu: GpuSample) -> str:
-    """Watts, with the limit if it is known: `310/400 W`."""
+    """The power draw as text, with the limit if it is known: `310/400 W`."""
     limit_watts = gpu.power_limit_watts
     if limit_watts is None:
         return measured(gpu.power_watts, "W")
@@ -153,7 +154,8 @@ def _power(gpu: GpuSample) -> str:
 
 
 def _throttling(gpu: GpuSample) -> str:
-    """What holds the clocks of a GPU down, or why it could not be measured."""
+    """The throttle reasons of a GPU as text, or else why it could not be measured; "" if neither
+    applies."""
     reasons = []
     for reason in gpu.throttle_reasons or ():
         # An idle GPU always lowers its clocks, which says nothing.
@@ -163,7 +165,8 @@ def _throttling(gpu: GpuSample) -> str:
 
 
 def tree_line(tree: TreeSample) -> str:
-    """What the command uses: `command  CPU 230 %, memory 6.0 GiB, 2 loader workers`."""
+    """The line about the command's processes: `command  CPU 230 %, memory 6.0 GiB, 2 loader
+    workers`."""
     parts = [
         f"CPU {tree.cpu_percent:.0f} %",
         f"memory {tree.memory_bytes / GIB:.1f} GiB",
@@ -174,7 +177,7 @@ def tree_line(tree: TreeSample) -> str:
 
 
 def host_line(host: HostSample) -> str:
-    """What the machine does: CPU, memory, disk and network."""
+    """The line about the machine: CPU, memory, disk and network."""
     cpu = UNKNOWN if host.cpu_percent is None else f"{host.cpu_percent:.0f} %"
     if host.cores:
         cpu += f" of {plural(host.cores, 'core')}"
@@ -189,7 +192,7 @@ def host_line(host: HostSample) -> str:
 
 
 def once(sample: Sample) -> Screen:
-    """One sample as a table: the GPUs, then their processes, those with most memory first.
+    """The screen of one sample: a table of the GPUs, then a table of the processes on them.
 
     Without a GPU it is the machine's line.
     """
@@ -208,7 +211,8 @@ def once(sample: Sample) -> Screen:
 
 
 def _process_table(sample: Sample) -> list[ScreenLine]:
-    """The processes on the GPUs of a sample, those with most memory first."""
+    """The table of the processes on the GPUs of a sample, sorted by memory; empty if there are
+    none."""
     processes = []
     for gpu in sample.gpus:
         for process in gpu.processes or ():
@@ -232,7 +236,8 @@ def _process_table(sample: Sample) -> list[ScreenLine]:
 
 @contextmanager
 def live_screen(*, color: bool) -> Iterator[Live]:
-    """The terminal's alternate screen; the block's end brings the previous one back."""
+    """Use the terminal's alternate screen during this block; at its end the previous screen comes
+    back."""
     from rich.console import Console
     from rich.live import Live
 
@@ -250,7 +255,7 @@ def live_screen(*, color: bool) -> Iterator[Live]:
 
 
 def draw(live: Live, sample: Sample) -> None:
-    """Show a sample on the live screen; what does not fit on the terminal is cut off."""
+    """Show a sample on the live screen; what does not fit is cut off."""
     from rich.text import Text
 
     # `at` is a moment as 2026-11-26T10:15:00Z.
@@ -271,7 +276,8 @@ def draw(live: Live, sample: Sample) -> None:
 
 
 class Figure(NamedTuple):
-    """A line of the table at the end: what was measured, and how it is shown."""
+    """A row of the table at the end of a run: a label, the measured values and how to format
+    them."""
 
     label: str
     spread: Spread | None
@@ -282,7 +288,7 @@ class Figure(NamedTuple):
 
 
 def _of_memory(total_bytes: float | None) -> str:
-    """The label of a memory's line, with its size if that is known."""
+    """The label of a row about memory, with its total size if it is known."""
     if not total_bytes:
         return "memory"
     total_gib = total_bytes / GIB
@@ -290,7 +296,7 @@ def _of_memory(total_bytes: float | None) -> str:
 
 
 def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
-    """What was measured of a GPU."""
+    """The rows of the final table about one GPU."""
     memory_label = _of_memory(gpu.memory_total_bytes)
     return (
         Figure("utilisation", gpu.utilization_percent, "%"),
@@ -302,7 +308,7 @@ def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
 
 
 def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
-    """What was measured of the command and its children."""
+    """The rows of the final table about the command and its children."""
     cpu_label = f"CPU of {tree.cores:g} cores" if tree.cores else "CPU"
     return (
         Figure(cpu_label, tree.cpu_percent, "%"),
@@ -316,7 +322,7 @@ def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
 
 
 def host_figures(host: HostSummary) -> tuple[Figure, ...]:
-    """What was measured of a machine without a GPU."""
+    """The rows of the final table about the machine, for a run without a GPU."""
     cpu_label = f"CPU of {plural(host.cores, 'core')}" if host.cores else "CPU"
     memory_label = _of_memory(host.memory_total_bytes)
     received = host.network_receive_bytes_per_second
@@ -330,7 +336,8 @@ def host_figures(host: HostSummary) -> tuple[Figure, ...]:
 
 
 def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
-    """Mean, p5, p95 and peak of each figure that was measured."""
+    """Yields a row with the mean, p5, p95 and peak of each figure; figures that were not measured
+    are left out."""
     for label, spread, unit, scale, digits in figures:
         if spread is None:
             continue
@@ -342,7 +349,8 @@ def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
 
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
-    """A heading, and the mean, p5, p95 and peak of each figure."""
+    """Yields an empty line, a heading, and the table with the mean, p5, p95 and peak of each
+    figure."""
     yield ""
     yield heading(title)
     titles = ("", "mean", "p5", "p95", "peak")
@@ -350,7 +358,8 @@ def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
 
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:
-    """The figures of a GPU under its name, and how long what held its clocks down."""
+    """Yields the final table of a GPU, and for each throttle reason the share of the working
+    samples in which it was active."""
     title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
     yield from spread_table(title, gpu_figures(gpu))
     reasons = []
@@ -362,7 +371,8 @@ def spreads(gpu: GpuSummary) -> Iterator[str]:
 
 
 def first_line(summary: Summary) -> str:
-    """How long was watched, with which source, and why nothing else was watched."""
+    """The first line of a summary: how long the monitor watched, its source, and why no better
+    source was used."""
     line = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
     if summary.source == "machine":
         line += ": the machine without a GPU"
@@ -374,7 +384,7 @@ def first_line(summary: Summary) -> str:
 
 
 def epochs_line(epochs: EpochTimes) -> str:
-    """The seconds of an epoch: `3.0 s an epoch (2.9 to 3.4 s, 4 epochs measured)`."""
+    """The line with the seconds per epoch: `3.0 s an epoch (2.9 to 3.4 s, 4 epochs measured)`."""
     # An epoch may be measured in part, so that the count is a fraction.
     noun = "epoch" if epochs.epochs == 1 else "epochs"
     fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
@@ -385,7 +395,7 @@ def epochs_line(epochs: EpochTimes) -> str:
 
 
 def summary_text(summary: Summary) -> Screen:
-    """The end of a run: the figures, the verdict with its evidence, and what to do."""
+    """The screen at the end of a run: figures, the verdict with its evidence, and what to do."""
     lines: list[str] = [first_line(summary)]
     if summary.epochs is not None:
         lines.append(epochs_line(summary.epochs))
@@ -404,7 +414,7 @@ def summary_text(summary: Summary) -> Screen:
 
 
 def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
-    """The verdict with its evidence, the next step, the advice in its order, and the notes."""
+    """Yields the lines of the verdict: evidence, the next step, ordered advice and notes."""
     role = GOOD if summary.verdict == "good" else WARNING
     yield ScreenLine((f"Verdict: {summary.verdict or 'none'}", role))
     yield ScreenLine(f"  {summary.evidence}", hang=2)

@@ -1,4 +1,5 @@
-"""A plan as text: does it fit, with which recipe, where the memory goes, what to set."""
+"""Shows a plan as text: whether the job fits, with which recipe, where the memory goes, and what to
+set."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ RECIPES = {
 
 
 def plan_text(plan: PlanCell) -> Screen:
-    """The whole screen: the question, the verdict, where the memory goes, what to set."""
+    """The screen of a plan: the question, the verdict, where the memory goes, and what to set."""
     lines: list[str] = [ScreenLine(_question(plan), hang=2), "", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
@@ -74,7 +75,8 @@ def plan_text(plan: PlanCell) -> Screen:
 
 
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
-    """One way to train: does it fit, up to which batch or length, what one sequence takes."""
+    """A line for one way to train: whether it fits, its largest batch or length, and the memory
+    that one sequence needs."""
     if way.fits:
         # The estimate is not exact; with a fifth free a wrong one still fits.
         leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
@@ -88,7 +90,7 @@ def _way(way: Way, capacity_gib: float) -> ScreenLine:
 
 
 def _question(plan: PlanCell) -> str:
-    """The model, the job and the GPUs that the plan is for, in one line."""
+    """The question in one line: the model, the job and the GPUs that the plan is for."""
     size = f"{_count(plan.parameters)} parameters"
     # Of a mixture of experts a token uses only some.
     if plan.active_parameters != plan.parameters:
@@ -114,7 +116,8 @@ def _count(parameters: int) -> str:
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
-    """The value that was looked for, whether the job fits and how, and how sure that is."""
+    """Yields the verdict: the value that was searched for, whether the job fits, and how certain
+    that is."""
     # The code's own part of the screen names the batch.
     if plan.solved and not plan.code:
         yield ScreenLine((_solution(plan), HEADING))
@@ -144,7 +147,7 @@ USUAL_MARGIN_PERCENT = 3
 
 
 def _confidence(plan: PlanCell) -> str:
-    """How sure the verdict is, and why."""
+    """How certain the verdict is, and why, as text."""
     margin = f"{plan.near_percent} % of the limit"
     if plan.confidence == "measured":
         return "measured"
@@ -159,7 +162,7 @@ def _confidence(plan: PlanCell) -> str:
 
 
 def _smallest_gpu(plan: PlanCell, smallest: SmallestGpu) -> str:
-    """The smallest card that is enough, with the margin for the estimate's error."""
+    """The smallest GPU memory that is enough, as text, with the error margin of the estimate."""
     size = f"{smallest.memory_gb:g} GB"
     cards = f"a card of {size}" if plan.gpus == 1 else f"{plan.gpus} cards of {size}"
     recipe = "" if smallest.recipe == "vanilla" else f", with {smallest.recipe}"
@@ -173,7 +176,7 @@ MOST_NAMES = 4
 
 
 def _first_names(names: tuple[str, ...]) -> str:
-    """The first few names of a list, and how many more there are.
+    """The first four names as text, and how many more there are.
 
     >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
     ('use_galore, quant_bits', 'a, b, c, d and 3 more')
@@ -186,7 +189,8 @@ def _first_names(names: tuple[str, ...]) -> str:
 
 
 def _solution(plan: PlanCell) -> str:
-    """The value that was looked for; 0 if not even the smallest fits."""
+    """The line with the value that was searched for, such as the largest batch; 0 if not even the
+    smallest fits."""
     if plan.solved == "context":
         context = plan.context if plan.fits else 0
         return f"longest context: {context:,} tokens"
@@ -201,7 +205,8 @@ def _solution(plan: PlanCell) -> str:
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
-    """The parts of the memory that a GPU needs, their total, and what torch will report."""
+    """A section with the parts of a GPU's memory in GiB, their total, and what torch will
+    report."""
     memory = plan.memory_gib
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {_free_text(plan)}"
@@ -224,7 +229,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
 
 
 def _free_text(plan: PlanCell) -> str:
-    """How much of the card's memory stays free, or is lacking."""
+    """How much of the GPU's memory stays free or is lacking, in percent, as text."""
     free_percent = plan.margin_percent
     if free_percent >= 0:
         return f"{free_percent:.1f} % free"
@@ -236,7 +241,8 @@ def _free_text(plan: PlanCell) -> str:
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
-    """The number of GPUs that does better than all of them, why, and how to use just those."""
+    """A section for a job that does better on fewer GPUs: how many, why, and how to use only
+    those."""
     gain = ""
     if plan.solved == "context":
         gain = f", up to {fewer.context:,} tokens"
@@ -252,7 +258,7 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
 
 
 def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
-    """How much faster the GPUs are than one of them, and how that is estimated."""
+    """A section on how much faster all GPUs are than one, and how that is estimated."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
     if speed.computing_seconds is None:
         times = f"up to {high}"
@@ -285,7 +291,8 @@ def _seconds(seconds: float) -> str:
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
-    """What would help: recipes in their order, then what is enough alone, then what is not."""
+    """Yields sections on what would save memory: recipes in order, then single changes that are
+    enough, then those that are not."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
@@ -300,7 +307,8 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
-    """Steps with what each saves; a part of a recipe is explained where it first occurs."""
+    """A section with the steps and the GiB that each saves; a recipe part is explained only where
+    it first occurs."""
     labels = _step_labels(helps)
     width = max(map(len, labels), default=0)
 
@@ -316,7 +324,7 @@ def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
 
 
 def _step_labels(helps: list[Help]) -> list[str]:
-    """The name of each step; a recipe with what its new parts mean."""
+    """The label of each step; a recipe is followed by the meaning of the parts that are new."""
     labels = []
     explained_parts: set[str] = set()
     for help in helps:
@@ -333,7 +341,7 @@ def _step_labels(helps: list[Help]) -> list[str]:
 
 
 def _meaning(recipe: str) -> str:
-    """What the parts of a recipe mean.
+    """The meanings of the parts of a recipe, as text.
 
     >>> _meaning("Env + SP=2")
     'expandable segments, sequence parallelism'
@@ -347,7 +355,7 @@ def _meaning(recipe: str) -> str:
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
-    """Environment variables and trainer settings, as they are typed."""
+    """Yields lines with the environment variables and trainer settings, ready to be typed."""
     # The allocator reads its variable once, when a process first uses the GPU.
     if any("ALLOC_CONF" in name for name in plan.env):
         yield command("# before Ray and the workers start:")
@@ -358,7 +366,8 @@ def _settings(plan: PlanCell) -> Iterator[str]:
 
 
 def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
-    """The trainer's own keys or flags to paste, and which settings the text lacks."""
+    """Yields a section with keys or flags to paste for the trainer, and names the settings that it
+    has no key for."""
     lines = []
     for line in settings.text.splitlines():
         lines.append(command(line))
@@ -371,7 +380,7 @@ def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
 
 
 def _yaml_value(value: Any) -> str:
-    """A value of a setting as YAML writes it.
+    """A value as it is written in YAML.
 
     >>> _yaml_value({"offload": True, "ranks": 2})
     '{offload: true, ranks: 2}'
@@ -393,7 +402,8 @@ MOST_UNKNOWN = 12
 
 
 def _config(config: ConfigRead) -> Iterator[str]:
-    """What was read, assumed and not understood, each key with its line."""
+    """Yields sections on a config: the keys that were read, what was assumed, and the keys that
+    plan does not know."""
     trainer = config.trainer or "an unknown trainer"
     title = f"Read from {config.file}, a config of {trainer}"
     yield from section(title, _key_table(_without_items(config.read)))
@@ -410,7 +420,7 @@ def _config(config: ConfigRead) -> Iterator[str]:
 
 
 def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
-    """The keys without the items of lists that are among them: `gpus` covers `gpus[0]`."""
+    """The keys without items of a list that is listed too: `gpus` covers `gpus[0]`."""
     names = {key.key for key in keys}
     shown_keys = []
     for key in keys:
@@ -422,7 +432,7 @@ def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
 
 
 def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
-    """Keys of a config in columns: the line, the key with its value, and what it means."""
+    """Table rows for keys of a config: the line number, the key with its value, and its meaning."""
     rows = []
     for key in keys:
         setting = key.key
@@ -435,7 +445,8 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
 
 
 def _code(code: CodePlan) -> Iterator[str]:
-    """What the trace of `plan --code` saw: the phases, and the largest batch."""
+    """Yields the result of `plan --code`: the peak memory of each phase in GiB, and the largest
+    batch."""
     phases = {name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()}
     yield from section(f"Most at once in each phase, GiB (torch {code.torch})", facts(phases))
 

@@ -1,4 +1,4 @@
-"""Progress of what uv fetches: how many megabytes of how many, in the clock's line."""
+"""Shows the progress of a download by uv, in megabytes, in the clock's line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNPACKING_FOLDERS = (".tmp*", "archive-v*/*", "*/.tmp*")
 
 @contextmanager
 def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -> Iterator[None]:
-    """Show, until the block ends, how uv's cache grows.
+    """Show during this block how much uv has fetched, measured by the growth of its cache.
 
     uv prints no progress that can be read, but it unpacks each wheel while it arrives.
     """
@@ -40,14 +40,14 @@ def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -
 
 
 def _wheel_names(wheels: Sequence[Wheel]) -> str:
-    """The file of a single wheel, or how many they are."""
+    """The file name of a single wheel, or the number of wheels."""
     if len(wheels) > 1:
         return f"{len(wheels)} wheels"
     return wheels[0].filename if wheels else ""
 
 
 def _unpacking_folders(cache: Path) -> frozenset[Path]:
-    """The folders inside uv's cache that hold unpacked wheels."""
+    """The folders in uv's cache that contain unpacked or half-unpacked wheels."""
     folders: set[Path] = set()
     for pattern in UNPACKING_FOLDERS:
         folders.update(cache.glob(pattern))
@@ -55,7 +55,8 @@ def _unpacking_folders(cache: Path) -> frozenset[Path]:
 
 
 def _megabytes(folder: Path) -> int:
-    """The size of a folder's files; those that uv moves away meanwhile count nothing."""
+    """The total size of a folder's files in megabytes; files that disappear meanwhile count
+    as 0."""
     size_bytes = 0
     for directory, _, names in os.walk(folder):
         for name in names:

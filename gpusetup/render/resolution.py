@@ -1,4 +1,5 @@
-"""A resolution as text: the answer, the commands, and why not the others."""
+"""Shows the answer of `resolve` as text: the build, the commands, and why other builds were not
+chosen."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ NO_TORCHAUDIO = "no known release for this torch"
 def resolution_text(
     answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
 ) -> Screen:
-    """The whole screen: the build, its commands for `installer`, and why not another build.
+    """The screen of a resolution: the build, its commands for `installer`, and why other builds
+    were not chosen.
 
     With `explain` every rejection is shown, otherwise only those that a reader would ask about.
     """
@@ -77,7 +79,7 @@ def resolution_text(
 
 
 def _install_steps(steps: Sequence[Sequence[str]], snapshot: Snapshot) -> list[ScreenLine]:
-    """The commands that install the build, as this machine's shell takes them."""
+    """Lines with the commands that install the build, in the syntax of this machine's shell."""
     makes_environment = is_new_conda_environment(steps)
     # The new environment is active after the last step, so that verify tests its torch.
     all_steps = (*steps, TEST) if makes_environment else steps
@@ -88,13 +90,13 @@ def _install_steps(steps: Sequence[Sequence[str]], snapshot: Snapshot) -> list[S
 
 
 def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
-    """Whether one of conda's commands creates a new environment."""
+    """Whether these steps create a new conda environment."""
     beginnings = [tuple(words[:2]) for words in steps]
     return ("conda", "create") in beginnings
 
 
 def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[str]:
-    """The rejections that are shown, and how to see those that are not."""
+    """Yields the rejections that are shown, and a line on `--explain` if there are more."""
     if not rejections:
         return
     yield from _grouped(rejections)
@@ -103,7 +105,8 @@ def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[
 
 
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
-    """The verdict, and the facts about the chosen build."""
+    """Yields the verdict and the facts about the chosen build, or about the machine if no build
+    fits."""
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
         yield from facts(_machine_facts(snapshot))
@@ -133,7 +136,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
-    """The facts about a machine that decide which builds fit, for an answer that none does."""
+    """Label -> fact about the machine that decides which builds fit; shown if no build does."""
     system = snapshot.os
     gpus = []
     for gpu in visible_gpus(snapshot):
@@ -149,7 +152,7 @@ def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
 
 
 def _driver_text(snapshot: Snapshot) -> str:
-    """The driver's version and its CUDA: `580.95.05 (CUDA 13.0)`."""
+    """The driver version and its CUDA version as text: `580.95.05 (CUDA 13.0)`."""
     driver = snapshot.driver
     text = driver.version or "unknown version"
     if driver.cuda:
@@ -158,7 +161,8 @@ def _driver_text(snapshot: Snapshot) -> str:
 
 
 def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
-    """The packages of the request and torch's family, each with its version and its index."""
+    """Yields a table of the requested packages and torch's family, with their versions and
+    indexes."""
     members = [package for package in packages if package.asked or package.name in FAMILY]
     rows = []
     for package in members:
@@ -176,7 +180,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
 
 
 def _advice(advice: Advice) -> str:
-    """A change of the machine or the request, and the build that it makes possible."""
+    """A change of the machine or the request as text, with the build that it makes possible."""
     change = advice.to
     if advice.change == "driver":
         change = f"use NVIDIA driver {advice.to}"
@@ -198,7 +202,8 @@ OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
-    """The rejections that answer "why not the newest" and "why not another CUDA of this one"."""
+    """The rejections that explain why neither the newest torch nor another CUDA build of the chosen
+    one was taken."""
     candidates = []
     for rejection in answer.rejections:
         if not rejection.reason.startswith(NO_QUESTION):
@@ -217,7 +222,8 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
-    """Each reason with the newest release that it holds for; the reasons of CPU builds last."""
+    """Yields each reason with the builds of the newest release that it rejects; the reasons of CPU
+    builds come last."""
     by_reason: dict[str, list[Rejection]] = {}
     for rejection in rejections:
         by_reason.setdefault(rejection.reason, []).append(rejection)
@@ -235,7 +241,8 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
 
 
 def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
-    """The packages of torch's family in a set of packages; all of them for an empty set."""
+    """The names of torch's packages among these packages; all of torch's family if the list is
+    empty."""
     if not packages:
         return FAMILY
     names = {package.name for package in packages}

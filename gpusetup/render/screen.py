@@ -1,4 +1,5 @@
-"""How every answer looks: headings, marks, labels, commands, notes, in the terminal's 16 colours.
+"""The layout of every answer: headings, marks, labels, commands and notes, in the terminal's 16
+colours.
 
 A `Screen` is its plain text, which is what a pipe, a file and a test get. It also knows how a
 terminal shows it: each `ScreenLine` keeps the role of its parts, the column at which it goes on if
@@ -53,7 +54,7 @@ Part = tuple[str, str]
 
 
 def plain(text: str) -> str:
-    """Foreign text without terminal control codes; newline and tab stay.
+    """The text with terminal control characters replaced by `?`; newlines and tabs stay.
 
     >>> plain("a\\x1b[31mb\\x07")
     'a?[31mb?'
@@ -65,7 +66,8 @@ def plain(text: str) -> str:
 
 
 def _is_harmless(char: str) -> bool:
-    """Whether a terminal only shows this character, and obeys nothing in it."""
+    """Whether a terminal only displays this character, so that it cannot control the terminal or
+    turn the text direction."""
     if char in "\n\t":
         return True
     # Embeddings, overrides and isolates of text direction: a name could turn the text after it.
@@ -74,7 +76,7 @@ def _is_harmless(char: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Foreign text on one line, without terminal control codes.
+    """The text on a single line, with terminal control characters replaced by `?`.
 
     >>> one_line("RTX 3050\\n  ok: all is well")
     'RTX 3050 ok: all is well'
@@ -85,7 +87,8 @@ def one_line(text: str) -> str:
 
 
 class ScreenLine(str):
-    """One line of an answer: its text, the roles of its parts, and how it is continued.
+    """One line of an answer: its text, the roles (colours) of its parts, and how it continues if it
+    is too long.
 
     `hang` is the column at which its next row begins, by default that of its first letter. A
     `whole` line is never broken. A line with `many` keeps the line breaks of its text, as a tool's
@@ -119,7 +122,7 @@ class ScreenLine(str):
 
 
 class Screen(str):
-    """An answer as text, line after line, which also knows how a terminal shows it."""
+    """An answer as plain text that also knows how to show itself on a terminal."""
 
     lines: tuple[ScreenLine, ...]
 
@@ -132,7 +135,7 @@ class Screen(str):
         return screen
 
     def shown(self, *, width: int | None, colour: bool) -> str:
-        """The text for a terminal of `width` columns; None: no line is broken."""
+        """The text for a terminal with `width` columns; None means that no line is broken."""
         if width is None and not colour:
             return str(self)
         # A pipe that reports a width of 0 has no terminal behind it.
@@ -145,7 +148,8 @@ class Screen(str):
         return text
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
-        """The text for this stream: colours and broken lines on a terminal only."""
+        """The text for this stream; lines are broken on a terminal only, and colours are used only
+        if it supports them."""
         width = None
         if stream.isatty():
             width = get_terminal_size().columns
@@ -157,12 +161,12 @@ class Screen(str):
 
 
 def heading(text: str) -> ScreenLine:
-    """A title, as a line of its own."""
+    """A line with a title."""
     return ScreenLine((text, HEADING))
 
 
 def section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """A heading with its lines, after an empty line; nothing if there are no lines.
+    """Yields an empty line, the heading and the lines; nothing if there are no lines.
 
     >>> [*section("Steps", ())], [*section("Steps", ["  one"])]
     ([], ['', 'Steps', '  one'])
@@ -173,7 +177,7 @@ def section(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> ScreenLine:
-    """A mark and a name in the mark's colour, then a colon and the texts about it.
+    """A line with a coloured mark and name, then a colon and texts.
 
     >>> marked(OK, "ok", "all alike")
     '✓ ok: all alike'
@@ -189,7 +193,7 @@ def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> Screen
 
 
 def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
-    """The answer itself, as the first line of a screen; the remainder is not coloured.
+    """The first line of an answer: a coloured mark and answer, then the uncoloured remainder.
 
     >>> verdict(NO, "does not fit"), verdict(OK, "fits", ": LoRA")
     ('✗ does not fit', '✓ fits: LoRA')
@@ -203,7 +207,8 @@ def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
 def table(
     titles: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
 ) -> list[ScreenLine]:
-    """Rows below dim titles; figures are aligned to the right, the columns of `left` to the left.
+    """The lines of a table with dim titles; cells are right-aligned, except in the columns of
+    `left`.
 
     A last column of words (without a title, or aligned to the left) is not padded, and a text that
     is too long for the terminal goes on in its own column.
@@ -239,7 +244,7 @@ def table(
 
 
 def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
-    """The columns of a terminal that the widest text of a table's column takes."""
+    """The width of a table's column: the terminal columns that its widest text takes."""
     widths = []
     for cells in grid:
         text, _role = cells[column]
@@ -248,7 +253,7 @@ def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
 
 
 def _columns(text: str) -> int:
-    """Columns of a terminal that a text takes.
+    """The number of terminal columns that a text takes.
 
     >>> _columns("a字"), _columns("e\u0301")
     (3, 1)
@@ -262,7 +267,8 @@ def _columns(text: str) -> int:
 
 
 def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]:
-    """Labels in one column, each with its value; a label without a value is left out.
+    """Lines with a label and its value, the values aligned in a column; labels without a value are
+    left out.
 
     >>> facts({"Python": "3.12", "driver": None, "torch": "2.9.1"})
     ['  Python  3.12', '  torch   2.9.1']
@@ -290,7 +296,7 @@ def plural(count: int, word: str) -> str:
 
 
 def command(text: str, indent: int = 2) -> ScreenLine:
-    """A command on a line of its own, never broken, so that it can be copied as it is."""
+    """A line with a command, never broken, so that it can be copied."""
     typed = as_typed(text)
     # PowerShell needs `& ` before a quoted program; cmd.exe takes it for an error.
     remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
@@ -302,7 +308,7 @@ DIFF_ROLES = {"+": GREEN, "-": RED, "@": COMMAND}
 
 
 def diff_lines(diff: str) -> list[ScreenLine]:
-    """The lines of a diff, removed ones in red and added ones in green."""
+    """The lines of a diff, with removed lines in red and added lines in green."""
     lines = []
     for line in diff.removesuffix("\n").split("\n"):
         # A config of Windows ends its lines with CR LF; a CR on a terminal goes back to column 0.
@@ -322,13 +328,14 @@ REMARK_ROLES = {
 
 
 def remark(word: str, text: str) -> ScreenLine:
-    """`error: …`, `warning: …`, `hint: …`, `note: …`; a text of several lines keeps them."""
+    """A line `error: …`, `warning: …`, `hint: …`, `advice: …` or `note: …`; line breaks in the text
+    are kept."""
     label = (word, REMARK_ROLES[word])
     return ScreenLine(label, f": {text}", hang=2, many=True)
 
 
 def notes(texts: Iterable[str], word: str = "note") -> list[str]:
-    """Remarks after an empty line; nothing if there are none."""
+    """An empty line followed by a remark for each text; empty if there are none."""
     lines: list[str] = []
     for text in texts:
         if not lines:
@@ -341,7 +348,7 @@ def notes(texts: Iterable[str], word: str = "note") -> list[str]:
 
 
 def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
-    """The rows of a line on a terminal of so many columns.
+    """Yields the rows of a line on a terminal with this many columns.
 
     A line is broken between words but not inside a command in backticks, and goes on at its own
     column. A `whole` line is broken only at its own line breaks.
@@ -367,12 +374,12 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
 
 
 def _without_blanks(command: re.Match[str]) -> str:
-    """A command in backticks, with a letter in place of each blank."""
+    """A command in backticks, with its blanks replaced by underscores so that it is not broken."""
     return command[0].replace(" ", "_")
 
 
 def _wrapped(paragraphs: Sequence[str], columns: int) -> list[str]:
-    """The rows of paragraphs; an empty paragraph is an empty row."""
+    """The paragraphs wrapped into rows; an empty paragraph gives an empty row."""
     wrapper = TextWrapper(
         columns,
         expand_tabs=False,
@@ -387,7 +394,8 @@ def _wrapped(paragraphs: Sequence[str], columns: int) -> list[str]:
 
 
 def painted(line: ScreenLine, first: int, last: int) -> str:
-    r"""The letters from `first` up to `last` of a line, in the terminal's own colours.
+    r"""The characters from `first` up to `last` of a line, with the terminal codes of their
+    colours.
 
     >>> painted(ScreenLine(("ok", GOOD), ": all"), 0, 5)
     '\x1b[1;32mok\x1b[0m: a'
@@ -408,7 +416,7 @@ def painted(line: ScreenLine, first: int, last: int) -> str:
 
 
 def can_be_drawn_on(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that takes colours and lets a line be drawn again.
+    """Whether a stream is a terminal that supports colours and redrawing a line.
 
     A log and the terminal of an editor (TERM=dumb) are none.
     """
@@ -428,7 +436,8 @@ TYPED: dict[str, str] = {}
 
 
 def set_program(words: Sequence[str]) -> None:
-    """Remember how to start gpusetup and uv if a person's shell does not find them by name.
+    """Remember how to start gpusetup and uv, for programs that the person's shell does not find by
+    name.
 
     `words` are those of the command line, which may ask about another machine.
     """
@@ -448,7 +457,7 @@ def set_program(words: Sequence[str]) -> None:
 
 
 def as_typed(line: str) -> str:
-    """A command line with gpusetup and uv as this person starts them."""
+    """A command line with gpusetup or uv replaced by what starts it on this machine."""
     program, space, arguments = line.partition(" ")
     typed_program = TYPED.get(program, program)
     return typed_program + space + arguments

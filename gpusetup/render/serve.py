@@ -1,4 +1,4 @@
-"""The plan of an inference server as text: whether it fits, and how to start it."""
+"""Shows the plan of an inference server as text: whether it fits, and how to start it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gpusetup.render.screen import (
 
 
 def serve_text(plan: ServePlan) -> Screen:
-    """The screen of a serving plan."""
+    """The screen of a serving plan: the verdict, the limits, where the memory goes, and the
+    command."""
     size = f"{plan.parameters / 1e9:.3g}B parameters"
     engine = f"{plan.weights}, {plan.engine}"
     question = f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}"
@@ -42,7 +43,7 @@ def serve_text(plan: ServePlan) -> Screen:
 
 
 def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
-    """Whether the model and its cache fit."""
+    """The verdict line: whether the model and its cache fit."""
     if not plan.fits:
         return verdict(NO, "does not fit", job)
     if plan.uncounted:
@@ -54,7 +55,8 @@ def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
 
 
 def _serve_memory(plan: ServePlan) -> dict[str, str]:
-    """Where the memory of a GPU goes, in GiB, and how much cache a token takes."""
+    """Label -> the parts of a GPU's memory in GiB, and the cache that a token takes in KiB, as
+    text."""
     parts_gib = {
         "weights": plan.weights_gib,
         "cache": plan.cache_gib,

@@ -1,4 +1,4 @@
-"""How GPUs are connected, in one line of an answer."""
+"""Shows in one line how the GPUs are connected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpusetup.readings.smi_topology import WORDS
 
 
 def links_line(machine: Snapshot) -> str | None:
-    """The links between the GPUs and their NUMA nodes; None for one GPU, or if nothing is known.
+    """The links between the GPUs and their NUMA nodes as text; None if there is only one GPU or
+    nothing is known.
 
     >>> gpus = tuple(Gpu(name="A100", nvml_index=n, numa_node=n) for n in (0, 1))
     >>> links_line(Snapshot(gpus=gpus, gpu_links=(GpuLink(first=0, second=1, kind="NV12"),)))
@@ -26,7 +27,7 @@ def links_line(machine: Snapshot) -> str | None:
 
 
 def _links(links: tuple[GpuLink, ...]) -> Iterator[str]:
-    """Each kind of link with the pairs of GPUs that it connects."""
+    """Yields each kind of link with the pairs of GPUs that it connects."""
     pairs_by_kind: dict[str, list[str]] = defaultdict(list)
     for link in links:
         pair = f"{link.first}-{link.second}"
@@ -41,7 +42,7 @@ def _links(links: tuple[GpuLink, ...]) -> Iterator[str]:
 
 
 def _in_words(kind: str) -> str:
-    """A kind of link as nvidia-smi writes it, with what it means.
+    """A kind of link in words, followed by nvidia-smi's abbreviation.
 
     >>> _in_words("NV4"), _in_words("PHB")
     ('4 NVLinks (NV4)', "the CPU's PCIe bridge (PHB)")
@@ -55,7 +56,7 @@ def _in_words(kind: str) -> str:
 
 
 def _numa_nodes(gpus: tuple[Gpu, ...]) -> Iterator[str]:
-    """Each NUMA node with its GPUs."""
+    """Yields each NUMA node with its GPUs; GPUs whose node is unknown are left out."""
     gpus_by_node: dict[int, list[str]] = defaultdict(list)
     for position, gpu in enumerate(gpus):
         if gpu.numa_node is None:

@@ -1,4 +1,5 @@
-"""tune's screens: the diff with its reasons, the trials, the comparison table, the progress."""
+"""The screens of `tune`: the config diff with its reasons, the trials, the comparison table and the
+presets."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
-    """The whole answer: trials, measured gains, changes with their reasons, what was written.
+    """The screen of a tune answer: trials, measured gains, changes with their reasons, and what was
+    written.
 
     `config` is the path of the training config, if one was named.
     """
@@ -64,7 +66,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 
 
 def _measured(answer: TuneAnswer) -> Iterator[str]:
-    """The batch sizes that were tried, and the gain of each setting."""
+    """Yields the table of tried batch sizes, and the table of what each setting gains."""
     device = answer.device or "this device"
     if answer.trials:
         titles = ("batch", "result", "peak", "samples/s")
@@ -81,7 +83,8 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
 
 
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
-    """The diff of a config with a reason for each line; or that nothing changes."""
+    """Yields the diff of a config with the reason for each change, or a line that nothing
+    changes."""
     if answer.changes:
         yield from section(f"Changes of {config}", diff_lines(answer.diff))
         reasons: list[str] = []
@@ -94,7 +97,7 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
 
 
 def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
-    """Where the tuned config was written, or how to write it."""
+    """Yields a line on where the tuned config was written, or how to write it."""
     if answer.written is not None:
         text = f"Written to {answer.written}"
         if answer.written == config:
@@ -107,7 +110,7 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
 
 
 def why(change: TuneChange) -> Iterator[ScreenLine]:
-    """A change with its reason and the reason's source."""
+    """Yields the lines of a change: the old and the new value, the reason and its source."""
     # The config had no such key.
     before = "(new)" if change.added else value_text(change.before)
     after = value_text(change.after)
@@ -120,7 +123,7 @@ def why(change: TuneChange) -> Iterator[ScreenLine]:
 
 
 def value_text(value: object) -> str:
-    """The value of a setting in words.
+    """The value of a setting as text: `empty` for None, `on` or `off` for a truth value.
 
     >>> value_text(None), value_text(True), value_text(8)
     ('empty', 'on', '8')
@@ -133,7 +136,8 @@ def value_text(value: object) -> str:
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
-    """The table of presets, the text of one, or where it was written.
+    """The screen of `tune --preset`: the table of presets, the text of one, or where it was
+    written.
 
     `kept` is the copy of the file that the preset replaced.
     """
@@ -152,7 +156,7 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
 
 
 def _preset_table(answer: TuneAnswer) -> Screen:
-    """Every preset with what it trains, on which card, and the guide that it is from."""
+    """The table of presets: what each trains, on which card, and from which guide it comes."""
     rows = []
     for preset in answer.presets:
         rows.append((preset.name, preset.trains, preset.card, preset.guide))
@@ -179,7 +183,7 @@ def trial_cells(trial: Trial) -> tuple[str, ...]:
 
 
 def gib(size_bytes: int | None) -> str:
-    """A size in GiB; nothing if it is not known."""
+    """A size as text in GiB; "" if it is None."""
     if size_bytes is None:
         return ""
     size_gib = size_bytes / GIB
@@ -187,7 +191,7 @@ def gib(size_bytes: int | None) -> str:
 
 
 def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
-    """A measured rate with half its spread.
+    """A measured rate as text, with plus or minus half its spread; "" if it is None.
 
     >>> speed(12.5, 3.0), speed(211_400.0, None)
     ('12.5 ± 2 %', '211,400')
@@ -203,7 +207,7 @@ def speed(samples_per_second: float | None, spread_percent: float | None) -> str
 
 
 def _best(answer: TuneAnswer) -> ScreenLine:
-    """The batch size that the search ended with."""
+    """The line with the batch size that the search found, or that none fitted."""
     if answer.batch_size is None:
         return marked(NO, "no batch size ran within the memory", indent=2)
     condition = ""
@@ -215,7 +219,7 @@ def _best(answer: TuneAnswer) -> ScreenLine:
 
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
-    """The table of the acceleration guide, with measured figures."""
+    """The table that compares the measured rows, in the form of the acceleration guide's table."""
     # Without the data set's size nobody knows how long an epoch is.
     has_epochs = any(row.seconds_per_epoch for row in rows)
     epoch_title = ("s / epoch",) if has_epochs else ()
@@ -228,7 +232,8 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
 
 
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
-    """The cells of a row below each title; a row that did not run says why in the last one."""
+    """The cells of a row of the comparison; the last cell of a row that did not run gives the
+    reason."""
     # As the guide's table has it: `+ AMP`.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
@@ -250,7 +255,7 @@ def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
 
 
 def seconds(amount: float | None) -> str:
-    """Seconds with three digits, whole ones from 1000 on; nothing if they are not known.
+    """Seconds as text with three digits, without decimals from 1000 on; "" if they are None.
 
     >>> seconds(12.345), seconds(1234.5), seconds(None)
     ('12.3', '1,234', '')
@@ -265,7 +270,7 @@ LONGEST_FAILURE = 70
 
 
 def failure(row: answers.Row) -> str:
-    """Why a row did not run."""
+    """Why a row of the comparison did not run, as text."""
     if row.status == "oom":
         return "out of memory"
     detail = row.detail or ""
@@ -280,7 +285,7 @@ def failure(row: answers.Row) -> str:
 
 
 def note(row: answers.Row) -> str:
-    """What became of a row: kept, or why it was left out."""
+    """The last cell of a row: whether its setting was kept, or why it was left out."""
     # Only the rows that add something are decided on; the base and all together are not.
     if not row.name.startswith("+"):
         return row.detail or ""
@@ -295,7 +300,8 @@ def note(row: answers.Row) -> str:
 
 
 def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
-    """The loss with and without mixed precision, as a sentence; nothing if it was not measured.
+    """Yields a sentence with the loss with and without mixed precision, for each row for which it
+    was measured.
 
     >>> [*losses([answers.Row(batch=8, loss=2.3012, loss_without_amp=2.3, loss_steps=12)])]
     ['  Loss after 12 steps from the same seed: 2.301 with mixed precision, 2.3 without']
@@ -311,7 +317,7 @@ def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
 
 
 def _loss(loss: float | None) -> str:
-    """A loss with four digits; JSON has no NaN, so the answer holds None for it."""
+    """A loss as text with four digits; `NaN` for None, which stands for NaN in the answer."""
     if loss is None:
         return "NaN"
     return f"{loss:.4g}"
@@ -319,7 +325,7 @@ def _loss(loss: float | None) -> str:
 
 @contextmanager
 def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """A callback that names what is measured next, and shows the time that is left.
+    """Yields a callback that announces the next measurement and shows the time left.
 
     `expected` is the number of measurements that are planned; there may be more.
     """

@@ -1,4 +1,5 @@
-"""The certificates for gpusetup's own requests to an index, which are the same that uv trusts."""
+"""Finds the certificates for gpusetup's own requests to an index, which are the ones that uv trusts
+too."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ SYSTEM_STORES = (
 
 
 def certificates() -> str | bool:
-    """The certificate file for requests; True for the one that comes with requests."""
+    """The certificate file for the `requests` library; True stands for the file that comes with
+    `requests`."""
     for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         path = os.environ.get(name)
         if path and Path(path).exists():

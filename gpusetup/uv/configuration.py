@@ -1,4 +1,5 @@
-"""Reads uv's settings as data: variables, the user's uv.toml and the system's.
+"""Reads uv's settings as data, from environment variables and from the user's and the system's
+uv.toml.
 
 Files of the working folder, of its parents and of the environment are not read, because a checkout
 or another user may have put them there. They are only named, so that nobody wonders.
@@ -83,7 +84,7 @@ NOT_ABOUT_PACKAGES = re.compile(
 
 
 class SettingsSource(Frozen):
-    """One place with settings, with the key names of uv.toml."""
+    """The settings from one variable or file, with the key names of uv.toml."""
 
     name: str
     """The variable, or the file."""
@@ -96,7 +97,8 @@ class SettingsSource(Frozen):
 
 
 def sources_of_settings() -> tuple[SettingsSource, ...]:
-    """All places with settings that apply, in uv's order: the first one wins."""
+    """All variables and files whose settings apply, in uv's order: the first one that has a setting
+    wins."""
     sources = list(_of_variables())
     # Variables come before files, the user's file before the system's.
     for path in _files_that_count():
@@ -113,14 +115,14 @@ def working_folder() -> str:
 
 
 def _of_variables() -> Iterator[SettingsSource]:
-    """The settings in uv's variables that are set and that apply."""
+    """Yields the settings of each uv variable that is set."""
     folder = working_folder()
     for variable, values in _values_of_variables():
         yield SettingsSource(name=variable, values=values, folder=folder)
 
 
 def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The settings in variables, with the key names of uv.toml."""
+    """Yields each variable that is set, with its value under the key name of uv.toml."""
     environ = os.environ
     for variable, key in TEXTS.items():
         text = environ.get(variable)
@@ -148,7 +150,8 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _files_that_count() -> Iterator[Path]:
-    """The uv.toml in UV_CONFIG_FILE, or else the user's own and the system's.
+    """Yields the uv.toml that UV_CONFIG_FILE names, or else the existing ones of the user and the
+    system; none with UV_NO_CONFIG.
 
     https://docs.astral.sh/uv/concepts/configuration-files/
     """
@@ -166,7 +169,8 @@ def _files_that_count() -> Iterator[Path]:
 
 
 def _configuration_folders() -> tuple[Path, ...]:
-    """The user's configuration folder, then the system's."""
+    """The folders that may contain a `uv` configuration folder: the user's first, then the
+    system's."""
     environ = os.environ
     if os.name == "nt":
         names = [environ.get("APPDATA", ""), environ.get("PROGRAMDATA", "")]
@@ -183,7 +187,8 @@ def _configuration_folders() -> tuple[Path, ...]:
 
 
 def _of_file(path: Path) -> SettingsSource:
-    """The settings of a uv.toml; those in `[pip]` win, because installing means `uv pip`.
+    """The settings of a uv.toml; those in its `[pip]` table win, because gpusetup installs with `uv
+    pip`.
 
     `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
     """
@@ -211,7 +216,8 @@ def _setting(variable: str, value: str) -> str:
 
 
 def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
-    """A sentence for each place with package settings that gpusetup does not use."""
+    """Yields a sentence for each file, and one for all variables, with package settings that
+    gpusetup does not use."""
     for source in sources:
         unused = source.values.keys() - HONOURED
         keys = sorted(key for key in unused if _is_about_packages(key))
@@ -236,7 +242,8 @@ def _is_about_packages(key: str) -> bool:
 
 
 def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
-    """A sentence for each uv configuration near a folder, and for an environment's own pip.conf.
+    """Yields a sentence for a uv configuration near this folder and for the environment's pip.conf,
+    which gpusetup does not read.
 
     bare uv and pip read them. A checkout may bring both, so that they count only if the person
     names them.
@@ -263,7 +270,8 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
 
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """The configuration that plain uv would find from a folder on, and its package settings."""
+    """The path of the configuration that uv itself would find from this folder upwards, and its
+    package settings; None if there is none."""
     for parent in (folder, *folder.parents):
         for path in (parent / "uv.toml", parent / "pyproject.toml"):
             if not path.is_file():

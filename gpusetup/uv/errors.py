@@ -1,4 +1,4 @@
-"""Turns a failure of uv into one of our errors, with uv's complete message and a hint."""
+"""Turns a failure of uv into a gpusetup error, with uv's complete message and a hint."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def complaint(
     notes: Sequence[str] = (),
     failures: Mapping[HostAddress, str] = {},
 ) -> GpuSetupError:
-    """The error for a failed uv, with its complete message.
+    """The error for a failed run of uv, with its complete message.
 
     Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
     the person that took part, because uv's sentence does not say where its constraints come from.
@@ -63,7 +63,8 @@ def complaint(
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
-    """What to do next; it mentions the network or a disk only if uv's message does."""
+    """The hint for this kind of error; it speaks of the network or the disk only if uv's message
+    does."""
     # Only such an error has many causes; the others say by themselves what to change.
     if issubclass(kind, Unreached):
         # uv says so of a disk while it fetches, too: this is the narrower pattern.
@@ -77,7 +78,7 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 
 def said_by(output: Output) -> str:
-    """The complete output, or how the program ended if there is none."""
+    """What the program printed, without logins, or how it ended if it printed nothing."""
     text = output.stderr or output.stdout
     message = sentence(text)
     if not message:
@@ -87,7 +88,8 @@ def said_by(output: Output) -> str:
 
 
 def sentence(text: str) -> str:
-    """Everything that a program prints from its first `error:` on.
+    """The text that a program printed after its first `error: `, without colours; the whole text if
+    there is none.
 
     >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
     'Failed to fetch `x`\\n  cause: 503'
@@ -101,8 +103,7 @@ def sentence(text: str) -> str:
 
 
 def explanation(text: str) -> str:
-    """uv's complete reasons why nothing goes together, on one line and without the frame around
-    them.
+    """uv's reasons why no versions go together, on one line and without the frame that uv draws.
 
     >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'

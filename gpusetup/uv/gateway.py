@@ -1,4 +1,4 @@
-"""uv's only way into the network: a local proxy that connects only to allowed hosts.
+"""uv's only connection to the network: a local proxy that connects only to allowed hosts.
 
 uv follows redirects and links to any host without a word. Its connections go through this proxy
 instead, which sees the name of each host before a connection is made. TLS stays between uv and the
@@ -31,10 +31,11 @@ USER = "gpusetup"
 
 
 class Gateway:
-    """A proxy for one run of uv, with a record of the requested hosts."""
+    """A proxy for one run of uv, which records the hosts that uv asked for."""
 
     def __init__(self, allowed: AllowedHosts, proxies: Mapping[str, str]) -> None:
-        """`proxies`: the person's own, by scheme, and under `no` the hosts without one."""
+        """A proxy that allows these hosts; `proxies` are the person's own by scheme, and under `no`
+        the hosts to reach directly."""
         self.allowed = allowed
         self.proxies = proxies
         self.refused: list[HostAddress] = []
@@ -51,7 +52,7 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """The address of this proxy with its password."""
+        """The URL of this proxy, including its password."""
         return f"http://{USER}:{self.password}@127.0.0.1:{self.port}"
 
     def close(self) -> None:
@@ -73,7 +74,8 @@ class Gateway:
             threading.Thread(target=self._handle, args=(client,), daemon=True).start()
 
     def _handle(self, client: socket.socket) -> None:
-        """Read uv's request and connect it to the host, or refuse with an HTTP response."""
+        """Handle one connection of uv: connect it to the host, or refuse it with an HTTP
+        response."""
         # What comes here is answered or dropped; uv tells of whatever went wrong.
         with client, suppress(OSError, ValueError):
             client.settimeout(CONNECT_SECONDS)
@@ -83,7 +85,8 @@ class Gateway:
                 refuse(client, refusal)
 
     def _answer(self, client: socket.socket, head: list[str], rest: bytes) -> str | None:
-        """Connect uv to the requested host, or return the status of a refusal."""
+        """Connect uv to the requested host and return None, or return the HTTP status with which to
+        refuse the request."""
         if not self._is_uv(head):
             return "407 Proxy Authentication Required"
         method, target, _ = head[0].split(" ", 2)
@@ -115,7 +118,7 @@ class Gateway:
         return None
 
     def _is_uv(self, head: list[str]) -> bool:
-        """Whether a request contains the password of this proxy."""
+        """Whether a request contains this proxy's password, so that it comes from uv."""
         expected = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
         for line in head[1:]:
             name, _, value = line.partition(":")
@@ -133,7 +136,8 @@ class Gateway:
 
 @contextmanager
 def gateway(allowed: AllowedHosts, environment: Mapping[str, str]) -> Iterator[Gateway]:
-    """A proxy for one run of uv with these variables."""
+    """Run a proxy with these allowed hosts during the block; the variables name the person's own
+    proxies."""
     way_out = Gateway(allowed, proxies_of(environment))
     try:
         yield way_out

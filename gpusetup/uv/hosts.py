@@ -38,7 +38,7 @@ FILE_HOSTS = (
 
 
 class HostAddress(NamedTuple):
-    """A host and its port; the same host with another port is a different server."""
+    """A host and its port; the same host with another port counts as a different server."""
 
     name: str
     port: int
@@ -55,7 +55,8 @@ class HostAddress(NamedTuple):
 
 
 def host_of(url: str) -> HostAddress | None:
-    """The host of an address; None for a folder and for anything that is not a web address.
+    """The host of a URL, with its port; None for a folder or anything else that is not an http or
+    https URL.
 
     >>> host_of("https://me:secret@Packages.example/simple")
     Host(name='packages.example', port=443)
@@ -73,12 +74,14 @@ def host_of(url: str) -> HostAddress | None:
 
 
 def host_named(text: str) -> HostAddress | None:
-    """The host in a text such as `files.example` or `files.example:8443`."""
+    """The host in a text such as `files.example` or `files.example:8443`; None if it is not a
+    host."""
     return host_of(f"https://{text}")
 
 
 def plain_name(name: str) -> str:
-    """A host's name as it is sent over the network: in lower case and ASCII."""
+    """A host's name as it is sent over the network: in ASCII and lower case, without a dot at the
+    end."""
     try:
         return name.rstrip(".").encode("idna").decode().lower()
     except UnicodeError:
@@ -86,10 +89,11 @@ def plain_name(name: str) -> str:
 
 
 class AllowedHosts:
-    """The hosts to which uv and our own requests may connect."""
+    """The hosts to which uv and gpusetup's own requests may connect."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """`addresses`: those of the indexes and wheel pages that the plan shows."""
+        """Allow the hosts of these addresses, which are the indexes and wheel pages that the plan
+        shows, and those that the person named."""
         hosts: list[HostAddress] = []
         for address in addresses:
             host = host_of(address)
@@ -104,7 +108,8 @@ class AllowedHosts:
         self.patterns = tuple(patterns)
 
     def allows(self, host: HostAddress | None) -> bool:
-        """Whether a host was shown, or is a documented file host of one that was."""
+        """Whether a host is allowed: it is one of the hosts, or a documented file host of one of
+        them."""
         if host is None:
             return False
         if host in self.hosts:
@@ -114,13 +119,14 @@ class AllowedHosts:
         return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
 
     def require(self, url: str) -> None:
-        """Raise `Unreached` for an address on a host that was not shown; folders have no host."""
+        """Raise Unreached if a URL's host is not allowed; folders have no host."""
         host = host_of(url)
         if host is not None and not self.allows(host):
             raise self.refusal([host])
 
     def refusal(self, hosts: Iterable[HostAddress]) -> Unreached:
-        """The error for hosts to which a redirect or link leads."""
+        """The error for a redirect or link to hosts that are not allowed, with the command that
+        allows them."""
         strange = " ".join(dict.fromkeys(map(str, hosts)))
         shown = ", ".join(map(str, self.hosts))
         named = os.environ.get(NAMED_BY_PERSON, "")
@@ -133,7 +139,8 @@ class AllowedHosts:
 
 
 def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
-    """The hosts where an index keeps its files according to its operator, as names or patterns.
+    """The hosts where an index keeps its files according to its operator, as patterns; empty if
+    none is known.
 
     >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
     ('*.blob.core.windows.net',)
@@ -148,7 +155,7 @@ def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
 
 
 def hosts_named_by_person() -> tuple[HostAddress, ...]:
-    """The additional hosts in GPUSETUP_FILE_HOSTS."""
+    """The additional hosts that the person names in GPUSETUP_FILE_HOSTS."""
     hosts: list[HostAddress] = []
     for text in os.environ.get(NAMED_BY_PERSON, "").split():
         host = host_named(text)

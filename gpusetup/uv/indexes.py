@@ -1,5 +1,4 @@
-"""The indexes in a person's settings for uv, or else for pip: address, login, and the setting they
-come from."""
+"""The indexes in a person's settings for uv or, if there are none, for pip."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ OPTIONS = ("authenticate", "ignore-error-codes", "cache-control", "format", "exc
 
 
 class Index(Frozen):
-    """One index; its address contains no login."""
+    """A package index with the setting that names it and its login; the URL itself contains no
+    login."""
 
     url: str
     source: str
@@ -39,7 +39,8 @@ class Index(Frozen):
 
     @property
     def host(self) -> str:
-        """The host with its port, or the folder of an index on disk."""
+        """The host of the index, with its port if the URL has one; for an index on disk, its
+        folder."""
         parts = urlsplit(self.url)
         if parts.netloc:
             return parts.netloc
@@ -47,8 +48,8 @@ class Index(Frozen):
 
     @property
     def shown(self) -> str:
-        """The index in a form for people: its host, the setting it comes from, and where it keeps
-        its files.
+        """The index as text for people: its host, the setting that names it, and the hosts of its
+        files.
 
         >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown
         'packages.example (UV_INDEX)'
@@ -60,7 +61,7 @@ class Index(Frozen):
 
 
 def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
-    """The indexes in uv's settings: the extra ones in order, the default one last.
+    """The indexes in uv's settings: extra indexes in order, the default index last.
 
     An index that counts only for packages that a project assigns to it (`explicit`) is left out:
     the sources of a project are not read.
@@ -82,7 +83,7 @@ def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
 
 
 def _named_in(source: SettingsSource) -> Iterator[Index]:
-    """The indexes in one place, in the order in which uv uses them."""
+    """Yields the indexes in one variable or file, in the order in which uv uses them."""
     for key in ("index", "extra-index-url"):
         rows = source.values.get(key)
         if not isinstance(rows, list):
@@ -101,7 +102,7 @@ def _named_in(source: SettingsSource) -> Iterator[Index]:
 
 
 def _index(table: Mapping[str, Any], source: SettingsSource, *, is_default: bool) -> Index:
-    """An index from a setting, with the login in its address or in variables."""
+    """An index from one setting, with the login from its URL or from variables."""
     address = str(table.get("url", ""))
     name = table.get("name")
     # `corp=https://...`; an address may have `=` too, but only after its first slash.
@@ -123,7 +124,7 @@ def _index(table: Mapping[str, Any], source: SettingsSource, *, is_default: bool
 
 
 def with_whole_path(url: str, folder: str) -> str:
-    """An address unchanged, or the absolute path of a relative folder.
+    """A URL unchanged, or a folder as an absolute path.
 
     >>> with_whole_path("wheels", "/home/ann")
     '/home/ann/wheels'
@@ -136,7 +137,8 @@ def with_whole_path(url: str, folder: str) -> str:
 
 
 def _login_in_variables(name: str) -> tuple[str, str] | None:
-    """The login in `UV_INDEX_CORP_USERNAME` and `_PASSWORD`, for an index named `corp`."""
+    """The user and password for an index named `corp`, from UV_INDEX_CORP_USERNAME and
+    UV_INDEX_CORP_PASSWORD; None if neither is set."""
     plain_name = re.sub(r"\W", "_", name).upper()
     variable = f"UV_INDEX_{plain_name}"
     user = os.environ.get(f"{variable}_USERNAME", "")
@@ -147,7 +149,7 @@ def _login_in_variables(name: str) -> tuple[str, str] | None:
 
 
 def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
-    """The indexes in pip's settings, used if uv's settings have none."""
+    """The indexes in pip's settings: extra indexes first, the default index last."""
     indexes: list[Index] = []
     folder = working_folder()
     # The default index comes last, as everywhere. pip allows several in one setting.
@@ -164,7 +166,7 @@ def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
 
 @cache
 def usual_default() -> Index | None:
-    """uv's built-in default index; None if uv does not tell.
+    """The default index that is built into uv; None if uv does not print it.
 
     It is asked rather than written down here, because it is uv's to decide.
     """
@@ -187,7 +189,8 @@ def is_usual_default(index: Index) -> bool:
 
 
 def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str, str]]:
-    """The indexes under our own names, and the variables that pass their logins to uv.
+    """The indexes with new names, and the environment variables that pass their logins to uv under
+    these names.
 
     A login stands in no file and no argument, which others may read.
     """
@@ -204,7 +207,7 @@ def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str
 
 
 def login_variables(name: str, login: tuple[str, str]) -> dict[str, str]:
-    """The variables from which uv reads the login of an index.
+    """The environment variables from which uv reads the login of an index.
 
     >>> login_variables("TORCH", ("ann", ""))
     {'UV_INDEX_TORCH_USERNAME': 'ann'}

@@ -1,4 +1,5 @@
-"""The person's settings about versions in every installation: constraints, overrides, exclusions.
+"""The person's settings that limit versions in every installation: constraints, overrides and
+exclusions.
 
 They are read as data. A line that would bring a file from an address that no index shows, or that
 would replace the torch that was chosen, does not count and is named.
@@ -29,7 +30,7 @@ KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclu
 
 
 class Limits(Frozen):
-    """Lines for uv, by kind, and notes about them."""
+    """The lines with constraints, overrides and exclusions for uv, and notes about them."""
 
     constraints: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
@@ -38,7 +39,8 @@ class Limits(Frozen):
 
 
 def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
-    """The limits in all places with settings."""
+    """The limits from all variables and files with settings, with a note for each place that
+    contributes."""
     lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
     notes: list[str] = []
     for source in sources:
@@ -60,7 +62,8 @@ def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
 
 
 def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
-    """The lines from one place: its own, or those in the files that it names."""
+    """Yields the lines of one place: those that it contains, and those in the files that it
+    names."""
     written = source.values.get(f"{prefix}-dependencies")
     if isinstance(written, list):
         yield from map(str, written)
@@ -75,7 +78,8 @@ def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
 
 
 def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
-    """The lines of a file without comments; `BadInput` if it cannot be read."""
+    """Yields the lines of a file without comments; a URL is yielded as it is. Raises BadInput if
+    the file cannot be read."""
     parts = urlsplit(name)
     if parts.scheme in ("http", "https"):
         yield name
@@ -94,7 +98,7 @@ def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
 def _counted(
     lines: Iterator[str], may_count: Callable[[Requirement], bool]
 ) -> tuple[list[str], list[str]]:
-    """The lines that apply, and those that do not."""
+    """The lines that apply, and the lines that do not."""
     counted: list[str] = []
     refused: list[str] = []
     for line in lines:
@@ -111,7 +115,7 @@ def _counted(
 
 
 def _may_count(kind: str) -> Callable[[Requirement], bool]:
-    """Whether a line of this kind may apply."""
+    """A function that tells whether a requirement may apply as this kind of limit."""
 
     def may_count(requirement: Requirement) -> bool:
         # A file by its address would come from a host that is not shown before it is fetched.

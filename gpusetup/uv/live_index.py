@@ -1,4 +1,4 @@
-"""Asks torch's own index for builds that are not in the dated table (`resolve --refresh`).
+"""Asks torch's own index for builds that are not in the catalog (`resolve --refresh`).
 
 The answer is a page that a stranger may have written: it is read up to a size and within a time,
 and of its links only file names count that are those of torch's wheels. No address of the page goes
@@ -41,7 +41,7 @@ not take longer than it is long."""
 
 
 class LiveIndex(Frozen):
-    """The result from the index: the table with its new builds."""
+    """What the index lists now: the catalog with the new builds added."""
 
     catalog: Catalog
     places: frozenset[Place]
@@ -54,18 +54,18 @@ class LiveIndex(Frozen):
         return urlsplit(self.url).netloc
 
     def lists(self, build: TorchBuild | None) -> bool:
-        """Whether a build is on the index but not in the table."""
+        """Whether the index lists a build that the catalog lacks."""
         if build is None:
             return False
         return (build.torch, build.backend, build.os, build.machine) in self.places
 
     def count_on(self, family: str) -> int:
-        """How many of the new builds are for a system."""
+        """The number of new builds for a system, such as `linux`."""
         return sum(place[2] == family for place in self.places)
 
 
 def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], None]) -> LiveIndex:
-    """The builds for a backend (`auto`: for all) that torch's index lists now.
+    """The builds for a backend (or all backends, for `auto`) that torch's index lists now.
 
     Unreached if it gives no usable answer; Unsatisfiable if it has no such backend.
     """
@@ -88,8 +88,8 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
 
 
 def wheel_names(page: str) -> list[tuple[str, str]]:
-    """The wheels that a page links to, each with the folder of its address, without withdrawn ones
-    (PEP 592).
+    """The wheels that a page links to, as (last folder of the URL, file name); withdrawn ones (PEP
+    592) are left out.
 
     >>> wheel_names('<a href="/whl/cu134/torch-2.16.0%2Bcu134-cp311-cp311-win_amd64.whl#x=1">')
     [('cu134', 'torch-2.16.0+cu134-cp311-cp311-win_amd64.whl')]
@@ -108,7 +108,8 @@ def wheel_names(page: str) -> list[tuple[str, str]]:
 
 
 def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
-    """The text of a page on the index, within limits for size and time."""
+    """The text of a page on the index. Raises Unreached or Unsatisfiable if it cannot be read
+    within limits of size and time."""
     import requests
 
     url, login = split_login(address)
@@ -124,7 +125,7 @@ def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
 
 
 def why_unreached(problem: Exception, host: str) -> str:
-    """In a few words, why a page could not be read."""
+    """A short reason why a page could not be read."""
     import requests
 
     text = without_logins(str(problem))
@@ -142,8 +143,8 @@ def why_unreached(problem: Exception, host: str) -> str:
 
 
 def refuse_status(answer: Response, shown: str, backend: str, catalog: Catalog) -> None:
-    """Raise Unsatisfiable if the index has no such folder (torch's own index responds with 403),
-    and Unreached for any other refusal."""
+    """Raise Unsatisfiable if the index has no folder for the backend, and Unreached for any other
+    refusal."""
     if answer.status_code == 200:
         return
     is_own = shown.startswith(INDEX_ROOT)
@@ -157,7 +158,7 @@ def refuse_status(answer: Response, shown: str, backend: str, catalog: Catalog) 
 
 
 def read_within(answer: Response, shown: str, deadline: float) -> str:
-    """The body of a response; Unreached if it is too large or too slow."""
+    """The body of a response as text. Raises Unreached if it is too large or too slow."""
     parts: list[bytes] = []
     size_bytes = 0
     for part in answer.iter_content(1 << 16):
@@ -171,14 +172,14 @@ def read_within(answer: Response, shown: str, deadline: float) -> str:
 
 
 def known_backends(catalog: Catalog) -> str:
-    """The backends of the table's newest torch."""
+    """The backends of the newest torch in the catalog, as text."""
     newest = catalog.releases[-1].torch
     names = {build.backend for build in catalog.builds if build.torch == newest}
     return ", ".join(sorted(names))
 
 
 def hint_of(catalog: Catalog) -> str:
-    """What to do without the index."""
+    """The hint for an index that cannot be asked: use the catalog, or name a mirror."""
     return (
         f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; a mirror of the "
         "index is named by `--index URL`"

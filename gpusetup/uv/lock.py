@@ -1,4 +1,5 @@
-"""The files to download, from uv's lock, and the lock from which uv downloads exactly these."""
+"""The files to download, read from uv's lock, and a lock with which uv downloads exactly these
+files."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ DEFAULT_INDEX = "default index"
 
 
 class Wheel(Frozen):
-    """One file to download."""
+    """A wheel to download."""
 
     name: str
     """The project's name."""
@@ -38,14 +39,15 @@ class Wheel(Frozen):
 
     @property
     def host(self) -> str:
-        """The host of the file, without a login; empty for a file on disk."""
+        """The host of the wheel's URL, without a login; "" for a file on disk."""
         place = urlsplit(self.url).netloc
         _, _, host = place.rpartition("@")
         return host
 
 
 def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
-    """The file for one package in a lock; uv lists those that fit, the best first.
+    """The wheel to download for a package in a lock: the first, which is the best of those that
+    fit.
 
     Unsatisfiable if it has none.
     """
@@ -70,7 +72,7 @@ def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: 
 
 
 def lock_text(wheels: Sequence[Wheel]) -> str:
-    """The wheels as a lock from which uv installs: each with its address and hash."""
+    """The text of a lock file with these wheels, each with its URL and hash."""
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
         # An old index names no hash; the plan says so before anything is fetched.
@@ -83,7 +85,7 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
 
 
 def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None = None) -> Step:
-    """The command that downloads and unpacks the wheels of a lock in the folder `stage`.
+    """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
 
     Each comes by its address and its hash. `hashed`: the index names a hash of every one. Settings
     of the person about versions have done their part in the plan: uv accepts none beside a lock.
@@ -106,7 +108,7 @@ def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None 
 
 
 def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str, str]:
-    """The variables for uv's download: every index with a login, so that uv sends it."""
+    """The environment variables for uv's download, including every index that needs a login."""
     variables = dict(FETCHING)
     named: list[str] = []
     # A folder of wheels is no address that uv could log in at.

@@ -1,4 +1,4 @@
-"""The person's own indexes, asked through uv, in the form that a choice of packages needs.
+"""The person's package indexes, asked through uv, with the interface that choosing packages needs.
 
 Who chooses hands in one of these; it asks for another machine than this one, too.
 """
@@ -29,8 +29,7 @@ TITLE = "uv finds no set of versions"
 
 
 class PersonIndex:
-    """The indexes in the person's settings, and torch's own indexes below a root, for one
-    machine."""
+    """The person's indexes and torch's own indexes below a root, asked for one machine."""
 
     def __init__(
         self,
@@ -39,7 +38,8 @@ class PersonIndex:
         settings: PersonSettings,
         before: Callable[[Choice, tuple[str, ...]], None],
     ) -> None:
-        """`before` is called before the first question; an error that it raises ends the choice."""
+        """The indexes for a machine; `before` is called before the first question, and an error
+        that it raises ends the choice."""
         self.root, self.settings, self.begin = root, settings, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
@@ -50,7 +50,8 @@ class PersonIndex:
         return without_logins(self.root)
 
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
-        """The packages that meet some requirements together with a torch, within limits."""
+        """The releases that meet the requirements together with a torch, within the limits; or uv's
+        reason why there are none."""
         names = (*FAMILY, *question.on_torch_index)
         companions = tuple(word for word in question.words if name_of(word) in names)
         requirements = Requirements(
@@ -67,7 +68,8 @@ class PersonIndex:
         return IndexAnswer(packages=packages, notes=locked.notes)
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
-        """The newest release of each package that has a wheel for the machine."""
+        """The newest release of each package that has a wheel for the machine; empty if one of them
+        has none."""
         requirements = Requirements(family=(), index=self.root, others=names)
         try:
             locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)
@@ -76,7 +78,7 @@ class PersonIndex:
         return {row["name"]: released(row) for row in locked.rows}
 
     def newest_source(self, name: str) -> Released | None:
-        """The newest release of a package, if it exists only as source code."""
+        """The newest release of a package if it exists only as source code; otherwise None."""
         release = newest_release(name, self.settings, self.python_version)
         if release is None or release.has_wheel:
             return None
@@ -96,7 +98,8 @@ class PersonIndex:
 
 
 def released(row: Mapping[str, Any]) -> Released:
-    """A row of uv's lock as a release, with the upload date of its first wheel."""
+    """A package in uv's lock as a release, with the earliest upload date of its wheels; None as
+    date if none is stated."""
     times = []
     for wheel in row.get("wheels", ()):
         time = wheel.get("upload-time")

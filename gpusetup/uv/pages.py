@@ -1,4 +1,4 @@
-"""Our own requests to an index, which follow redirects only to allowed hosts."""
+"""Sends gpusetup's own requests to an index, following redirects only to allowed hosts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answered(
     timeouts: tuple[float, float],
     method: str = "GET",
 ) -> Iterator[Response]:
-    """The response to a request, with its body not yet read.
+    """Send a request and provide the response during the block, with its body not yet read.
 
     `Unreached` if it would lead to a host that was not shown; RequestException if there is no
     answer.

@@ -1,4 +1,4 @@
-"""The settings of pip about where packages come from, in its files and variables."""
+"""Reads pip's settings about where packages come from, from its files and variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIP_FILE = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
 def pip_settings(prefix: str | None = None) -> dict[str, str]:
-    """The settings of pip that apply (`KEYS`), from its files and variables.
+    """The values of pip's settings that matter here (`KEYS`), from its files and variables.
 
     `[install]` of any file wins over `[global]` of any other, and a variable wins over both.
     `prefix` adds the file of an environment, which pip reads and which only `guard` looks at: a
@@ -51,7 +51,7 @@ def pip_settings(prefix: str | None = None) -> dict[str, str]:
 
 
 def pip_variable(key: str) -> str:
-    """The variable that sets an option of pip.
+    """The environment variable that sets an option of pip.
 
     >>> pip_variable("index-url")
     'PIP_INDEX_URL'
@@ -61,7 +61,7 @@ def pip_variable(key: str) -> str:
 
 
 def pip_files(prefix: str | None) -> tuple[Path, ...]:
-    """The files that pip reads, in order; the last one wins.
+    """The configuration files that pip reads, in order; a later one overrides the earlier ones.
 
     They are the machine's, the user's, the environment's, and the one that PIP_CONFIG_FILE names
     (https://pip.pypa.io/en/stable/topics/configuration/#location).

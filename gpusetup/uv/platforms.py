@@ -1,4 +1,4 @@
-"""uv's name for the machine that a question is about."""
+"""uv's name for the platform of a machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
 
 
 def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
-    """uv's name for a platform, such as `x86_64-manylinux_2_35`, and variables that describe the
-    system."""
+    """uv's name for the platform, such as `x86_64-manylinux_2_35`, and the environment variables
+    that complete it."""
     processor = machine.os.machine or "x86_64"
     if machine.os.family == "windows":
         return f"{processor}-pc-windows-msvc", {}

@@ -1,4 +1,4 @@
-"""The uv program, the cache that only gpusetup uses, and the environment in which uv runs."""
+"""The uv program, gpusetup's own uv cache, and the environment variables with which uv runs."""
 
 from __future__ import annotations
 
@@ -48,27 +48,28 @@ FOR_A_KEYRING = (
 
 
 def uv_program() -> str:
-    """The uv program that came with gpusetup."""
+    """The path of the uv program that came with gpusetup."""
     import uv
 
     return str(uv.find_uv_bin())
 
 
 def own_cache() -> Path:
-    """The folder of the uv cache that only gpusetup uses, because the person's own cache is not
+    """The folder of gpusetup's own uv cache; the person's cache is not used, because it is not
     trusted."""
     return own_folder("uv")
 
 
 def emptying_the_cache() -> str:
-    """How to free space on the disk of our cache, which is not the person's own uv cache."""
+    """A phrase with the command that empties gpusetup's own uv cache, to free disk space."""
     folder = str(own_path("uv"))
     return f"`{own_line(uv_program(), 'cache', 'clean', '--cache-dir', folder)}` empties our cache"
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A new folder in our cache that only this user can enter, deleted after the block.
+    """Provide a new folder in gpusetup's cache that only this user can enter, and delete it after
+    the block.
 
     It does not lie below TMPDIR: uv looks into the parents of a question, and in /tmp any user may
     put a file that decides where packages come from. Nor can it lie in uv's cache: uv refuses that.
@@ -84,7 +85,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def _drop_leftovers(questions: Path) -> None:
-    """Remove the folders of runs that were killed long ago."""
+    """Remove the private folders of runs that were killed more than a day ago."""
     oldest = time.time() - LEFTOVER_SECONDS
     for folder in questions.iterdir():
         # Another run may remove the same folder at the same time.
@@ -94,7 +95,8 @@ def _drop_leftovers(questions: Path) -> None:
 
 
 def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) -> dict[str, str]:
-    """uv's environment variables: a few of the person's, and those that gpusetup sets.
+    """The environment variables for uv: a few of the person's, `more`, and those that gpusetup
+    sets.
 
     None of uv's, pip's or Python's variables is in it. `more` has what was read as data.
     """
@@ -121,8 +123,7 @@ def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) ->
 
 
 def venv_step(folder: str, base: str) -> Step:
-    """The command that creates an environment, which already contains the store with the
-    journal."""
+    """The step that creates an environment in a folder that already contains gpusetup's store."""
     # Without `--no-project` uv reads the project of the working folder for its Python.
     options = (*ALONE, "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
@@ -130,7 +131,7 @@ def venv_step(folder: str, base: str) -> Step:
 
 
 def forget_step(packages: tuple[str, ...]) -> Step:
-    """The command that removes packages from our cache, so that they are downloaded again."""
+    """The step that removes packages from uv's cache, so that they are downloaded again."""
     program = uv_program()
     argv = (program, "cache", "clean", *ALONE, *packages)
     return Step(argv=argv, title="")

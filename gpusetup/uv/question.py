@@ -44,8 +44,8 @@ Rows = dict[str, Mapping[str, Any]]
 
 
 class Requirements(Frozen):
-    """The request to uv: torch and its companions from one index, the rest from the person's
-    own."""
+    """The request to uv: torch and its companions from one index, other packages from the person's
+    indexes."""
 
     family: tuple[str, ...]
     """`torch==2.9.1+cu128`."""
@@ -56,14 +56,14 @@ class Requirements(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of torch and its companions."""
+        """The normalised names of the packages that come from torch's index."""
         words = [Requirement(word) for word in self.family]
         names = [canonicalize_name(word.name) for word in words]
         return tuple(names)
 
     @property
     def text(self) -> str:
-        """The request as the project file that uv reads."""
+        """The request as the text of the pyproject.toml that uv reads."""
         rows = [
             f'[project]\nname = "{QUESTION}"\nversion = "0"',
             f"dependencies = {json.dumps([*self.family, *self.others])}",
@@ -77,7 +77,7 @@ class Requirements(Frozen):
 
     @property
     def asked_prereleases(self) -> frozenset[str]:
-        """The packages for which the person requested a pre-release by its version."""
+        """The packages for which the request names a pre-release version."""
         words = map(Requirement, self.others)
         return frozenset(
             canonicalize_name(word.name) for word in words if word.specifier.prereleases
@@ -85,7 +85,7 @@ class Requirements(Frozen):
 
 
 class Question(Frozen):
-    """A request to uv, and the Python that it is for."""
+    """A request to uv, and the Python and platform that it is for."""
 
     requirements: Requirements
     python: str
@@ -102,15 +102,16 @@ class Question(Frozen):
 
     @property
     def addresses(self) -> tuple[str, ...] | None:
-        """The index that is used in addition to the person's own; None if no index is used."""
+        """The URL of torch's index, which is used in addition to the person's; None if no index is
+        used."""
         if self.wheels_folder:
             return None
         return (split_login(self.requirements.index)[0],)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """uv's options. Nothing may be built, because a source distribution runs its author's
-        code."""
+        """uv's command-line options. They forbid building, because a source distribution runs its
+        author's code."""
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
@@ -122,14 +123,14 @@ class Question(Frozen):
 
 
 class Locked(Frozen):
-    """The rows of uv's lock, one for each package, and notes about them."""
+    """The packages in uv's lock, and notes about them."""
 
     rows: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
 
 
 class Changes(Frozen):
-    """The names and versions that uv would install, and notes about them."""
+    """The packages that uv would install, with versions, and notes about them."""
 
     versions: Mapping[str, str]
     notes: tuple[str, ...] = ()
@@ -141,7 +142,7 @@ class Changes(Frozen):
 def lock_of(
     question: Question, settings: PersonSettings, *, with_dependencies: bool = True
 ) -> Locked:
-    """The files that meet the requirements, from uv's lock.
+    """The packages and files that meet the requirements, from uv's lock.
 
     Unsatisfiable if nothing does; Unreached if an index gives no answer.
     """
@@ -160,7 +161,7 @@ def lock_of(
 
 
 def changes_of(question: Question, settings: PersonSettings) -> Changes:
-    """What uv would install into the current environment.
+    """The packages that uv would install into the existing environment.
 
     The family is always looked up again: another build of the same version may be installed.
     """
@@ -179,7 +180,7 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
 
 
 def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
-    """Raise `Unreached` if a file in a result is on a host that was not shown.
+    """Raise Unreached if a file in the result is on a host that is not allowed.
 
     uv may answer from its cache, for which it connects to nobody.
     """
@@ -194,7 +195,8 @@ def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Row
 
 @contextmanager
 def lock_file_removed(python: str) -> Iterator[None]:
-    """Remove the empty file that uv leaves in an environment that it only read.
+    """After the block, remove the empty `.lock` file that uv leaves in an environment that it only
+    read.
 
     uv locks an environment by its file `.lock`, also for a dry run, which should leave no trace. A
     file that was there before is another uv's.
@@ -209,7 +211,8 @@ def lock_file_removed(python: str) -> Iterator[None]:
 
 
 def _planned(output: Output) -> Rows:
-    """The packages that a dry run of uv would install, by name."""
+    """Name -> version of the packages that a dry run of uv would install. Raises ToolFailed if its
+    output cannot be read."""
     try:
         changes = json.loads(output.stdout)["changes"]
         # What is only removed does not come; a replaced package is listed once more as installed.
@@ -223,7 +226,7 @@ def _planned(output: Output) -> Rows:
 def _ask(
     question: Question, settings: PersonSettings, words: tuple[str, ...], disallowed: Disallowed
 ) -> Output:
-    """Run uv; its error becomes one of ours.
+    """Run uv and return its output; if it fails, raise the matching gpusetup error.
 
     Nothing of the question is in its arguments, which other users may read.
     """
@@ -256,7 +259,7 @@ def _ask(
 
 
 def _no_index(settings: PersonSettings) -> Blocked:
-    """The error if the person's settings forbid the use of any index."""
+    """The error if the person's settings forbid using any index."""
     source = settings.source_of("no-index")
     return Blocked(
         f"No index may be asked, because {source} sets no-index",
@@ -266,7 +269,8 @@ def _no_index(settings: PersonSettings) -> Blocked:
 
 
 def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
-    """The variables for a request: the person's, and the login for torch's index."""
+    """The environment variables for a request: the person's, those of the question, and the login
+    for torch's index."""
     variables = dict(question.environment)
     _, login = split_login(question.requirements.index)
     if login:
@@ -277,7 +281,8 @@ def _environment(question: Question, settings: PersonSettings) -> dict[str, str]
 def _write_question(
     question: Question, settings: PersonSettings, world: World, disallowed: Disallowed
 ) -> tuple[str, ...]:
-    """Write all files of a request, and return the options that name the files with limits."""
+    """Write the files of a request into uv's folder, and return the options that name the files
+    with limits."""
     configuration = ""
     # In a folder of wheels there is no index, and so nothing of the person's to hand over.
     if not question.wheels_folder:
@@ -315,8 +320,8 @@ def _write_question(
 def _without_prereleases(
     question: Question, settings: PersonSettings, ask: Callable[[Disallowed], Rows]
 ) -> tuple[Rows, tuple[str, ...]]:
-    """uv's result without pre-releases that the person did not request, and a note about each that
-    remains.
+    """uv's result without pre-releases that the person did not request, and a note about each one
+    that remains.
 
     Nothing is built here, so that for uv a project without wheels has only its old pre-releases
     that do have one: it would take a development version from years ago. If a project has a regular
@@ -355,7 +360,7 @@ def _without_prereleases(
 
 
 def _prereleases(answer: Rows, expected: frozenset[str]) -> dict[str, str]:
-    """The packages in a result that are unexpected pre-releases."""
+    """Name -> version of the packages in a result that are pre-releases and not expected."""
     prereleases: dict[str, str] = {}
     for name, row in answer.items():
         version = str(row.get("version", ""))

@@ -1,4 +1,4 @@
-"""HTTP headers, and the transfer of bytes between uv and a host."""
+"""Reads and changes HTTP headers, and transfers bytes between uv and a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-ali
 
 
 def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
-    """The lines of an HTTP header, and the bytes after it. ValueError if it does not end."""
+    """The lines of an HTTP header, and the bytes received after it. Raises ValueError if the header
+    does not end."""
     data = b""
     while b"\r\n\r\n" not in data:
         part = connection.recv(1 << 14)
@@ -30,7 +31,7 @@ def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
 
 
 def read_exactly(connection: socket.socket, count: int) -> bytes:
-    """Read this many bytes from a connection; OSError if it ends earlier."""
+    """Read exactly this many bytes from a connection. Raises OSError if it ends earlier."""
     data = b""
     while len(data) < count:
         part = connection.recv(count - len(data))
@@ -41,7 +42,7 @@ def read_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -> bytes:
-    """An unencrypted request in the form that the host itself expects.
+    """An unencrypted proxy request in the form that the host itself (or another proxy) expects.
 
     The connection ends with its answer: the next request may be for another host, and is looked at
     again. `whole_address`: another proxy comes first, which needs it.
@@ -59,8 +60,8 @@ def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -
 
 
 def last_answer(server: socket.socket) -> bytes:
-    """The header of a response, changed to say that the connection ends with it; unchanged if it is
-    not one.
+    """The first bytes of a response, with a header that says that the connection ends; unchanged if
+    they are not HTTP.
 
     uv would use the connection again for its next request, and find it closed.
     """
@@ -83,7 +84,7 @@ def last_answer(server: socket.socket) -> bytes:
 
 
 def refuse(client: socket.socket, status: str) -> None:
-    """Respond that a request is not allowed."""
+    """Send a response with this HTTP status and no content."""
     text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     client.sendall(text.encode())
 
@@ -118,7 +119,7 @@ def carry(source: socket.socket, target: socket.socket) -> None:
 
 
 def splice_all(source: socket.socket, target: socket.socket) -> None:
-    """Transfer bytes through a kernel pipe, without copying them here."""
+    """Transfer bytes with Linux's splice, so that they do not pass through Python."""
     outlet, inlet = os.pipe()
     try:
         while count := os.splice(source.fileno(), inlet, PART_BYTES):

@@ -48,7 +48,7 @@ REQUIRES = re.compile(r"""data-requires-python\s*=\s*["']([^"']{0,200})["']""", 
 
 
 class Release(Frozen):
-    """A release of a project, without pre-releases and withdrawn ones."""
+    """A release of a project on an index; pre-releases and withdrawn releases are not used."""
 
     version: str
     has_wheel: bool
@@ -58,7 +58,8 @@ class Release(Frozen):
 
 
 def newest_release(name: str, settings: PersonSettings, python_version: str) -> Release | None:
-    """The newest release of a project for a Python, from the first index that has the project.
+    """The newest release of a project for a Python version, from the first index that lists files
+    of it; None if none can be read.
 
     None where none does, or where none can be read here: it is a comparison, and no answer of ours
     hangs on it alone.
@@ -78,7 +79,8 @@ COMMON_PROJECT = "pip"
 
 @cache
 def file_hosts_of(index_url: str) -> tuple[str, ...]:
-    """The hosts where uv's default index keeps its files, from its page for one project.
+    """The hosts where uv's default index keeps its files, according to its page for one project;
+    empty if they are on its own host.
 
     Only that index may name a further host by itself, because uv and not a setting chose it. The
     page counts only over https, which nobody on the way can change.
@@ -98,7 +100,7 @@ def file_hosts_of(index_url: str) -> tuple[str, ...]:
 
 
 def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
-    """The files of a project on an index, as its JSON page describes them."""
+    """Yields the files of a project that an index lists, as its JSON page describes them."""
     # A flat page lists all projects at once, and a keyring's password is known to uv alone.
     is_flat = index.options.get("format") == "flat"
     keyring_has_password = index.login is not None and not index.login[1]
@@ -112,7 +114,8 @@ def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
 
 
 def read_page(url: str, index: Index) -> tuple[str, str]:
-    """The media type and text of a page; both are empty if it cannot be read in time."""
+    """The media type and the text of a page; both are "" if it cannot be read within the limits of
+    size and time."""
     import requests
     from urllib3.exceptions import HTTPError
 
@@ -169,7 +172,8 @@ def _files_of_html(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _newest(files: list[Mapping[str, Any]], python_version: str) -> Release | None:
-    """The newest release among the files of a project."""
+    """The newest release among these files that supports the Python version; None if there is
+    none."""
     by_version: dict[Version, list[Mapping[str, Any]]] = {}
     for file in files:
         version = _version_of(file)
@@ -191,7 +195,7 @@ def _newest(files: list[Mapping[str, Any]], python_version: str) -> Release | No
 
 
 def _version_of(file: Mapping[str, Any]) -> Version | None:
-    """The version in a file's name; None if the name is not that of a release."""
+    """The version in the name of a wheel or source file; None if it has none."""
     name = file.get("filename")
     if not isinstance(name, str):
         return None
@@ -204,7 +208,8 @@ def _version_of(file: Mapping[str, Any]) -> Version | None:
 
 
 def _runs_on(requires_python: Any, python_version: str) -> bool:
-    """Whether a file may be installed for a Python; unreadable requirements allow everything."""
+    """Whether a file's `requires-python` allows the Python version; an unreadable requirement
+    allows every version."""
     if not isinstance(requires_python, str) or not requires_python:
         return True
     try:
@@ -214,7 +219,7 @@ def _runs_on(requires_python: Any, python_version: str) -> bool:
 
 
 def _time_of(file: Mapping[str, Any]) -> datetime | None:
-    """When a file was uploaded (PEP 700)."""
+    """The time at which a file was uploaded (PEP 700); None if the index does not say."""
     when = file.get("upload-time")
     if not isinstance(when, str):
         return None

@@ -1,4 +1,4 @@
-"""The person's settings, read once as data: which ones gpusetup applies, and which it ignores.
+"""The person's settings for uv and pip, read once as data, and which of them gpusetup applies.
 
 What may decide is listed (`PASSED_TO_UV`). Everything else that bears on packages is named in a
 note instead of failing an installation halfway.
@@ -50,19 +50,21 @@ PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy":
 
 
 class PersonSettings:
-    """A person's settings for uv and pip, as far as they apply to gpusetup."""
+    """A person's settings for uv and pip, as far as gpusetup applies them."""
 
     def __init__(
         self, sources: tuple[SettingsSource, ...], pip: Mapping[str, str], prefix: str | None = None
     ) -> None:
-        """`prefix` is the environment whose own pip.conf is mentioned because it is not read."""
+        """The settings from these sources; `prefix` is an environment whose own pip.conf is
+        mentioned in a note, because it is not read."""
         self.sources = sources
         self.pip = pip
         self.prefix = prefix
 
     @cached_property
     def indexes(self) -> tuple[Index, ...]:
-        """The extra indexes in uv's order, and the default one last, without torch's own."""
+        """The person's indexes: extra ones in uv's order, the default one last; torch's own index
+        is not among them."""
         indexes = indexes_of(self.sources)
         # uv's own settings win: pip's count only if uv has no index at all.
         if not indexes:
@@ -78,32 +80,32 @@ class PersonSettings:
 
     @property
     def is_pips(self) -> bool:
-        """Whether the indexes come from pip's settings, because uv's have none."""
+        """Whether the indexes come from pip's settings, because uv's settings name none."""
         named_for_uv = indexes_of(self.sources)
         named_for_pip = indexes_of_pip(self.pip)
         return bool(named_for_pip) and not named_for_uv
 
     @cached_property
     def limits(self) -> Limits:
-        """Constraints, overrides and exclusions."""
+        """The constraints, overrides and exclusions in the person's settings."""
         return limits_of(self.sources)
 
     def single(self, key: str) -> Any:
-        """The value of a setting, from the first place that has it."""
+        """The value of a setting, from the first place that has it; None if none does."""
         for source in self.sources:
             if key in source.values:
                 return source.values[key]
         return None
 
     def source_of(self, key: str) -> str:
-        """The first place that contains a setting; empty if none does."""
+        """The name of the first variable or file that has a setting; "" if none does."""
         for source in self.sources:
             if key in source.values:
                 return source.name
         return ""
 
     def listed(self, key: str) -> list[str]:
-        """All values of a list setting, from all places."""
+        """The texts of a list setting from all places, joined in order."""
         items: list[str] = []
         for source in self.sources:
             values = source.values.get(key)
@@ -117,7 +119,7 @@ class PersonSettings:
 
     @property
     def uses_keyring(self) -> bool:
-        """Whether uv asks the program `keyring` for passwords."""
+        """Whether uv asks the `keyring` program for passwords."""
         for_uv = self.single("keyring-provider")
         # pip may also look for a keyring by itself; uv only ever starts the program.
         for_pip = self.pip.get("keyring-provider")
@@ -125,7 +127,8 @@ class PersonSettings:
 
     @property
     def link_mode(self) -> str | None:
-        """How files are linked or copied from the cache, if the person chose a safe way."""
+        """How uv puts files from its cache into an environment (`clone`, `copy` or `hardlink`);
+        None if the person chose none of these."""
         mode = self.single("link-mode")
         if mode in SAFE_LINK_MODES:
             return str(mode)
@@ -133,7 +136,8 @@ class PersonSettings:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All indexes and wheel pages in the settings, without logins."""
+        """The addresses of all indexes, wheel pages and file hosts in the settings, without
+        logins."""
         addresses = [index.url for index in self.indexes]
         addresses += self.wheel_folders
         addresses += [f"https://{host}" for host in self.file_hosts]
@@ -141,7 +145,8 @@ class PersonSettings:
 
     @cached_property
     def file_hosts(self) -> tuple[str, ...]:
-        """The hosts where uv's default index keeps its files; asked once."""
+        """The hosts where uv's default index keeps its files; empty if the person does not use that
+        index."""
         hosts: list[str] = []
         for index in self.indexes:
             if is_usual_default(index):
@@ -152,7 +157,8 @@ class PersonSettings:
 
     @property
     def shown_indexes(self) -> tuple[str, ...]:
-        """Each index with the setting it comes from: `packages.example (UV_INDEX)`."""
+        """The indexes, wheel folders and file hosts as text, each with the setting that names it:
+        `packages.example (UV_INDEX)`."""
         shown = [index.shown for index in self.indexes]
         # Folders of wheels are asked too, so that they belong to what is shown.
         for folder in self.wheel_folders:
@@ -165,7 +171,7 @@ class PersonSettings:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the person: settings that apply, and settings that do not."""
+        """Notes for the person on the settings that apply, and on those that are not used."""
         return tuple(self._notes())
 
     @property
@@ -194,7 +200,7 @@ class PersonSettings:
     # --- what uv is told --------------------------------------------------------------------------
 
     def configuration(self, **changes: Any) -> str:
-        """The settings as the single uv.toml for uv, without any login."""
+        """The text of the only uv.toml that uv gets; it contains no logins."""
         settings = {key: self.single(key) for key in PASSED_TO_UV}
         settings |= self._from_pip()
         # The older name of the same setting.
@@ -227,7 +233,8 @@ class PersonSettings:
         return "\n".join((*lines, ""))
 
     def _from_pip(self) -> dict[str, Any]:
-        """The settings from pip that uv's settings lack."""
+        """The settings for uv that follow from pip's settings, where uv's own settings say
+        nothing."""
         settings: dict[str, Any] = {}
         # uv's own setting wins, also where it says `disabled`.
         has_provider = self.single("keyring-provider") is not None
@@ -242,7 +249,7 @@ class PersonSettings:
 
     @property
     def wheel_folders(self) -> list[str]:
-        """The folders and pages of wheels in `find-links`."""
+        """The folders and pages in uv's `find-links`, with absolute paths."""
         folders: list[str] = []
         for source in self.sources:
             links = source.values.get("find-links")
@@ -266,7 +273,8 @@ class PersonSettings:
         return []
 
     def environment(self, variables: Mapping[str, str] = {}) -> dict[str, str]:
-        """uv's variables: the person's logins, proxies and certificates, and `variables`."""
+        """The environment variables for uv: logins, proxies and certificates from the settings, and
+        `variables`."""
         environment = clean_environment(keyring=self.uses_keyring)
         # Somebody who switches the system's certificates off has a reason.
         refuses_system_store = False in (self.single("system-certs"), self.single("native-tls"))
@@ -287,7 +295,8 @@ class PersonSettings:
 
 
 def person_settings(prefix: str | None = None) -> PersonSettings:
-    """The settings of the person who runs gpusetup; `BadInput` for a file that cannot be read."""
+    """The settings of the person who runs gpusetup. Raises BadInput if a configuration file is
+    invalid."""
     for_uv = sources_of_settings()
     for_pip = pip_settings()
     return PersonSettings(for_uv, for_pip, prefix)

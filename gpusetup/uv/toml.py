@@ -9,7 +9,7 @@ from typing import Any
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The values in a TOML document; ValueError if it is not valid."""
+    """The values in a TOML document. Raises ValueError if it is invalid."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -23,7 +23,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def toml_text(value: Any) -> str:
-    """A value in TOML, on one line.
+    """A value in TOML notation, on one line.
 
     >>> toml_text({"numpy": "disallow", "a b": [1, True]})
     '{ "numpy" = "disallow", "a b" = [1, true] }'

@@ -1,4 +1,4 @@
-"""The connection from our proxy to a host, directly or through the person's own proxy."""
+"""Connects gpusetup's proxy to a host, directly or through the person's own proxy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ SOCKS_PORT = 1080
 
 
 def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """The proxies in some variables, by scheme, or else those in the system's settings.
+    """The proxies by scheme, from these variables or, on Windows if they name none, from the
+    system's settings.
 
     >>> proxies_of({"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": ".local"})
     {'https': 'http://proxy.example:3128', 'no': '.local'}
@@ -42,7 +43,7 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_without_proxy(name: str, exceptions: str) -> bool:
-    """Whether NO_PROXY contains a host: by name, by domain, or by a block of addresses.
+    """Whether NO_PROXY contains a host, by its name, its domain or a block of addresses.
 
     >>> is_without_proxy("mirror.corp.example", "localhost, .corp.example")
     True
@@ -61,7 +62,7 @@ def is_without_proxy(name: str, exceptions: str) -> bool:
 
 
 def login_header(proxy: str) -> tuple[str, ...]:
-    """The header line with the login in a proxy's address; empty if there is none."""
+    """The Proxy-Authorization header with the login in a proxy's URL; empty if it has no login."""
     parts = urlsplit(proxy)
     if parts.username is None:
         return ()
@@ -70,7 +71,8 @@ def login_header(proxy: str) -> tuple[str, ...]:
 
 
 def reach(host: HostAddress, proxy: str | None, *, is_tunnel: bool) -> socket.socket:
-    """A connection to a host, or to the proxy that leads there. OSError if it fails."""
+    """A connection that leads to a host, directly or through a proxy. Raises OSError if it
+    fails."""
     if proxy is None:
         return connected(host)
     parts = urlsplit(proxy)
@@ -94,7 +96,7 @@ def reach(host: HostAddress, proxy: str | None, *, is_tunnel: bool) -> socket.so
 
 
 def connected(host: HostAddress) -> socket.socket:
-    """A connection to the first address of a host that responds."""
+    """A connection to the first address of a host that accepts it. Raises OSError if none does."""
     addresses = socket.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
     problem: OSError = OSError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
@@ -114,7 +116,7 @@ def connected(host: HostAddress) -> socket.socket:
 
 
 def tunnelled(server: socket.socket, host: HostAddress, proxy: str) -> None:
-    """Ask an HTTP proxy to connect to a host."""
+    """Ask an HTTP proxy to connect to a host (CONNECT). Raises OSError if it refuses."""
     server.settimeout(CONNECT_SECONDS)
     # A proxy wants the port in any case.
     authority = str(host)
@@ -130,7 +132,8 @@ def tunnelled(server: socket.socket, host: HostAddress, proxy: str) -> None:
 
 
 def through_socks(server: socket.socket, host: HostAddress, proxy: str) -> None:
-    """Ask a SOCKS 5 proxy to connect to a host (RFC 1928, login by RFC 1929)."""
+    """Ask a SOCKS 5 proxy to connect to a host (RFC 1928, with login RFC 1929). Raises OSError if
+    it refuses."""
     parts = urlsplit(proxy)
     server.settimeout(CONNECT_SECONDS)
     has_login = parts.username is not None
@@ -157,7 +160,7 @@ def through_socks(server: socket.socket, host: HostAddress, proxy: str) -> None:
 
 
 def why_unreached(problem: OSError) -> str:
-    """In a few words, why a host could not be reached."""
+    """A short reason why a host could not be reached."""
     if isinstance(problem, socket.gaierror):
         return "could not resolve host"
     if isinstance(problem, TimeoutError):

@@ -1,5 +1,5 @@
-"""The isolated surroundings of uv: a private folder, its variables, and one way into the
-network."""
+"""The isolated surroundings of a run of uv: a private folder, its environment variables, and one
+proxy to the network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CONFIGURATION = "uv.toml"
 
 
 class World:
-    """Everything that one run of uv is given."""
+    """What a run of uv gets: its folder, its environment variables, and the proxy for the network
+    (None if it may use none)."""
 
     def __init__(self, folder: Path, environment: dict[str, str], way_out: Gateway | None) -> None:
         self.folder = folder
@@ -33,7 +34,8 @@ class World:
 
     @property
     def proxies(self) -> dict[str, str | list[str]]:
-        """The settings that send every connection of uv through our own proxy.
+        """The uv settings that send every connection through gpusetup's proxy; empty if uv may not
+        use the network.
 
         They are settings and no variables, because a keyring program that uv starts has its own
         hosts to reach, by the person's proxy.
@@ -46,7 +48,7 @@ class World:
 
     @property
     def contacted(self) -> tuple[str, ...]:
-        """The hosts that uv connected to."""
+        """The hosts to which uv connected, each once."""
         if self.way_out is None:
             return ()
         names = [str(host) for host in self.way_out.contacted]
@@ -54,13 +56,14 @@ class World:
 
     @property
     def failures(self) -> Mapping[HostAddress, str]:
-        """Why hosts could not be reached."""
+        """Host -> the reason why it could not be reached."""
         if self.way_out is None:
             return {}
         return self.way_out.failures
 
     def configure(self, configuration: str = "") -> Path:
-        """Write uv's only settings file: our settings, and the way into the network."""
+        """Write the only settings file that uv gets, with the proxy and these settings, and return
+        its path."""
         # Before the other settings: in TOML a key after a table would belong to the table.
         lines = [f"{key} = {toml_text(value)}" for key, value in self.proxies.items()]
         path = self.folder / CONFIGURATION
@@ -68,7 +71,7 @@ class World:
         return path
 
     def refuse_strange_hosts(self) -> None:
-        """Raise `Unreached` if a redirect or link led uv to a host that was not shown."""
+        """Raise Unreached if uv was led to a host that is not allowed."""
         way_out = self.way_out
         if way_out is None or not way_out.refused:
             return
@@ -79,7 +82,7 @@ class World:
 def private_world(
     settings: PersonSettings, environment: Mapping[str, str], addresses: Iterable[str] | None
 ) -> Iterator[World]:
-    """Isolated surroundings for one run of uv, removed after the block.
+    """Provide isolated surroundings for one run of uv, and remove them after the block.
 
     `environment`: its variables; `addresses`: the indexes and pages that it may ask besides the
     person's own; None if it asks nobody.
@@ -100,7 +103,7 @@ def private_world(
 
 
 def _credentials_in(folder: Path) -> Path:
-    """A folder from which uv can read the person's stored passwords.
+    """Create a folder in which uv finds the passwords that the person stored with `uv auth login`.
 
     uv puts a lock beside them whenever it looks, and a command that only shows changes nothing of
     the person's. So it finds a link to the file, in a folder of ours.
@@ -120,7 +123,7 @@ def _credentials_in(folder: Path) -> Path:
 
 
 def _credentials_of_person() -> Path:
-    """Where uv keeps the person's passwords.
+    """The path of the file in which uv stores the person's passwords.
 
     https://docs.astral.sh/uv/concepts/authentication/cli/
     """

@@ -1,1 +1,2 @@
-"""Changes an environment so that it is always in the old or the new state, whatever happens."""
+"""Changes an environment so that it always ends in either the old or the new state, even if
+gpusetup is killed."""

@@ -1,4 +1,4 @@
-"""Changes an environment in a way that can be undone: each old file is moved aside.
+"""Changes an environment in a way that can be undone, by moving each old file aside.
 
 Everything that will leave or come is written to a journal first, and every phase is noted there
 before it begins. Until the first rename nothing of the environment is touched; whatever fails
@@ -62,7 +62,8 @@ being made."""
 
 
 def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
-    """Lock, download, unpack, replace, test, then keep or restore; returns how it ended.
+    """Install the plan: lock, download, unpack, replace, test, then keep or restore. Returns how it
+    ended.
 
     An environment that is to be made is made first, and taken away if anything fails.
     """
@@ -104,8 +105,8 @@ def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
 
 
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Raise `Blocked` if somebody changed the old files, or created the environment, while we
-    planned."""
+    """Raise Blocked if another program changed the environment, or began to change it, since the
+    plan was made."""
     if target.venv is None:
         is_same = target.installed.items() >= plan.before.items()
     else:
@@ -120,7 +121,8 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
 
 
 def recover(store: Path) -> Journal | None:
-    """Finish what a killed change began, and return its journal; None if nothing was unfinished.
+    """Complete or roll back a change that was killed, and return its journal; None if nothing was
+    unfinished.
 
     If it was about to be kept, the new state is completed, else the previous one is restored.
     """
@@ -138,7 +140,7 @@ def recover(store: Path) -> Journal | None:
 
 
 def begun(store: Path, journal: Journal) -> Change:
-    """A change whose journal is written before anything changes."""
+    """Begin a change: write its journal, before anything else is changed."""
     # A name of its own for each change: a folder with the name of an older one may be kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
@@ -153,7 +155,7 @@ def begun(store: Path, journal: Journal) -> Change:
 
 
 class Change:
-    """A change to an environment that is in progress.
+    """A change of an environment that is in progress.
 
     The journal records every move, so that the change can be completed or rolled back.
     """
@@ -164,7 +166,7 @@ class Change:
 
     @property
     def aside(self) -> dict[str, str]:
-        """The files to move: their places in the environment, and where they are kept."""
+        """Path of each file to move aside -> the path at which the store keeps it."""
         places: dict[str, str] = {}
         for number, path in enumerate(paths_in(self.store, self.journal.moves)):
             places[path] = str(self.former / f"{number:05d}")
@@ -172,16 +174,16 @@ class Change:
 
     @property
     def former(self) -> Path:
-        """The folder with the files that were moved aside."""
+        """The folder in the store with the files that were moved aside."""
         return self.store / self.journal.former
 
     @property
     def made(self) -> set[str]:
-        """The places of files that did not exist before."""
+        """The paths of the new files that did not exist before."""
         return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
-        """Record in the journal that a phase begins."""
+        """Record in the journal that a phase begins, with these changes of the journal."""
         self.journal = replace(self.journal, phase=phase, **more)
         write_journal(self.store, self.journal)
 
@@ -190,7 +192,8 @@ class Change:
     def exchange(
         self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """Move the old files aside and the new ones into place; afterwards both are on disk.
+        """Move the old files aside and the new ones into place, and make sure that all of it is on
+        disk.
 
         `coming`: each new file and where it goes; `after`: the distributions that they are.
         """
@@ -211,8 +214,8 @@ class Change:
         self.enter("verifying")
 
     def _list(self, layout: Layout, made: frozenset[str], after: Mapping[str, str]) -> None:
-        """Record all files that are moved aside or created if these replace the distributions named
-        in `after` and those that the journal removes.
+        """Record in the journal which files will be moved aside or created when the distributions
+        in `after` are replaced.
 
         A file that would be overwritten although nothing that leaves owns it is moved aside too.
         `Blocked` if a file lies outside, or if a folder is in its place.
@@ -242,7 +245,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """Keep the new state; the old files are kept for one undo, or deleted.
+        """Make the new state final; the old files are kept for one undo, or deleted.
 
         The undo belongs to torch: an installation that leaves torch alone drops no older torch.
         """
@@ -262,7 +265,7 @@ class Change:
         self._forget()
 
     def finish(self) -> None:
-        """Keep the new state; a Ctrl-C waits until this is done."""
+        """Make the new state final; a Ctrl-C waits until this is done."""
         hint = "fix that, then `gpusetup install` finishes it"
         with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
             self.keep()
@@ -270,7 +273,7 @@ class Change:
     # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
-        """Restore the previous state: remove new files, and rename the old ones back.
+        """Restore the previous state: delete the new files, and move the old ones back.
 
         May be run again after it was stopped anywhere: a file that is in the store was moved and is
         brought back; one that is not was never moved, or is back already.
@@ -305,7 +308,7 @@ class Change:
 
     @contextmanager
     def or_back(self, job: InstallJob) -> Iterator[None]:
-        """Run a block; if it fails, restore the previous state and say so in the hint."""
+        """Run a block; if it fails, restore the previous state and raise the error."""
         try:
             yield
         except BaseException as problem:
@@ -317,8 +320,7 @@ class Change:
             raise
 
     def _forget(self) -> None:
-        """End a change. The journal is deleted first; without it, everything else is only
-        left-overs."""
+        """End a change: delete the journal, then the left-over files."""
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
@@ -332,7 +334,8 @@ def _is_folder(path: str) -> bool:
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The existing bytecode of some source files (`__pycache__/x.cpython-311.pyc` for `x.py`)."""
+    """The existing bytecode files of these source files, such as `__pycache__/x.cpython-311.pyc`
+    for `x.py`."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
@@ -347,7 +350,8 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 
 
 def remove_empty(files: Iterable[str]) -> None:
-    """Remove the folders that contained these files, and those above, if they are empty."""
+    """Remove the folders of these files and their parents if they are empty; the library folder
+    itself stays."""
     folders = {os.path.dirname(path) for path in files}
     # The inner folders first.
     for folder in sorted(folders, reverse=True):
@@ -359,7 +363,7 @@ def remove_empty(files: Iterable[str]) -> None:
 
 
 def keeps_torch(store: Path) -> bool:
-    """Whether the store keeps an older torch for `--undo`."""
+    """Whether the store keeps an older torch for `--undo`; false if this cannot be read."""
     try:
         undo = read_journal(store, UNDO)
     except (BadInput, Blocked):
@@ -369,7 +373,8 @@ def keeps_torch(store: Path) -> bool:
 
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Every kept file and link with its size and modification time in seconds."""
+    """Name of each kept file or link -> its size in bytes and its modification time in whole
+    seconds."""
     files: dict[str, tuple[int, int]] = {}
     with os.scandir(former) as entries:
         for entry in entries:
@@ -379,7 +384,7 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Delete everything that no journal lists, and the store itself if it is then empty."""
+    """Delete what no journal lists from the store, and the store itself if it is then empty."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

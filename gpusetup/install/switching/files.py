@@ -1,5 +1,4 @@
-"""Reads, writes and removes files so that after a kill there is either the old file or the
-new one."""
+"""Writes and removes files so that after a crash there is either the old file or the new one."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ BUSY_SECONDS = 0.1
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Write a file, with its previous mode, so that after a crash the disk has the old or the new
-    file."""
+    """Write a file atomically and to disk, keeping the mode of a previous file."""
     fresh = path.with_name(f".{path.name}.gpusetup.new")
     remove(fresh)
     try:
@@ -42,7 +40,7 @@ def write_safely(path: Path, text: str) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Write everything of a folder's filesystem to disk; Windows does not support this."""
+    """Write everything on a folder's filesystem to disk; does nothing on Windows."""
     import ctypes
 
     if os.name != "posix" or not folder.is_dir():
@@ -66,7 +64,8 @@ def flush(folder: Path) -> None:
 
 
 def no_link(path: str, flags: int) -> int:
-    """An opener that follows no symbolic links and does not wait for the writer of a pipe."""
+    """An opener for `open` that does not follow a symbolic link or wait for the writer of a
+    pipe."""
     # Windows has neither of the two.
     no_follow: int = getattr(os, "O_NOFOLLOW", 0)
     no_wait: int = getattr(os, "O_NONBLOCK", 0)
@@ -74,7 +73,8 @@ def no_link(path: str, flags: int) -> int:
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder, even if somebody is still writing into it.
+    """Delete a file, a link or a whole folder, retrying for two seconds while another process
+    writes into the folder.
 
     What is not there is no error.
     """
@@ -107,7 +107,8 @@ def sha256_of(path: str | Path) -> str:
 
 
 def files_below(top: str) -> Iterator[str]:
-    """Every file and link at a path and below it, without following links."""
+    """Yields the path itself if it is a file or link, otherwise every file and link below it,
+    without following links."""
     if not os.path.isdir(top) or os.path.islink(top):
         if os.path.lexists(top):
             yield top

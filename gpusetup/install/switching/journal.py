@@ -1,4 +1,4 @@
-"""The journal of a change. It is read with distrust, because anybody may have written the files in
+"""The journal of a change. It is read with distrust, because anyone may have written the files in
 an environment.
 
 A checkout may bring a `.venv/.gpusetup` of its own. What is read there is a plain file of a bounded
@@ -53,8 +53,8 @@ Phase = Literal["making", "staging", "moving", "installing", "verifying", "keepi
 
 
 class Journal(Frozen):
-    """Everything that a change does to an environment, enough to finish or revert it. Its paths are
-    relative to the prefix, so that the environment can be moved (`text_of`)."""
+    """Everything that a change does to an environment, so that it can be completed or rolled back.
+    Its paths are relative to the environment, which may be moved."""
 
     schema: Literal["gpusetup.journal/2"] = "gpusetup.journal/2"
     gpusetup: str = __version__
@@ -82,7 +82,8 @@ class Journal(Frozen):
 
 
 def text_of(path: str, prefix: str) -> str:
-    """A path below the prefix as JSON can store it: one letter for each byte.
+    """A path relative to the prefix, as text that JSON can store: one character per byte. Raises
+    Blocked if it is outside.
 
     >>> text_of("/e/caf\\udce9", "/e")
     'caf\\xe9'
@@ -101,7 +102,8 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """Raise `Blocked` if a path is not inside the environment itself, on the same mount."""
+    """Raise Blocked if a path is outside the environment, behind a symbolic link, or on another
+    mount."""
     listed = list(paths)
     outside = first_outside(store, listed)
     if outside is not None:
@@ -116,7 +118,7 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
-    """The paths for a journal's texts (`text_of`)."""
+    """The absolute paths for texts that `text_of` made."""
     prefix = str(store.parent)
     paths: list[str] = []
     for text in texts:
@@ -126,15 +128,15 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Replace the journal in one step; it is on disk before this returns."""
+    """Write the journal atomically; it is on disk when this returns."""
     from gpusetup.model.codec import to_json
 
     write_safely(store / name, to_json(journal, indent=1))
 
 
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
-    """The journal of an unfinished change; None if there is none. Raises `BadInput` if one of its
-    paths is outside the environment."""
+    """A journal in the store; None if there is none. Raises BadInput if it is invalid or names
+    paths outside the environment."""
     from gpusetup.model.codec import from_json
 
     path = store / name
@@ -162,7 +164,7 @@ WAYS_ON = {
 
 
 def _objection_to(journal: Journal, store: Path) -> str | None:
-    """Why a journal must not be followed; None if it only concerns its environment."""
+    """The reason why a journal must not be followed; None if it only concerns its environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
@@ -193,19 +195,19 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 
 def _making_note(journal: Journal) -> Path:
-    """The path of our note about an environment that is being created; the name of `former` is
-    random."""
+    """The path of gpusetup's note that it is creating an environment; it is unique, because the
+    journal's `former` is random."""
     return own_folder(MAKING) / journal.former
 
 
 def note_making(store: Path, journal: Journal) -> None:
-    """Record, outside of the environment, that it is being created here."""
+    """Record, outside the environment, that gpusetup is creating it."""
     environment = os.path.realpath(store.parent)
     write_safely(_making_note(journal), environment)
 
 
 def was_making(store: Path, journal: Journal) -> bool:
-    """Whether this gpusetup began to create this very environment."""
+    """Whether gpusetup's own note shows that it began to create this environment."""
     # A command that only reads makes no folder for notes.
     if not own_path(MAKING).is_dir():
         return False
@@ -217,14 +219,14 @@ def was_making(store: Path, journal: Journal) -> bool:
 
 
 def forget_making(journal: Journal) -> None:
-    """Remove the note, once the environment exists or has been removed."""
+    """Remove the note that an environment is being created."""
     with suppress(OSError, Blocked):
         _making_note(journal).unlink()
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
-    """The first path that is not plainly below the prefix, that goes through a symbolic link, or
-    that is in the store."""
+    """The first path that is not inside the environment, goes through a symbolic link, or is in the
+    store; None if all are fine."""
     real_prefix = os.path.realpath(store.parent)
     is_inside: dict[str, bool] = {}
     for path in paths:
@@ -241,8 +243,8 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 
 
 def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
-    """Whether a folder is the prefix or plainly below it, not reached through a link, and not the
-    store."""
+    """Whether a folder is the prefix or below it, without symbolic links on the way, and outside
+    the store."""
     prefix = str(store.parent)
     if not f"{folder}{os.sep}".startswith(f"{prefix}{os.sep}"):
         return False
@@ -255,7 +257,7 @@ def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
 
 
 def ours(path: Path) -> os.stat_result | None:
-    """What exists at a path in a store; None for nothing.
+    """The status of the file at a path in the store; None if nothing exists there.
 
     `Blocked` for a link, and for what is neither ours, nor root's, nor of whom the environment
     belongs to (in a container that is often another number than ours).
@@ -282,7 +284,8 @@ def ours(path: Path) -> os.stat_result | None:
 
 
 def read_state(path: Path) -> bytes | None:
-    """Read a file in the store; None if there is none, `Blocked` if it is not a regular file."""
+    """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is not a
+    regular file of ours or is too large."""
     if ours(path.parent) is None:
         return None
     status = ours(path)
@@ -296,8 +299,8 @@ def read_state(path: Path) -> bytes | None:
 
 
 def require_lock(path: Path) -> None:
-    """Raise `Blocked` if a lock is not an empty file of ours, because opening it would empty the
-    target of a hard link or create the target of a symbolic link."""
+    """Raise Blocked if a lock file exists and is not an empty file of ours, because opening it
+    could change another file."""
     status = ours(path)
     if status is None:
         return

@@ -1,5 +1,5 @@
-"""Two locks for each environment: one for gpusetup, and one that the installer holds while it
-writes."""
+"""The two locks of an environment: one that gpusetup holds, and one that the installer holds while
+it writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_par
 
 @contextmanager
 def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of an environment. The store is created for it, and removed if it stays empty.
+    """Hold the lock of an environment during the block; its store is created, and removed again if
+    it stays empty.
 
     A second process waits, says so, and leaves with `Blocked`. Who gets the lock waits until an
     installer that lost its parent has ended.
@@ -78,8 +79,8 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
 
 
 def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
-    """The command that runs a program with the installer's lock and ends it with gpusetup. With
-    `outlives` it is not killed with us, because it finishes its own transaction (conda).
+    """The command wrapped so that the program holds the installer's lock and ends when gpusetup
+    ends; with `outlives`, it is not ended.
 
     Windows has no such thing: there a killed gpusetup leaves uv to run to its end, and what it
     still has open cannot be renamed.

@@ -14,14 +14,14 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Mount(NamedTuple):
-    """A mount: its path and its kind of filesystem."""
+    """A mount: its path and its type of filesystem."""
 
     place: str
     kind: str
 
 
 def mounts() -> Iterator[Mount]:
-    """The mounts that this process sees; none if the system does not report them."""
+    """Yields the mounts that this process sees; none if the system does not list them."""
     try:
         lines = os.fsdecode(MOUNTS.read_bytes()).splitlines()
     except OSError:
@@ -35,7 +35,8 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
-    """The first mount inside an environment that contains one of these paths.
+    """The first mount inside an environment that contains one of these paths; None if there is
+    none.
 
     Also two bind mounts of the same disk are two mounts for a rename.
     """
@@ -61,7 +62,7 @@ def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
 
 
 def filesystem_of(folder: str) -> str:
-    """The kind of filesystem of a folder, such as `overlay` or `ext4`; empty if unknown."""
+    """The type of filesystem of a folder, such as `overlay` or `ext4`; "" if unknown."""
     real = f"{os.path.realpath(folder)}{os.sep}"
     around = [
         mount for mount in mounts() if real.startswith(f"{mount.place.rstrip(os.sep)}{os.sep}")

@@ -1,5 +1,5 @@
-"""The receipt that an installation leaves in the environment: what was there, what is there now,
-and where it came from."""
+"""The receipt of an installation, kept in the environment: the packages before and after, and where
+they came from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpusetup.model.codec import to_plain
 def write_receipt(
     path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
 ) -> None:
-    """Write what was installed, without logins, user names and home folders.
+    """Write the receipt of an installation, without logins, user names and home folders.
 
     The host of each file stays: whoever reads the receipt wants to know where a package came from.
     """

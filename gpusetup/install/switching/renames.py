@@ -1,4 +1,5 @@
-"""The renames that move unpacked files to their places, whole folders if nothing exists there yet.
+"""Plans the renames that move unpacked files into place, whole folders at once if nothing exists
+there yet.
 
 torch has 15,000 files in 1,100 folders. Renamed one by one, with a folder made for each and removed
 again, they take longer than uv takes to unpack them.
@@ -13,7 +14,7 @@ from gpusetup.install.target.layout import LIBRARIES
 
 
 def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What to rename, and to where. `coming` contains each unpacked file and its place."""
+    """Yields what to rename and to which path; `coming` maps each unpacked file to its place."""
     files_of_packages: dict[str, list[str]] = {}
     single_files: list[str] = []
     for source in coming:
@@ -33,8 +34,8 @@ def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _package_folder(source: str) -> str | None:
-    """The folder of a package, directly below the library, that contains a file; None if the file
-    is in the library itself or elsewhere."""
+    """The package folder directly below the library that contains a file; None if the file is in no
+    such folder."""
     for library in LIBRARIES:
         start = source.find(f"{os.sep}{library}{os.sep}")
         if start >= 0:
@@ -45,7 +46,8 @@ def _package_folder(source: str) -> str | None:
 
 
 def _place_of_whole(folder: str, sources: Iterable[str], coming: Mapping[str, str]) -> str | None:
-    """The place for a whole folder; None if its files must be renamed one by one."""
+    """The path to which a whole folder can be renamed; None if its files must be renamed one by
+    one."""
     places: set[str] = set()
     parents = {folder}
     for source in sources:

@@ -1,4 +1,5 @@
-"""`--undo`: restores the previous torch and companions, whatever else was installed since.
+"""`--undo`: restores the packages that the last installation replaced, and leaves later changes
+alone.
 
 What others have changed since stays as it is; so do the files that belong to it.
 """
@@ -36,7 +37,7 @@ UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs an
 
 
 def undo(job: InstallJob, layout: Layout) -> None:
-    """Restore the packages that the last installation of torch replaced.
+    """Restore the packages that the last installation replaced.
 
     Its own journal is put back. If this is killed, or kept from a file, the next run ends it.
     """
@@ -50,12 +51,12 @@ def undo(job: InstallJob, layout: Layout) -> None:
 
 
 def store_of(layout: Layout) -> Path:
-    """Where an environment keeps the files for an undo."""
+    """The folder in which an environment keeps the files for an undo."""
     return Path(layout.prefix, STORE)
 
 
 def undo_known(store: Path, layout: Layout) -> Change:
-    """What an undo would restore, as a change whose journal lists what stays.
+    """The change that an undo would make, with a journal that lists which files stay.
 
     `Blocked` if there is nothing, if others have changed torch since, or if what was kept has
     changed.
@@ -81,7 +82,7 @@ def undo_known(store: Path, layout: Layout) -> Change:
 
 
 def _require_kept_as_it_was(change: Change) -> None:
-    """Raise `Blocked` if a kept file is missing, was added, or has another size or time."""
+    """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
     now, then = files_in(change.former), change.journal.kept
     for name in sorted(now.keys() | then.keys()):
         if now.get(name) != then.get(name):
@@ -98,7 +99,8 @@ def _require_kept_as_it_was(change: Change) -> None:
 def _beside_what_came_since(
     store: Path, undo: Journal, changed: set[str], layout: Layout
 ) -> Journal:
-    """The journal of the undo, without the files that others have changed since.
+    """The undo's journal, adjusted so that files of packages that were installed or updated since
+    are left alone.
 
     A companion that came since for the torch that goes (`install torchvision`) goes with it.
     """
@@ -132,7 +134,8 @@ def _beside_what_came_since(
 
 
 def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
-    """The companions that were installed after the torch that is removed, and so belong to it."""
+    """The companions that were installed after the torch that the undo removes, and that go with
+    it."""
     # An older journal does not say what was beside it; an undo without torch takes nothing more.
     if undo.beside is None or "torch" not in undo.after:
         return set()
@@ -145,7 +148,7 @@ def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[s
 
 
 def _is_newer(package: Distribution, moment: float) -> bool:
-    """Whether a package was installed after a moment, judged by the time of its list of files."""
+    """Whether a package was installed after this time (Unix seconds), judged by its RECORD file."""
     try:
         return os.stat(os.path.join(package.info, "RECORD")).st_mtime > moment
     except OSError:
@@ -153,7 +156,7 @@ def _is_newer(package: Distribution, moment: float) -> bool:
 
 
 def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
-    """The files of some packages, if the packages have lists of them."""
+    """The files of these packages, according to their RECORD lists."""
     files: set[str] = set()
     for package in packages:
         files |= files_listed(package, layout)
@@ -161,8 +164,8 @@ def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
 
 
 def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
-    """The files of kept releases of packages that were updated since. They are not restored,
-    because parts of an older release would then be mixed with the newer one."""
+    """The kept files of packages that were updated since; restoring them would mix parts of two
+    releases."""
     files: set[str] = set()
     for path, kept in Change(store, undo).aside.items():
         info, name = os.path.split(path)

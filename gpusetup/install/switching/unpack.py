@@ -1,5 +1,5 @@
-"""Downloads and unpacks the wheels with uv, next to the environment, and compares every file with
-the wheels' lists (RECORD).
+"""Downloads and unpacks the wheels with uv into a staging folder, and checks every file against the
+wheels' lists (RECORD).
 
 uv checks the hash of each wheel as it comes; what lies in its cache may have changed since, on the
 disk or by whoever edits a file of an environment that shares it.
@@ -58,13 +58,14 @@ and a list gives no digest of itself (an empty text)."""
 
 
 def stage_of(prefix: str) -> str:
-    """The folder in an environment in which wheels are unpacked before the files are moved."""
+    """The staging folder in an environment, in which wheels are unpacked before their files are
+    moved."""
     return os.path.join(prefix, STORE, STAGING)
 
 
 def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Unpack all wheels next to the environment and compare them with their lists; try again from
-    the index if our cache was damaged."""
+    """Unpacked file -> its place in the environment, after checking every file; if a check fails,
+    the cache is cleared and the download repeated once."""
     try:
         return _unpack(job, plan, layout)
     except Differs:
@@ -75,7 +76,8 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
-    """Run uv into the staging folder, and return the compared files with their places."""
+    """Run uv in the staging folder, check the unpacked files, and return each with its place in the
+    environment."""
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
     (folder / "tmp").mkdir(parents=True)
@@ -102,17 +104,17 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 class Differs(ToolFailed):
-    """The unpacked files differ from those in the wheels."""
+    """The unpacked files differ from what the wheels' lists say."""
 
 
 def differs(message: str) -> Differs:
-    """The error if uv unpacked something else than the wheels contain."""
+    """The error for unpacked files that differ from the wheels, with this message."""
     return Differs(message, hint="nothing was changed; run this again")
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
-    """Every unpacked file and its future place. Raises `Differs` if a file is not as its list
-    says."""
+    """Unpacked file -> its place in the environment. Raises Differs if a file is not as its wheel's
+    list says."""
     names = {wheel.name for wheel in wheels}
     unpacked_files = frozenset(files_below(str(root)))
     for path in unpacked_files:
@@ -139,7 +141,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
 
 
 def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What the wheels' lists say about their files."""
+    """Unpacked file -> the digests that the lists give for it, each with the path of that list."""
     promises: dict[str, dict[str, str]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -154,7 +156,7 @@ def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def _require_same_files(root: Path, unpacked_files: frozenset[str], promises: Promises) -> None:
-    """Raise `Differs` if a listed file is missing, or if a file is in no list."""
+    """Raise Differs if a listed file was not unpacked, or an unpacked file is in no list."""
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
@@ -164,7 +166,7 @@ def _require_same_files(root: Path, unpacked_files: frozenset[str], promises: Pr
 
 
 def _require_same_content(root: Path, promises: Promises) -> None:
-    """Raise `Differs` if a file has another digest than its list says."""
+    """Raise Differs if the content of a file does not match the digest in its list."""
     paths = iter(promises)
     batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
     with ThreadPoolExecutor(min(MOST_READERS, os.cpu_count() or 1)) as pool:
@@ -176,7 +178,7 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 
 
 def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
-    """The files that have another digest than their list says."""
+    """The files among these whose content does not match the digest in their list."""
     wrong: list[str] = []
     for path in paths:
         digests = promises[path]
@@ -194,13 +196,14 @@ def _digest(path: str) -> str:
 
 
 def _project_of(record: str) -> str:
-    """The project that a list of files belongs to."""
+    """The normalised project name that a RECORD path belongs to."""
     folder = os.path.basename(os.path.dirname(record))
     return canonicalize_name(folder.partition("-")[0])
 
 
 def _is_record(path: str) -> bool:
-    """Whether a file is a wheel's own list; setuptools contains packages with their own lists."""
+    """Whether a path is the RECORD of an unpacked wheel, and not of a package that another package
+    contains."""
     if not path.endswith(f".dist-info{os.sep}RECORD"):
         return False
     library = os.path.dirname(os.path.dirname(path))
@@ -211,7 +214,7 @@ def _is_record(path: str) -> bool:
 
 
 def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, str]:
-    """Each unpacked file and its place in the environment."""
+    """Unpacked file -> its place in the environment."""
     places: dict[str, str] = {}
     place_of_folder: dict[str, str] = {}
     for path in paths:
@@ -223,8 +226,7 @@ def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, st
 
 
 def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
-    """Where the files of a folder belong: uv's folders correspond to a scheme with another
-    prefix."""
+    """The folder in the environment for the files of an unpacked folder."""
     below_root = os.path.relpath(folder, root)
     parts = [part for part in below_root.split(os.sep) if part != "."]
     # Debian's and Fedora's Python put `local` before all.
@@ -243,7 +245,8 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
 def _taken_places(
     coming: Mapping[str, str], names: set[str], layout: Layout
 ) -> Iterator[tuple[str, str]]:
-    """The files that would overwrite a file that stays and differs, and whose files those are."""
+    """Yields the unpacked files that would overwrite a different file that stays, and the name of
+    that file's package."""
     leaving = files_of_all(names, layout)[1]
     owners: dict[str, str] = {}
     for package in distributions(layout):

@@ -1,1 +1,1 @@
-"""The environment that is changed: its folders, who uses it, and its free disk space."""
+"""The environment to change: its folders, the packages in it, and notes about it."""

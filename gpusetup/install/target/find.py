@@ -20,7 +20,8 @@ NEW_ENVIRONMENT = "gpusetup install --venv .venv"
 
 
 class Target(Frozen):
-    """The environment: an existing one, or one that will be created from a base interpreter."""
+    """The environment to install into: an existing one, or one to be created with a base
+    interpreter."""
 
     layout: Layout
     """Of the target, or of the base where the environment is to be made."""
@@ -28,7 +29,7 @@ class Target(Frozen):
 
     @property
     def python(self) -> str:
-        """The interpreter in which the packages will be installed."""
+        """The path of the interpreter into whose environment the packages go."""
         if self.venv is None:
             return self.layout.python
         place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
@@ -36,15 +37,15 @@ class Target(Frozen):
 
     @property
     def installed(self) -> dict[str, str]:
-        """Maps the names of installed packages to versions; empty if the environment does not exist
-        yet."""
+        """Installed package -> version; empty if the environment does not exist yet."""
         if self.venv:
             return {}
         return versions(distributions(self.layout))
 
 
 def venv_to_make(folder: str) -> bool:
-    """Whether `--venv DIR` must be created; UsageError if the folder is something else."""
+    """Whether the environment of `--venv DIR` must be created. Raises UsageError if the folder
+    exists and is something else."""
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
@@ -61,7 +62,8 @@ def venv_to_make(folder: str) -> bool:
 
 
 def layout_of(python: str) -> Layout:
-    """Ask an interpreter into which folders it installs."""
+    """The folders into which a Python interpreter installs, which it is run to find out. Raises
+    Blocked if it does not run."""
     answer = System().ask("read_python", python=python, timeout=30)
     if "problem" in answer:
         raise Blocked(
@@ -82,8 +84,8 @@ def layout_of(python: str) -> Layout:
 
 
 def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
-    """Raise `Blocked` for an environment that must not or cannot be changed; `command` creates
-    another one instead."""
+    """Raise Blocked if an environment must not be changed or cannot be written; the hint names
+    `command`, which creates another one."""
     hint = f"use your own environment: `{command}`"
     if layout.externally_managed:
         raise Blocked(
@@ -102,7 +104,7 @@ def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
 
 
 def require_utf_8(folder: str) -> None:
-    """Raise `Blocked` for a path that uv does not support, because it is not UTF-8."""
+    """Raise Blocked for a path that is not UTF-8, because uv does not support it."""
     try:
         folder.encode()
     except UnicodeEncodeError:
@@ -114,8 +116,7 @@ def require_utf_8(folder: str) -> None:
 
 
 def read_target(python: str | None, venv: str | None) -> Target:
-    """The environment of an interpreter, or the one that will be created from it in the folder
-    `venv`."""
+    """The environment of an interpreter, or the one to be created from it in the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
@@ -129,8 +130,8 @@ def read_target(python: str | None, venv: str | None) -> Target:
 
 
 def check_importable(layout: Layout, family: Iterable[str]) -> None:
-    """Raise `Blocked` if installed packages would never be imported, because others come first in
-    the path."""
+    """Raise Blocked if newly installed packages would never be imported, because a folder earlier
+    in the import path contains them."""
     for folder in layout.ahead:
         hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
         if hiding:
@@ -144,12 +145,13 @@ def check_importable(layout: Layout, family: Iterable[str]) -> None:
 
 
 def family_of(installed: Mapping[str, str]) -> dict[str, str]:
-    """torch and its companions among some packages."""
+    """The versions of torch and its companions among these packages."""
     return {name: installed[name] for name in FAMILY if name in installed}
 
 
 def family_in(folder: Path) -> dict[str, str]:
-    """Torch and its companions in an environment; empty if there are none left."""
+    """The versions of torch and its companions in an environment; empty if it has none or cannot be
+    read."""
     try:
         layout = layout_of(choose_target(System(), str(folder)).python)
     except GpuSetupError:

@@ -1,4 +1,4 @@
-"""The folders of an environment, its distributions and their files.
+"""The folders of an environment, the distributions in it, and their files.
 
 To a distribution belongs what its RECORD lists. What keeps no such list (an egg, `setup.py
 develop`, conda's own) could not be put back and is not changed.
@@ -22,8 +22,8 @@ LIBRARIES = ("site-packages", "dist-packages")
 
 
 def real_below(prefix: str, folder: str) -> str:
-    """The real name of a folder below the prefix, if a link inside the environment leads to it. The
-    Python of Fedora and RHEL uses `lib64`, which is a link to `lib`, for compiled packages."""
+    """The real path of a folder if it is inside the prefix, such as `lib` for Fedora's link
+    `lib64`; otherwise the folder unchanged."""
     real_folder = os.path.realpath(folder)
     real_prefix = os.path.realpath(prefix)
     if not real_folder.startswith(f"{real_prefix}{os.sep}"):
@@ -52,19 +52,20 @@ class Layout(Frozen):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """The folders from which packages are imported; usually there is only one."""
+        """The folders from which packages are imported: one, or two if compiled packages have
+        another."""
         if self.purelib == self.platlib:
             return (self.purelib,)
         return (self.purelib, self.platlib)
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders that always remain, whatever is installed or removed."""
+        """The environment's base folders, which are never removed."""
         return (*self.libraries, self.scripts, self.data)
 
 
 class Distribution(Frozen):
-    """An installed distribution: its name, its version and its metadata folder."""
+    """An installed distribution: its name, its version and the path of its metadata folder."""
 
     name: str
     version: str
@@ -72,8 +73,7 @@ class Distribution(Frozen):
 
 
 def distributions(layout: Layout) -> tuple[Distribution, ...]:
-    """All distributions in the environment's own folders, by the names of their metadata
-    folders."""
+    """All distributions in the environment's own library folders."""
     installed: list[Distribution] = []
     for library in layout.libraries:
         installed += distributions_in(library)
@@ -81,7 +81,7 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
 
 
 def distributions_in(library: str) -> Iterator[Distribution]:
-    """The distributions in one folder."""
+    """Yields the distributions in one library folder, by the names of their metadata folders."""
     try:
         entries = sorted(os.listdir(library))
     except OSError:
@@ -104,7 +104,7 @@ INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
-    """Maps installed names to versions."""
+    """Name -> version of these distributions."""
     return {package.name: package.version for package in installed}
 
 
@@ -115,7 +115,7 @@ MOST_LIST_BYTES = 64 << 20
 
 
 def record_rows(path: str) -> list[list[str]]:
-    """The rows of a RECORD; bytes that are not UTF-8 are the bytes of a path."""
+    """The non-empty rows of a RECORD file."""
     with open(path, "rb") as file:
         raw = file.read(MOST_LIST_BYTES)
     # Python's reader of CSV refuses NUL, which no path has.
@@ -125,8 +125,8 @@ def record_rows(path: str) -> list[list[str]]:
 
 
 def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distribution, ...], set[str]]:
-    """All distributions with these names (both, if a name occurs twice) with their files; `Blocked`
-    if one has no list of its files.
+    """The distributions with these names, and all their files. Raises Blocked if one has no list of
+    its files.
 
     Where another of its name keeps one, it is let go with its metadata folder alone: it is what a
     broken removal left.
@@ -149,7 +149,8 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
 
 
 def files_listed(package: Distribution, layout: Layout) -> set[str]:
-    """The paths that a distribution lists and that are inside the environment's folders."""
+    """The files that a distribution's RECORD lists inside the environment's folders; empty if it
+    has none."""
     library = os.path.dirname(package.info)
     roots = tuple(f"{root.rstrip(os.sep)}{os.sep}" for root in layout.roots)
     try:

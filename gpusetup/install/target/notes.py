@@ -1,4 +1,4 @@
-"""Notes about an environment for the person, before it is changed."""
+"""Notes for the person about an environment that is going to be changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORTH_SAYING_BYTES = 100 << 20
 
 
 def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """All notes about the environment; `leaving` are the packages that will be replaced."""
+    """Yields the notes about an environment; `leaving` names the packages that will be replaced."""
     prefix = Path(target.venv or target.layout.prefix)
     if is_uv_project(prefix.parent):
         yield (
@@ -35,7 +35,8 @@ def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
 
 
 def is_uv_project(folder: Path) -> bool:
-    """Whether a folder contains a project that uv synchronises with its lock."""
+    """Whether a folder contains a uv project, whose environment `uv sync` makes equal to its
+    lock."""
     if (folder / "uv.lock").is_file():
         return True
     try:
@@ -47,7 +48,8 @@ def is_uv_project(folder: Path) -> bool:
 
 
 def _cost_on_overlay(target: Target, leaving: Iterable[str]) -> Iterator[str]:
-    """A note on the disk space for moving files aside in a container, whose disk has layers.
+    """Yields a note on the disk space that moving files aside costs in a container's layered
+    filesystem.
 
     A file of a lower layer cannot be renamed; the system copies it into the top layer first
     (https://docs.kernel.org/filesystems/overlayfs.html, "Non-directories").
