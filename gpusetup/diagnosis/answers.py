@@ -55,6 +55,9 @@ def plain_answer(context: RuleContext) -> str:
     if question is None:
         return ""
     topic = question.values["topic"]
+    # CUDA's versions and NVIDIA's drivers mean nothing for a GPU of another maker.
+    if topic in ABOUT_CUDA and maker_in_a_text(context) in ("amd", "intel", "apple"):
+        return ""
     if topic in ABOUT_BUILDS and _build_works(context):
         return (
             f"no change is needed: torch {context.torch.version} works here. {NEWEST_CUDA}. "
@@ -63,6 +66,8 @@ def plain_answer(context: RuleContext) -> str:
     return ANSWERS[topic](context, question)
 
 
+ABOUT_CUDA = ("driver", "downgrade", "torch-cuda")
+"""Questions whose answer is a version of CUDA or of NVIDIA's driver."""
 ABOUT_BUILDS = ("build", "torch-cuda", "card", "driver")
 """Questions whose answer could be taken for the advice to replace a build that works."""
 
