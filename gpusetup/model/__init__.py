@@ -1,2 +1,2 @@
-"""The plain values that are passed between the steps, their file formats, and command lines to
-type."""
+"""The plain values that are passed between steps, their file formats, and command lines for people
+to type."""

@@ -1,4 +1,4 @@
-"""Builds of torch, and what an answer says about them and about the packages that go with them."""
+"""Builds of torch, and what answers say about them and about the packages that go with them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class TorchBuild(Frozen):
     """The page with the build, if that is not PyTorch's own index (AMD's index)."""
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
-        """The versions of torch and its companions that belong to it, of these names."""
+        """The versions of torch, torchvision and torchaudio in this build, limited to these
+        names."""
         versions = {
             "torch": self.torch,
             "torchvision": self.torchvision,
@@ -51,7 +52,7 @@ class TorchBuild(Frozen):
 
     @property
     def cuda_major(self) -> str:
-        """The CUDA major version, such as `12`; "" if the build does not use CUDA."""
+        """The CUDA major version, e.g. `12`; empty if the build does not use CUDA."""
         return (self.cuda or "").partition(".")[0]
 
 
@@ -81,7 +82,7 @@ class Fallback(Frozen):
 
 
 class Advice(Frozen):
-    """The single change that would help most."""
+    """The one change that would help most."""
 
     change: Literal["driver", "python", "torch", "backend"]
     to: str
@@ -107,13 +108,13 @@ class JointPackage(Frozen):
 
     @property
     def requirement(self) -> str:
-        """`vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
+        """The package as a requirement, e.g. `vllm==0.32.0` or `jax[cuda13]==0.12.0`."""
         name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
         return f"{name}=={self.version}" if self.version else f"{name}{self.limits or ''}"
 
 
 class HeldBack(Frozen):
-    """Something that is not the newest version, and the reason."""
+    """A package that is not at its newest version, and what holds it back."""
 
     package: str
     at: str

@@ -34,12 +34,12 @@ def to_json(value: object, *, indent: int = 0) -> str:
 
 
 def _without_surrogates(text: str) -> str:
-    """A text with a question mark for each byte that was no UTF-8."""
+    """The text with a question mark for each byte that was not valid UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
 def to_plain(value: object) -> Any:
-    """The value as dicts, lists, texts and numbers only.
+    """The value as dicts, lists, strings and numbers only.
 
     >>> to_plain({"gpus": ("a", ("b",))})
     {'gpus': ['a', ['b']]}
@@ -50,7 +50,8 @@ def to_plain(value: object) -> Any:
 
 
 def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
-    """Decode and check JSON; a `BadInput` names the position (`$.gpus[0].name`).
+    """Decode JSON and check it against a type. Raises BadInput, which names the position
+    (`$.gpus[0].name`).
 
     Fields that this version does not know are ignored, so that a newer minor field is no error.
     """
@@ -66,7 +67,7 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
 
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:
-    """Like `from_json`, for a value that is already dicts and lists."""
+    """Like `from_json`, for a value that already consists of dicts and lists."""
     # The decoder is not needed here, but making it reads the types under the lock.
     _decoder(kind)
     try:
@@ -76,14 +77,14 @@ def from_plain(value: object, kind: type[T], *, what: str) -> T:
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a type; only one thread at a time makes a new one."""
+    """The decoder for a type; only one thread at a time creates a new one."""
     with _READING_TYPES:
         return _made_decoder(kind)
 
 
 @cache
 def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a type, made once.
+    """The decoder for a type, created once.
 
     Types that a start reads are in files without `from __future__ import annotations`: with it each
     annotation is a text, and msgspec compiles every one of them (2 ms for the catalog's).
@@ -92,7 +93,7 @@ def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def json_schema(kind: Any) -> dict[str, Any]:
-    """The JSON schema (2020-12) of a plain type, or of any of several."""
+    """The JSON schema (2020-12) of a type, or of a tuple of alternative types."""
     if not isinstance(kind, tuple):
         return msgspec.json.schema(kind, schema_hook=_schema)
     alternatives, definitions = msgspec.json.schema_components(
@@ -102,7 +103,7 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def _encode(value: object) -> object:
-    """A value of a type that msgspec does not know, in a form that it does."""
+    """A value of a type that msgspec does not know, as a string or dict that it can encode."""
     if isinstance(value, Capability):
         return str(value)
     if isinstance(value, Mapping):
@@ -111,7 +112,7 @@ def _encode(value: object) -> object:
 
 
 def _decode(kind: type, value: object) -> object:
-    """A value of a type that msgspec does not know, from its JSON form."""
+    """A value of a type that msgspec does not know, decoded from its JSON form."""
     if kind is Capability and isinstance(value, str):
         return Capability.parse(value)
     actual = type(value).__name__

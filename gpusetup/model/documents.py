@@ -170,8 +170,8 @@ class VerifyAnswer(Frozen):
 
 
 class PlanMemory(Frozen):
-    """The memory of the GPU that needs most, in GiB by purpose; `capacity` is what CUDA lets a
-    program use."""
+    """The memory of the GPU that needs the most, in GiB by purpose; `capacity` is the memory that
+    CUDA lets a program use."""
 
     states: float
     checkpoints: float
@@ -231,7 +231,7 @@ class CodePlan(Frozen):
 
 
 class ConfigKey(Frozen):
-    """One setting of a config, and what it means; no meaning if it was not understood."""
+    """One setting in a config, and what it means; the meaning is empty if it was not understood."""
 
     key: str
     line: int
@@ -240,7 +240,7 @@ class ConfigKey(Frozen):
 
 
 class ConfigRead(Frozen):
-    """What `plan --from-config` read from the file."""
+    """What `plan --from-config` understood in the file, and what it assumed."""
 
     file: str
     trainer: Text

@@ -11,7 +11,8 @@ from gpusetup.model.shell import Lines
 
 
 class Severity(str, enum.Enum):
-    """error: will not work; warning: works with loss; note: worth knowing."""
+    """How serious a finding is. error: will not work; warning: works with loss; note: worth
+    knowing."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -19,7 +20,7 @@ class Severity(str, enum.Enum):
 
 
 class Evidence(Frozen):
-    """What a source shows for a finding."""
+    """A quote from a source that supports a finding."""
 
     source: str
     text: str
@@ -46,7 +47,7 @@ class Need(Frozen):
 
 
 class Fix(Frozen):
-    """What to do about a finding."""
+    """How to fix the problem of a finding."""
 
     text: str
     commands: Lines = ()
@@ -64,7 +65,7 @@ class Fix(Frozen):
 
 
 def command_lines(fix: Fix | None) -> Lines:
-    """Every line to type in a fix, including those of its alternatives."""
+    """All lines to type in a fix, including those of its alternatives and looks; empty for None."""
     if fix is None:
         return ()
     lines = [*fix.commands]
@@ -74,7 +75,8 @@ def command_lines(fix: Fix | None) -> Lines:
 
 
 def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
-    """The fix with each of its blocks changed; one that becomes None is left out."""
+    """The fix with `change` applied to each block of commands; blocks for which it returns None are
+    left out."""
 
     def changed(blocks: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
         changed_blocks = []
@@ -94,7 +96,7 @@ def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) ->
 
 
 class Finding(Frozen):
-    """Something that was found out about a machine, with its values, its evidence and a fix."""
+    """A problem or fact found on a machine, with its values, evidence and fix."""
 
     id: str
     severity: Severity
@@ -122,7 +124,8 @@ FIRST_WORDS = ("the ", "a ", "an ", "this ")
 
 
 def sentence(title: str) -> str:
-    """A title as the beginning of a sentence, unless it begins with a name.
+    """A title in the form that begins a sentence: with a capital letter, unless it begins with a
+    name.
 
     >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
     ('The NVIDIA GPU is lost', 'torch 2.5.1 is lost')
@@ -133,8 +136,7 @@ def sentence(title: str) -> str:
 
 
 def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Evidence without duplicates: one quote for each line of a text, and each text once for other
-    sources.
+    """Evidence without duplicates: one quote per line of a text; for other sources, each text once.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
     >>> len(unique_evidence((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))

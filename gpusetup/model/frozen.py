@@ -44,12 +44,13 @@ if TYPE_CHECKING:
 
     @dataclass_transform(kw_only_default=True)
     class Record:
-        """A plain value that grows while it is written."""
+        """A plain value whose fields may change, such as a journal that grows while it is
+        written."""
 
 else:
 
     class _ByName(type(msgspec.Struct)):
-        """Makes every subclass take its fields by name, because msgspec does not inherit this
+        """Makes every subclass take its fields by name, because msgspec does not inherit that
         setting."""
 
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
@@ -88,12 +89,12 @@ def defaults(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a value or of its kind, in order; each has `name`, `default` and `type`."""
+    """The fields of a value or of a class, in order; each has `name`, `default` and `type`."""
     kind = value if isinstance(value, type) else type(value)
     return _fields_of(kind)
 
 
 @cache
 def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a kind, read once: msgspec evaluates the annotations each time."""
+    """The fields of a class, read once, because msgspec evaluates the annotations each time."""
     return msgspec.structs.fields(kind)

@@ -1,4 +1,5 @@
-"""Invisible characters: controls of a terminal, and those that turn or hide the text around them.
+"""Invisible characters: terminal controls, and characters that reverse or hide the text around
+them.
 
 No name of a GPU, a package or a program has one, but a stranger's text may. A right-to-left mark
 makes a name read as another, and tags (plane 14 of Unicode) hold sentences that only programs read.
@@ -19,7 +20,7 @@ HIDDEN = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{INVISIBLE}]"
 
 
 def without_hidden_marks(text: str) -> str:
-    """A text with a question mark for each hidden mark; newline and tab stay.
+    """The text with a question mark for each hidden character; newlines and tabs stay.
 
     >>> without_hidden_marks("GeForce \\u202eXTR\\x1b[2J")
     'GeForce ?XTR?[2J'
@@ -32,7 +33,8 @@ def without_hidden_marks(text: str) -> str:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A plain value with all its texts changed, names of fields too; tuples become lists.
+    """A plain value with `change` applied to all its strings, including dict keys; tuples become
+    lists.
 
     >>> map_texts({"gpus": ("A100", 4)}, str.lower)
     {'gpus': ['a100', 4]}

@@ -1,5 +1,5 @@
-"""User names and passwords in URLs: separated from them, and removed from everything shown or
-stored."""
+"""User names and passwords in URLs: split off where they are needed, and removed from everything
+that is shown or stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
-    """A URL without its login, and the decoded user name and password; None if it has none.
+    """The URL without its login, and the decoded (user name, password), or None if it has no login.
 
     >>> split_login("https://me:s%40me@i.example:8443/simple")
     ('https://i.example:8443/simple', ('me', 's@me'))
@@ -22,7 +22,7 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
 
 
 def without_logins(text: str) -> str:
-    """Text without the credentials of its URLs.
+    """The text with logins and query strings removed from its URLs.
 
     >>> without_logins("GET https://me:p@ss@mirror.example/whl?sig=ab, ok")
     'GET https://mirror.example/whl?..., ok'

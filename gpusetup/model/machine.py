@@ -99,7 +99,7 @@ class CudaApi(Frozen):
 
 
 class GpuProcess(Frozen):
-    """A process that uses a GPU's memory."""
+    """A process that uses the memory of a GPU."""
 
     pid: Number = None
     name: Text = None
@@ -110,7 +110,7 @@ class GpuProcess(Frozen):
 
 
 class Gpu(Frozen):
-    """One GPU (or, where `mig_of` is set, one MIG instance of it)."""
+    """A GPU, or a MIG instance."""
 
     name: str
     maker: Text = None
@@ -206,7 +206,8 @@ class PciDevice(Frozen):
 
 
 class Package(Frozen):
-    """One installed distribution that matters here (the torch family, nvidia-*, triton, numpy…)."""
+    """An installed distribution that gpusetup watches (the torch family, nvidia-*, triton,
+    numpy…)."""
 
     name: str
     version: str
@@ -323,7 +324,8 @@ class Cpu(Frozen):
 
 
 class Wanted(Frozen):
-    """The request that the machine or the text itself shows; all None if there is none."""
+    """What the machine or the text itself requests, e.g. a torch version; all None if it requests
+    nothing."""
 
     torch: Text = None
     """A specifier: `==2.5.1`."""
@@ -338,7 +340,8 @@ class Wanted(Frozen):
 
 
 class Event(Frozen):
-    """Something a program said, as a typed fact: an Xid, a missing library, two versions.
+    """Something that a program reported, as a typed fact: an Xid, a missing library, two
+    conflicting versions.
 
     Readers (of dmesg, of a traceback, of a log) make events; rules judge them by `kind` and
     `values` and never look at `text`, which is kept as evidence.
@@ -355,7 +358,8 @@ Events = tuple[Event, ...]
 
 
 class Snapshot(Frozen):
-    """What was read from a machine, from any sources; unknown values are None, never guesses."""
+    """Everything that was read about a machine, from any source; unknown values are None, never
+    guesses."""
 
     schema: Literal["gpusetup.snapshot/1"] = "gpusetup.snapshot/1"
     taken_at: Text = None
@@ -391,7 +395,7 @@ class Snapshot(Frozen):
 
 
 def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
-    """The GPUs that are visible to a program started here."""
+    """The GPUs that a program started here can see: not hidden and not lost."""
     visible = []
     for gpu in snapshot.gpus or ():
         # An unknown visibility (None) counts as visible: most reports do not tell it.

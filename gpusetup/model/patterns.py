@@ -1,4 +1,4 @@
-"""Patterns that are compiled when they are first used, because a command uses few of the
+"""Regular expressions that are compiled when first used, because a command uses few of the
 hundreds."""
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Any, cast
 
 
 class _Lazy:
-    """A pattern that is compiled when one of its methods is first used."""
+    """A regular expression that is compiled when one of its methods is first used."""
 
     def __init__(self, pattern: str, flags: int) -> None:
         self.pattern = pattern
         self.flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        """The compiled pattern's attribute. It is kept, so that later uses cost nothing more."""
+        """An attribute of the compiled pattern, stored so that later uses cost nothing."""
         compiled = re.compile(self.pattern, self.flags)
         value = getattr(compiled, name)
         setattr(self, name, value)
@@ -24,7 +24,7 @@ class _Lazy:
 
 
 def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """The pattern, compiled when it is first tried.
+    """The regular expression, compiled when it is first used.
 
     >>> [xid.group() for xid in lazy(r"Xid \\d+").finditer("Xid 79, Xid, xid 31, Xid 8")]
     ['Xid 79', 'Xid 8']
@@ -34,12 +34,12 @@ def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 @cache
 def in_any_case(pattern: str) -> re.Pattern[str]:
-    """The pattern without regard to case, made once."""
+    """The regular expression, ignoring case; created once."""
     return lazy(pattern, re.IGNORECASE)
 
 
 def lowered(text: str) -> str:
-    """A text in lower case, with each letter at its own position.
+    """The text in lower case, with each letter at the same position as before.
 
     `str.lower` makes two letters of some: of the Turkish capital dotted I, for example.
     """

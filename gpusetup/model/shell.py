@@ -1,4 +1,4 @@
-"""Command lines to type: arguments and settings, quoted for a certain shell.
+"""Command lines for people to type: arguments and settings, quoted for a particular shell.
 
 Every command that an answer shows is a `Line`, and only this file makes one: from words, each of
 which is quoted here, or from a text in our own source. So no value of a machine or a report can act
@@ -25,12 +25,13 @@ OWN_SYSTEM = "windows" if sys.platform == "win32" else "linux"
 
 
 def shell_for(family: str | None) -> Shell:
-    """The shell for which a system's commands are written."""
+    """The shell for which commands on this system are written: PowerShell on Windows, otherwise
+    bash."""
     return "powershell" if family == "windows" else "bash"
 
 
 def shell_line(argv: Sequence[str], family: str | None) -> Line:
-    """A command quoted for the system's shell.
+    """A command with its arguments, quoted for the system's shell.
 
     >>> shell_line(("C:/my py/python.exe", "-m", "pip"), "windows")
     '& "C:/my py/python.exe" -m pip'
@@ -41,17 +42,17 @@ def shell_line(argv: Sequence[str], family: str | None) -> Line:
 
 
 def own_line(*argv: str) -> Line:
-    """A command for the person at this machine."""
+    """A command quoted for the shell of this machine."""
     return shell_line(argv, OWN_SYSTEM)
 
 
 def own_word(text: str) -> str:
-    """One argument for the person at this machine."""
+    """One argument quoted for the shell of this machine."""
     return word(text, shell_for(OWN_SYSTEM))
 
 
 def line(argv: Sequence[str], shell: Shell) -> Line:
-    """An argument list as one line of a shell."""
+    """A command with its arguments as one line for a shell; empty for no arguments."""
     words = [word(argument, shell) for argument in argv]
     if not words:
         return Line("")
@@ -72,7 +73,7 @@ def word(text: str, shell: Shell) -> str:
 
 
 def setting(name: str, value: str, shell: Shell) -> Line:
-    """The line that sets a variable for a shell and the programs that it starts.
+    """The line that sets an environment variable in a shell and for programs started from it.
 
     >>> setting("CUDA_HOME", "/opt/my cuda", "bash")
     "export CUDA_HOME='/opt/my cuda'"
@@ -87,7 +88,7 @@ def setting(name: str, value: str, shell: Shell) -> Line:
 
 
 def unsetting(name: str, shell: Shell) -> Line:
-    """The line that removes a variable from a shell.
+    """The line that removes an environment variable from a shell.
 
     >>> [unsetting("A", shell) for shell in ("bash", "powershell")]
     ['unset A', 'Remove-Item Env:A']
@@ -99,7 +100,7 @@ def unsetting(name: str, shell: Shell) -> Line:
 
 
 def prepending(name: str, folder: str, shell: Shell) -> Line:
-    """The line that puts a folder before the others of a list like PATH.
+    """The line that puts a folder in front of a list of folders such as PATH.
 
     >>> prepending("PATH", "/usr/local/cuda/bin", "bash")
     'export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'
@@ -114,18 +115,19 @@ def prepending(name: str, folder: str, shell: Shell) -> Line:
 
 
 def _old_value_in_bash(name: str) -> str:
-    """A colon and the old value of a list like PATH; nothing if it is empty."""
+    """A bash expression: a colon and the old value of a list such as PATH, or nothing if the list
+    is empty."""
     return f'"${{{name}:+:${name}}}"'
 
 
 def lines(*texts: str) -> Lines:
-    """Lines from our own source code, unchanged (a test makes sure of that)."""
+    """Lines from our own source code, unchanged; a test makes sure that they come from there."""
     typed_lines = [Line(text) for text in texts]
     return tuple(typed_lines)
 
 
 def filled(pattern: str, **values: str) -> Line:
-    """A bash line from our source code, with a quoted word for each `{place}`.
+    """A bash line from our source code, with each `{place}` replaced by a quoted value.
 
     >>> filled("echo {text} | sudo tee {file}", text="a b", file="/etc/x.conf")
     "echo 'a b' | sudo tee /etc/x.conf"
@@ -137,7 +139,7 @@ def filled(pattern: str, **values: str) -> Line:
 
 
 def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
-    """A command with additional words.
+    """A command line with further quoted arguments.
 
     >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
@@ -158,7 +160,8 @@ ASSIGNED = re.compile(
 
 
 def settings_in_powershell(text: str) -> Line:
-    """A line of ours that sets variables in bash, translated to PowerShell.
+    """A bash line from our source code that sets variables, translated to PowerShell; any other
+    line stays as it is.
 
     >>> settings_in_powershell("export A=b  # run it again"), settings_in_powershell("ls")
     ("$env:A = 'b'  # run it again", 'ls')
@@ -175,14 +178,14 @@ def settings_in_powershell(text: str) -> Line:
 
 
 def _exported(statement: str) -> list[tuple[str, str]]:
-    """The variables that a line of bash exports, with their quoted values."""
+    """The variables that a bash line exports, with their values still quoted."""
     if not statement.startswith("export "):
         return []
     return ASSIGNED.findall(statement)
 
 
 def in_a_cell(line: str) -> Line:
-    """A bash line in the form for a notebook's cell.
+    """A bash line in the form for a notebook cell.
 
     The shell of `!` ends with its line, so variables and folders are changed in the notebook's own
     process.
@@ -215,7 +218,7 @@ def in_a_cell(line: str) -> Line:
 
 
 def sets_a_variable(line: str) -> bool:
-    """Whether a line changes a variable of the shell that it is typed into.
+    """Whether a line changes an environment variable of the shell it is typed into.
 
     >>> sets_a_variable("unset A"), sets_a_variable("$env:A = 'x'"), sets_a_variable("sudo reboot")
     (True, True, False)
@@ -243,7 +246,7 @@ def is_shell_syntax(quoted: str) -> bool:
 
 
 def is_speakable(line: Line) -> bool:
-    """Whether a line contains only readable values, without control codes or the like.
+    """Whether a line contains only printable values, without character codes.
 
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
@@ -263,7 +266,7 @@ def is_variable_name(text: str) -> bool:
 
 
 def _check_variable_name(name: str) -> None:
-    """Raise ValueError for a name that a shell would interpret."""
+    """Raise ValueError if the name is not a valid variable name."""
     if not is_variable_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 
@@ -274,7 +277,8 @@ ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 
 
 def _for_bash(text: str) -> str:
-    """One argument, quoted for bash; the home folder `~/` stays outside of the quotes.
+    """One argument quoted for bash; a leading `~/` stays outside the quotes, so that bash expands
+    it.
 
     >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
     "print('a')" ~/'my env/x' $'\\x61\\x0a\\x62'
@@ -314,7 +318,8 @@ IN_DOUBLE_QUOTES = rf"(?:{LETTER}|[- ./\\:;,()\[\]{{}}=+*<>|&?@#'~^])+"
 
 
 def _for_powershell(text: str) -> str:
-    """One argument, quoted for PowerShell, and if possible for cmd too: people paste into either.
+    """One argument quoted for PowerShell, and if possible also for cmd, because people paste into
+    either.
 
     >>> print(_for_powershell("torch>=2.6"), _for_powershell("it's"), _for_powershell("a.b"))
     "torch>=2.6" "it's" a.b
@@ -346,7 +351,8 @@ def _in_single_quotes(text: str) -> str:
 
 
 def _escaped_for_windows(text: str) -> str:
-    """A text with `"`, and a backslash at its end, escaped for a program of Windows.
+    """A text in which quotes, and backslashes before a quote or at the end, are escaped for a
+    Windows program.
 
     Such a program splits its own command line, and PowerShell before 7.3 does not escape for it
     (about_Parsing, "Passing arguments").

@@ -1,4 +1,4 @@
-"""A command as a value, so that the command that is shown, tested and run is the same."""
+"""A command as a value, so that exactly the command that is shown and tested is run."""
 
 from __future__ import annotations
 

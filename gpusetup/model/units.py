@@ -1,4 +1,4 @@
-"""Units of sizes, and the architectures of computers."""
+"""Units of sizes, and names of processor architectures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
 def architecture_named(text: str) -> str:
-    """An architecture by the name that wheels use.
+    """A processor architecture by the name that wheels use.
 
     >>> architecture_named("ARM64"), architecture_named("x86_64")
     ('aarch64', 'x86_64')

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parsed(version: str) -> Version:
-    """The comparable form of a version text; "0" if the text is not a version.
+    """A version that can be compared; "0" if the text is not a version.
 
     Answers are kept, because a catalog's few versions are compared with every machine's.
 
@@ -28,7 +28,7 @@ def parsed(version: str) -> Version:
 
 @lru_cache(maxsize=4096)
 def allows(specifier: str, version: str) -> bool:
-    """Whether a specifier allows a version; ValueError if the text is not a specifier.
+    """Whether a specifier allows a version. Raises ValueError if the specifier is invalid.
 
     >>> allows(">=2.11.0", "2.15.0"), allows("==2.5.*", "2.6.0.dev1")
     (True, False)
@@ -56,7 +56,8 @@ class Capability:
 
     @classmethod
     def parse(cls, text: str) -> Capability:
-        """Read `8.6`, `86`, `sm_86`, `sm_90a`, `compute_86`; ValueError on anything else."""
+        """A compute capability from text such as `8.6`, `86`, `sm_86`, `sm_90a` or `compute_86`.
+        Raises ValueError for anything else."""
         without_prefix = text.strip().lower().removeprefix("sm_").removeprefix("compute_")
         # `sm_90a` and `sm_100f` are variants for GPUs of the same capability.
         digits = without_prefix.rstrip("af")
@@ -71,7 +72,7 @@ class Capability:
 
     @property
     def sm(self) -> str:
-        """The name of its kernels: `sm_86`."""
+        """The architecture of kernels for this capability, e.g. `sm_86`."""
         return f"sm_{self.major}{self.minor}"
 
     def __str__(self) -> str:
@@ -95,7 +96,7 @@ class Capability:
 
 
 def cuda_of(backend: str) -> str | None:
-    """The CUDA version in a wheel's label.
+    """The CUDA version in a wheel's label, e.g. `12.4` for `cu124`; None for other backends.
 
     >>> cuda_of("cu124"), cuda_of("cu92"), cuda_of("cpu"), cuda_of("rocm6.4")
     ('12.4', '9.2', None, None)

@@ -1,2 +1,2 @@
-"""Reads the machine through a `System`, with one file for each subject; `machine.py` puts them
-together."""
+"""Reads the machine through a `System`, with one file per subject; `machine.py` assembles the
+result."""

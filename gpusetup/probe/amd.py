@@ -1,4 +1,4 @@
-"""AMD's GPUs on Linux: what amdgpu and its compute driver (KFD) show in /sys and /dev.
+"""AMD GPUs on Linux, from what amdgpu and its compute driver (KFD) show in /sys and /dev.
 
 Files come first; they need no rights and no tools of ROCm. `rocminfo` is asked only for what the
 files do not tell, in a child with a time limit. Nothing here opens a device.
@@ -33,7 +33,8 @@ ROCMINFO_SECONDS = 8.0
 
 
 def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """AMD's GPUs of a Linux machine, their driver and nodes. `devices` are those on the PCI bus."""
+    """The AMD GPUs of a Linux machine with their driver and device nodes. `devices` are the AMD
+    devices on the PCI bus."""
     readings: list[Reading] = []
     targets = topology_targets(system)
     if targets:
@@ -64,7 +65,7 @@ def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
 
 
 def topology_targets(system: System) -> dict[str, str]:
-    """The target of each GPU that KFD lists, by its PCI address: `0000:03:00.0` -> `gfx1100`."""
+    """The target of each GPU that KFD lists, by PCI address, e.g. `gfx1100` for `0000:03:00.0`."""
     targets: dict[str, str] = {}
     for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
         properties = properties_of(read_or_none(system, f"{TOPOLOGY}/{name}/properties") or "")
@@ -78,7 +79,7 @@ def topology_targets(system: System) -> dict[str, str]:
 
 
 def properties_of(text: str) -> dict[str, int]:
-    """The properties of a node, one name and one number a line.
+    """The properties of a KFD node, from lines with a name and a number.
 
     >>> properties_of("simd_count 192\\ngfx_target_version 110000\\nlocal x\\n")
     {'simd_count': 192, 'gfx_target_version': 110000}
@@ -90,7 +91,8 @@ def properties_of(text: str) -> dict[str, int]:
 
 
 def address_of(domain: int, location: int) -> str:
-    """A PCI address: the location has bus, device and function in 8, 5 and 3 bits.
+    """The PCI address for a location number, which holds bus, device and function in 8, 5 and 3
+    bits.
 
     >>> address_of(0, 768)
     '0000:03:00.0'
@@ -100,7 +102,7 @@ def address_of(domain: int, location: int) -> str:
 
 
 def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
-    """One GPU: its target from KFD or its PCI id, its memory from amdgpu."""
+    """One AMD GPU: its target from KFD or from its PCI id, its memory from amdgpu."""
     address = device.bus_id or ""
     folder = f"{FOLDER}/{address}"
     # Instinct cards have their name in the card's own memory; libdrm knows those of the others.
@@ -119,7 +121,8 @@ def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
 
 
 def name_of_libdrm(system: System, device_id: str | None, revision_file: str) -> str:
-    """The card's name in libdrm's own list, which tells cards of one id apart; "" if unknown."""
+    """The card's name in libdrm's list, which distinguishes cards with the same device id by
+    revision; empty if unknown."""
     revision = (read_or_none(system, revision_file) or "").strip().removeprefix("0x")
     if not device_id or not revision:
         return ""
@@ -130,7 +133,8 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
 
 
 def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu], Reading]:
-    """The GPUs with the targets that `rocminfo` prints, where as many are there."""
+    """The GPUs with the targets that `rocminfo` prints (unchanged if it lists another number of
+    GPUs), and a reading."""
     if system.which("rocminfo") is None:
         return gpus, Reading(subject="makers.gpus", source="rocminfo", problem="not on PATH")
     output = system.run(("rocminfo",), ROCMINFO_SECONDS)
@@ -156,7 +160,7 @@ def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu]
 
 
 def agents_of(text: str) -> list[tuple[str, str]]:
-    """The GPUs that `rocminfo` prints: marketing name and target.
+    """The name and target of each GPU that `rocminfo` prints.
 
     >>> agents_of("  Name:   gfx1100\\n  Marketing Name:  AMD Radeon RX 7900 XTX\\n")
     [('AMD Radeon RX 7900 XTX', 'gfx1100')]
@@ -170,7 +174,7 @@ def agents_of(text: str) -> list[tuple[str, str]]:
 
 
 def rocm_version(system: System) -> str | None:
-    """The ROCm that is installed on the machine: `6.4.1`; None if there is none."""
+    """The version of the ROCm installation, e.g. `6.4.1`; None if there is none."""
     for file in ROCM_VERSION_FILES:
         # `6.4.1-83` with the number of the build.
         version = re.match(r"\d{1,3}(\.\d{1,3}){1,2}", read_or_none(system, file) or "")
@@ -180,7 +184,8 @@ def rocm_version(system: System) -> str | None:
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
-    """The render nodes and the named ones, with our own rights; None where /dev cannot be seen."""
+    """The render nodes and the named device nodes, with this user's permissions; None if /dev
+    cannot be listed."""
     if unless_refused(system.list, "/dev") is None:
         return None
     names = list_or_empty(system, RENDER_FOLDER)
@@ -196,7 +201,7 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
 
 
 def node_readings(nodes: tuple[DeviceNode, ...] | None) -> list[Reading]:
-    """A line for each node, or that there is none."""
+    """A reading for each device node, or one that says that there is none."""
     lines = []
     for node in nodes or ():
         rights = "" if node.readable and node.writable else " (not for this user)"

@@ -1,4 +1,4 @@
-"""The chip of a Mac, and whether this Python runs natively on it or is translated.
+"""The chip of a Mac, and whether this Python runs natively on it or is translated by Rosetta.
 
 `sysctl` answers at once and needs no rights; `system_profiler` would take seconds for the same.
 """

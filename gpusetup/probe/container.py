@@ -48,7 +48,8 @@ CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lx
 
 
 def _kind_and_source(system: System) -> tuple[str, str]:
-    """The kind of container and the marker of it: a variable, a file, or a cgroup."""
+    """The kind of container and the marker that shows it: a variable, a file or a cgroup; kind
+    `none` without a marker."""
     # systemd's convention: the first process of a container has the variable `container`.
     first_process = read_or_none(system, "/proc/1/environ") or ""
     lines = [f"{name}={value}" for name, value in system.environ().items()]
@@ -68,7 +69,8 @@ def _kind_and_source(system: System) -> tuple[str, str]:
 
 
 def nvidia_given(system: System) -> bool | None:
-    """Whether the container was given GPUs: it has their device nodes.
+    """Whether the container was given GPUs, i.e. has their device nodes; None if /dev cannot be
+    read.
 
     CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so the variable alone says nothing.
     """
@@ -80,7 +82,8 @@ def nvidia_given(system: System) -> bool | None:
 
 
 def compat_path(system: System) -> str | None:
-    """The first cuda-compat folder whose libcuda the loader finds before the driver's."""
+    """The first cuda-compat folder whose libcuda the loader finds before the driver's; None if
+    there is none."""
     # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists.
     variable = system.environ().get("LD_LIBRARY_PATH", "")
     texts = [variable.replace(":", "\n")]

@@ -1,4 +1,4 @@
-"""Waits for the driver: calls in the background, with a common deadline."""
+"""Waits for the driver: calls on background threads with a common deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
 class BackgroundCall(Generic[T]):
-    """A call in a separate thread; `result()` waits and returns or raises."""
+    """A call on a separate thread; `result()` waits for it, then returns its result or raises its
+    error."""
 
     def __init__(self, call: Callable[..., T], *arguments: Any) -> None:
         self._answer: list[T] = []
@@ -34,7 +35,7 @@ class BackgroundCall(Generic[T]):
             self._problem.append(problem)
 
     def ended_within(self, seconds: float) -> bool:
-        """Whether it ends within this many seconds."""
+        """Whether the call ends within this many seconds."""
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
@@ -62,7 +63,8 @@ class Deadline:
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
-        """Notify if the block, which reads this source, takes more than some seconds."""
+        """Call `notify` if the `with` block, which reads this source, takes longer than
+        NOTICE_SECONDS."""
         self._pending.append(source)
         timer = Timer(NOTICE_SECONDS, self._notify_once)
         timer.daemon = True
@@ -83,7 +85,7 @@ class Deadline:
 
 
 def step_in_words(step: Mapping[str, Any] | None) -> str | None:
-    """The call at which a child stopped, in words.
+    """The call in which a child stopped, in words; None if it is unknown.
 
     >>> step_in_words({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1})
     'in nvmlDeviceGetMemoryInfo of GPU 1'

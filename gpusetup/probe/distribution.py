@@ -1,5 +1,5 @@
-"""The Linux distribution: its name, id, version and related distributions. The only module that
-imports `distro`."""
+"""The Linux distribution: its name, id, version and relatives. The only module that imports
+`distro`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Debian, which os-release leaves out."""
 
 
 class OsRelease(Frozen):
-    """The distribution as the release files name it; a value that they lack is None."""
+    """The distribution according to its release files; values that they lack are None."""
 
     name: str | None = None
     """As the distribution calls itself: `Debian GNU/Linux 12 (bookworm)`."""
@@ -39,7 +39,7 @@ class OsRelease(Frozen):
 
 
 def read_distribution(system: System) -> OsRelease:
-    """The distribution by its release files, which `distro` parses.
+    """The distribution according to its release files, which `distro` parses.
 
     `distro` reads files below a root folder. The machine may be a recording, so that the files are
     read through `system` and laid out in a temporary folder, which is then that root.
@@ -62,7 +62,7 @@ def read_distribution(system: System) -> OsRelease:
 
 
 def write_below(root: Path, files: dict[str, str]) -> None:
-    """Write files, given by their absolute paths, below another root folder."""
+    """Write files, given by absolute paths, below another root folder."""
     for path, text in files.items():
         copy = root / path.lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,8 @@ def write_below(root: Path, files: dict[str, str]) -> None:
 
 
 def parse_below(root: str, source: str) -> OsRelease:
-    """The distribution of the release files below a root; `source` is the first of them."""
+    """The distribution described by the release files below a root; `source` is the first of these
+    files."""
     linux = distro.LinuxDistribution(
         include_lsb=False, include_uname=False, include_oslevel=False, root_dir=root
     )

@@ -1,4 +1,5 @@
-"""The NVIDIA driver as the Linux kernel shows it: /proc/driver/nvidia, modules, device nodes."""
+"""The NVIDIA driver as seen in Linux files: /proc/driver/nvidia, kernel modules and device
+nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Reader = Callable[[System], Snapshot]
 
 
 def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
-    """A reader of a file about the driver; `subject` names the reading if there is no file."""
+    """A function that reads a file about the driver; `subject` names the reading if the file cannot
+    be read."""
 
     def read(system: System) -> Snapshot:
         text = read_or_none(system, path)
@@ -32,13 +34,13 @@ def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader
 
 
 def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
-    """The driver of one source, with its readings."""
+    """A snapshot with the driver's fields from one source, and a reading for each."""
     readings = readings_of("driver", source, driver)
     return Snapshot(driver=driver, readings=readings)
 
 
 def parse_module_version(text: str) -> Driver:
-    """The driver of the version that a loaded module has in sysfs."""
+    """The driver version in sysfs of the loaded module."""
     version = text.strip() or None
     return Driver(version=version, module_version=version)
 
@@ -49,7 +51,8 @@ _read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
 
 
 def read_modules(system: System) -> Snapshot:
-    """Whether the driver's kernel modules are loaded."""
+    """Whether the driver's kernel modules are loaded; unknown under WSL, where Windows holds the
+    driver."""
     # Under WSL, Windows holds the driver: that `nvidia` is missing there says nothing.
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
@@ -57,7 +60,7 @@ def read_modules(system: System) -> Snapshot:
 
 
 def read_modinfo(system: System) -> Snapshot:
-    """The module that is installed for the running kernel, if none is loaded."""
+    """The version of the nvidia module installed for the running kernel, from `modinfo`."""
     output = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
     if not output.ok:
         problem = output.problem or "no nvidia module is installed for the running kernel"
@@ -67,7 +70,7 @@ def read_modinfo(system: System) -> Snapshot:
 
 
 def read_proc_gpus(system: System) -> Snapshot:
-    """The GPUs that the kernel's driver holds, from its files."""
+    """The GPUs that the kernel driver manages, from /proc/driver/nvidia/gpus."""
     names = list_or_empty(system, GPUS_FOLDER)
     if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")
@@ -86,7 +89,7 @@ NODE = re.compile(r"nvidia(?!-caps)|dxg")
 
 
 def read_nodes(system: System) -> Snapshot:
-    """The device nodes of the driver, with their permissions."""
+    """The NVIDIA device nodes with their permissions."""
     names = unless_refused(system.list, DEVICES_FOLDER)
     if names is None:
         return missing("devices", DEVICES_FOLDER, "cannot be listed")
@@ -130,7 +133,7 @@ LINUX_FOLDERS = (
 
 
 def read_libraries(system: System) -> Snapshot:
-    """Whether one of the driver's libraries is there, in the order in which the loader searches."""
+    """Whether one of the driver's libraries exists, and the first path at which it does."""
     driver = Driver(library_found=False)
     library = None
     for path in _library_paths(system):

@@ -1,4 +1,4 @@
-"""The answers of the driver's two libraries, NVML and the CUDA driver API (libcuda).
+"""What the driver's two libraries report: NVML and the CUDA driver API (libcuda).
 
 Each is asked in a child: `child_scripts/read_nvml.py`, which documents the form, and
 `read_cuda.py`.
@@ -21,7 +21,7 @@ Answer = Mapping[str, Any]
 
 
 class Library(NamedTuple):
-    """One of the driver's libraries, and the names for its results in a snapshot."""
+    """One of the driver's libraries, and the names used for its results in a snapshot."""
 
     source: str
     number_field: str
@@ -50,12 +50,12 @@ not support is judged by comparison with the others (gpu-does-not-answer)."""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
-    """NVML's result, within `limit` seconds."""
+    """What NVML reports within `limit` seconds, as a snapshot."""
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
 def parse_nvml(answer: Answer) -> Snapshot:
-    """The result of the NVML child as a part of a snapshot.
+    """The output of the NVML child as a snapshot.
 
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
@@ -85,7 +85,7 @@ def _persistence(devices: Sequence[Answer]) -> bool | None:
 
 
 def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
-    """How the GPUs are connected, if there are several and NVML tells.
+    """How the GPUs are connected, or None if NVML does not report it.
 
     >>> links_of({"links": [[0, 1, "NV12"]]})[0].kind
     'NV12'
@@ -97,12 +97,12 @@ def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
-    """libcuda's result, within `limit` seconds."""
+    """What libcuda reports within `limit` seconds, as a snapshot."""
     return parse_cuda(system.ask("read_cuda", timeout=limit))
 
 
 def parse_cuda(answer: Answer) -> Snapshot:
-    """The result of the libcuda child as a part of a snapshot.
+    """The output of the libcuda child as a snapshot.
 
     >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
     804
@@ -144,7 +144,8 @@ NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compa
 
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
-    """The plausible values of a child's result, with the parts that both libraries have in common.
+    """The plausible values in a child's output, and a snapshot of what both libraries have in
+    common.
 
     That is a snapshot of the GPUs, an event for each value that should be there and is not, and
     the readings.
@@ -170,7 +171,8 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
 
 
 def partial(answer: Answer) -> Answer:
-    """What a child reported before it hung or crashed; a GPU that it did not reach has no name.
+    """What a child reported before it hung or crashed; a GPU that it did not reach has only an
+    index.
 
     >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]
@@ -193,7 +195,8 @@ def partial(answer: Answer) -> Answer:
 
 
 def child_failure(source: str, answer: Answer) -> Snapshot:
-    """An event, for the rules, about a child that crashed, hung or could not start.
+    """An event and a reading if the child crashed, hung or could not start; otherwise an empty
+    snapshot.
 
     >>> child_failure("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
     'crashed'
@@ -220,7 +223,7 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
-    """The answer without impossible values, each of which becomes a problem instead.
+    """The child's values without impossible ones, which become entries in `problems` instead.
 
     >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
@@ -235,8 +238,8 @@ def only_plausible(values: Answer) -> dict[str, Any]:
 
 
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
-    """Events for missing values that every GPU has, and for failures after the driver had
-    started."""
+    """Events for missing values that every GPU should have, and for calls that failed although the
+    library had started."""
     for device in devices:
         # Of a lost GPU no value can be read, and it has a finding of its own.
         if not device.get("lost"):
@@ -250,7 +253,7 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
 
 
 def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
-    """An event for each value of a GPU that is missing or impossible."""
+    """An event for each value of a GPU that is missing although needed, or is impossible."""
     gpu = {
         "asked": source,
         "gpu": str(device["index"]),
@@ -267,7 +270,7 @@ def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
 
 
 def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an event for a problem; `values` name the GPU if it is of one."""
+    """The fields of an event for a problem; `values` name the GPU if the problem belongs to one."""
     field = problem["field"]
     text = str(problem["text"])
     all_values = dict(values)
@@ -292,7 +295,8 @@ def _is_trouble(problem: Answer) -> bool:
 
 
 def gpu_of(device: Answer, number_field: str) -> Gpu:
-    """A GPU from a device of a child's answer; `number_field` is the field for its number there."""
+    """A GPU from an entry in a child's output; `number_field` is the `Gpu` field for its index
+    there."""
     instances = device.get("mig_instances")
     values = {
         **device,
@@ -305,7 +309,8 @@ def gpu_of(device: Answer, number_field: str) -> Gpu:
 
 
 def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
-    """The reason why each value is missing; those that a GPU does not have share one reading."""
+    """Readings that say why values are missing; values that a GPU does not support share one
+    reading."""
     unsupported = []
     for problem in answer["problems"]:
         if problem["code"] in NOT_SUPPORTED:

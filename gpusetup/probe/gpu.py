@@ -1,4 +1,4 @@
-"""Everything about GPUs on a machine, from all sources at the same time.
+"""Everything about the GPUs of a machine, from all sources.
 
 The cheap sources (files) come first, because they tell whether there is a driver to ask. Then NVML,
 which `nvidia-smi` asks too, and libcuda are asked in two children at the same time, under one
@@ -53,7 +53,7 @@ def read_driver_and_gpus(
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
-    """Everything about driver, CUDA and GPUs.
+    """Everything about the driver, CUDA and the GPUs.
 
     `notify` is called if the driver is slow; it may take `limit` seconds.
     """
@@ -75,7 +75,7 @@ NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node
 
 
 def _ask_both_libraries(system: System, deadline: Deadline) -> Snapshots:
-    """Call NVML and libcuda at the same time, and return both answers."""
+    """Query NVML and libcuda at the same time, and return both snapshots."""
     # Imported late: a machine without a driver does not need it.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
@@ -93,7 +93,7 @@ def _ask_library(
 
 
 def hint_at_a_driver(files: Snapshots) -> bool:
-    """Whether any file hints at an NVIDIA driver."""
+    """Whether any of these snapshots from files suggests that there is an NVIDIA driver."""
     for part in files:
         has_driver = part.driver.library_found or part.driver.module_loaded
         if has_driver or part.devices or part.gpus:
@@ -102,7 +102,7 @@ def hint_at_a_driver(files: Snapshots) -> bool:
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
-    """One snapshot out of all sources: the driver's answers, and what files show."""
+    """One snapshot from all sources: the answers of the driver's libraries, and what files show."""
     sources = (*answers, *files)
     environ = system.environ()
     on_bus = _first(part.pci_devices for part in sources)
@@ -139,7 +139,7 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
 
 
 def _first(values: Iterable[T | None]) -> T | None:
-    """The first known value among the sources."""
+    """The first value that is not None; None if there is none."""
     for value in values:
         if value is not None:
             return value
@@ -147,8 +147,7 @@ def _first(values: Iterable[T | None]) -> T | None:
 
 
 def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
-    """The driver from all sources. The kernel's files take precedence, because they have the exact
-    version."""
+    """The driver from all sources. Kernel files come first, because they have the exact version."""
     drivers = [part.driver for part in (*files, *answers)]
     driver = first_known((Driver(), *drivers))
     # A libcuda that was loaded was found, also in an unusual folder.
@@ -171,7 +170,7 @@ def _listed_gpus(
     on_bus: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs of the first source that lists some, and a reading if there are none.
+    """The GPUs from the first source that lists any, and a reading if there are none.
 
     If no driver answered: () if a list of the hardware was read and shows no GPU, else None.
     """
@@ -198,7 +197,7 @@ def _listed_gpus(
 def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """The GPUs with `visible` set, from CUDA's own list."""
+    """The GPUs with `visible` set according to CUDA's list; unchanged if CUDA gives none."""
     for part in answers:
         if part.gpus is not None and part.cuda_api.init_code == 0:
             return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
@@ -210,7 +209,7 @@ def with_visibility(
 
 
 def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequence[Gpu]:
-    """The GPUs with the NUMA nodes that the kernel names for their addresses."""
+    """The GPUs with the NUMA nodes that the kernel gives for their PCI addresses."""
     nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus}
     gpus_with_nodes = []
     for gpu in gpus:
@@ -224,7 +223,8 @@ NO_DEVICE = 100
 
 
 def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
-    """Lists of GPUs with the addresses that the PCI bus and the other lists know.
+    """The answers with missing PCI addresses of GPUs filled in from the PCI bus and from other
+    answers.
 
     NVML counts in the order of the bus, so the position of a GPU without an address tells it.
     """
@@ -246,7 +246,7 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
 
 
 def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
-    """A GPU with the address of its position in NVML's list, unless it has one."""
+    """The GPU with the PCI address at its NVML position, unless it already has one."""
     if gpu.pci_bus_id or gpu.nvml_index is None:
         return gpu
     address = addresses[gpu.nvml_index]

@@ -1,4 +1,4 @@
-"""The host: its operating system, CPU, compilers and memory, and the free space on its disks."""
+"""The host: operating system, CPU, compilers, memory, and free disk space."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 
 
 def read_os(system: System) -> Snapshot:
-    """The operating system alone, which a described machine may share with this one."""
+    """Only the operating system, which a described machine may share with this one."""
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
     os = Os(
@@ -51,7 +51,7 @@ def read_os(system: System) -> Snapshot:
 
 
 def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
-    """A Linux with its distribution, C library and firmware."""
+    """A Linux system with its distribution, C library and firmware settings."""
     distribution = read_distribution(system)
     libc = read_libc(system, facts)
     kernel_version = read_or_none(system, "/proc/version") or ""
@@ -84,7 +84,7 @@ FIRST_BUILD_OF_WINDOWS_11 = 22000
 
 
 def windows_name(version: str) -> str:
-    """The name of a Windows. Windows 11 still calls itself 10; its build number tells.
+    """The name of a Windows version. Windows 11 still calls itself 10, so its build number decides.
 
     >>> windows_name("10.0.26100"), windows_name("10.0.19045")
     ('Windows 11', 'Windows 10')
@@ -98,7 +98,8 @@ def windows_name(version: str) -> str:
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
-    """The C library: `glibc 2.36`, as Python reports it, or `musl` if its loader exists."""
+    """The C library: the version that Python reports, e.g. `glibc 2.36`, or `musl` if its loader
+    exists; None if unknown."""
     if facts.get("libc"):
         return str(facts["libc"])
     has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
@@ -110,7 +111,8 @@ L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
 
 
 def read_jetson(system: System) -> str | None:
-    """The L4T release of a Jetson (`R36.4.0`), else its board's name; None for other machines."""
+    """The L4T release of a Jetson (`R36.4.0`), or else the name of its board; None for other
+    machines."""
     release_file = read_or_none(system, "/etc/nv_tegra_release") or ""
     release = L4T_RELEASE.search(release_file)
     if release is not None:
@@ -150,7 +152,7 @@ CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
 
 
 def read_cpu_quota(system: System) -> float | None:
-    """How many cores our cgroup, or one above it, grants; None if there is no limit."""
+    """The number of cores that our cgroup or one above it allows; None without a limit."""
     quotas = []
     for text in cgroup_values(system, "cpu.max"):
         quota = CPU_QUOTA.match(text)
@@ -165,7 +167,8 @@ OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
 
 
 def cgroup_values(system: System, name: str) -> Iterator[str]:
-    """The text of a file in our own cgroup (v2), then in each one above it; "" if it has none."""
+    """The text of a file in our cgroup (v2), then in each cgroup above it; empty where the file
+    does not exist."""
     cgroups = read_or_none(system, "/proc/self/cgroup") or ""
     own_folder = PurePosixPath("/sys/fs/cgroup")
     own_cgroup = OWN_CGROUP.search(cgroups)
@@ -184,7 +187,7 @@ NVCC_RELEASE = re.compile(r"release (\d+\.\d+)")
 
 
 def read_toolkit(system: System) -> Snapshot:
-    """The version of the first `nvcc` on PATH, and the first compiler there."""
+    """The version of the first `nvcc` on PATH, and the path of the first C compiler."""
     compiler = None
     for name in COMPILERS:
         compiler = compiler or system.which(name)
@@ -206,7 +209,7 @@ def read_toolkit(system: System) -> Snapshot:
 
 
 def read_memory(system: System) -> Memory:
-    """The memory of the machine, and the limits of this process and its container."""
+    """The memory of the machine, and the limits of this process and its container, in bytes."""
     facts = system.facts()
     limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
@@ -224,7 +227,7 @@ def read_memory(system: System) -> Memory:
 
 
 def read_cgroup_limit(system: System) -> int | None:
-    """The memory limit of our cgroup, or of one above it, in bytes; None if there is none."""
+    """The memory limit in bytes of our cgroup or one above it; None without a limit."""
     limits = []
     for text in cgroup_values(system, "memory.max"):
         limit = text.strip()
@@ -235,7 +238,8 @@ def read_cgroup_limit(system: System) -> int | None:
 
 
 def free_memory(system: System) -> int | None:
-    """The bytes that a process may still take: of the host, and of each of our cgroups."""
+    """The bytes of memory that a process can still use, within the host and all our cgroups; None
+    if unknown."""
     host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     free_sizes = [host_memory.get("MemAvailable")]
     for limit, used, statistics in zip(
@@ -279,8 +283,8 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
 
 
 def _disk(system: System, subject: str, path: str) -> Disk:
-    """The disk of a folder; if the folder does not exist yet, that of the nearest existing one
-    above."""
+    """The disk that holds a folder; if the folder does not exist, the nearest existing folder above
+    it counts."""
     folder = path
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)

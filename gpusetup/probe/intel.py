@@ -1,4 +1,4 @@
-"""Intel GPUs on Linux: what i915 or xe show in /sys and /dev. Opens no device."""
+"""Intel GPUs on Linux, from what i915 or xe show in /sys and /dev. Opens no device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEVEL_ZERO = "level_zero"
 
 
 def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """Intel's GPUs of a Linux machine that torch has builds for, their driver and nodes.
+    """The Intel GPUs of a Linux machine that torch supports, with their driver and device nodes.
 
     The graphics of an older processor, which most machines have, are none of them.
     """
@@ -44,7 +44,7 @@ def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
 
 
 def intel_gpu(device: PciDevice) -> Gpu | None:
-    """A GPU that PyTorch's XPU builds are for; None for other graphics of Intel's."""
+    """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
     known = intel_device(device.device_id, device.name)
     name = known.name if known else device.name
     # Windows names the card; an id without a name that is not in the table tells nothing.
@@ -58,7 +58,7 @@ def intel_gpu(device: PciDevice) -> Gpu | None:
 
 
 def sycl_readings(system: System) -> list[Reading]:
-    """What `sycl-ls` lists, if it is installed: evidence for a person, no rule reads it."""
+    """What `sycl-ls` lists, if it is installed: evidence for people, not used by any rule."""
     if system.which("sycl-ls") is None:
         return []
     output = system.run(("sycl-ls",), SYCL_LS_SECONDS)

@@ -29,7 +29,7 @@ def read_machine(
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
-    """Everything that the sources of this machine tell.
+    """The snapshot of this machine from all sources.
 
     The contract's order chooses the target, from `named` (`--python`) on. If there is none,
     `need_target` raises `Blocked`, else Python and torch are unknown and a reading says why.
@@ -64,7 +64,8 @@ def read_machine(
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
-    """The parts of the host, the environment variables, and problems of the environment's files."""
+    """The state of the host, the allowed environment variables, and events about files in the
+    environment."""
     environment = allowed_variables(system.environ())
     events = (
         *_stale_environment(system, target),
@@ -85,14 +86,15 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _conda_prefix(system: System, target: TargetPython | None) -> str | None:
-    """The target's folder if conda made it, else that of the active conda environment."""
+    """The target's folder if it is a conda environment, or else the active conda environment; None
+    if there is neither."""
     if target is not None and target.manager == "conda":
         return target.prefix
     return system.environ().get("CONDA_PREFIX") or None
 
 
 def _stale_environment(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if the activated environment was deleted, so that another one is used."""
+    """An event if the activated environment no longer exists, so that another one is used."""
     activated = system.environ().get("VIRTUAL_ENV")
     if not activated or target is None:
         return ()
@@ -112,7 +114,7 @@ INDEX_VARIABLES = (
 
 
 def wanted_by(environment: Mapping[str, str]) -> Wanted:
-    """The backend that the environment itself asks for: by uv's variable, or by torch's index.
+    """The backend that environment variables request: uv's variable, or an index of torch.
 
     >>> wanted_by({"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu121"}).backend
     'cu121'

@@ -1,4 +1,5 @@
-"""GPUs that one source lists and another does not: the kernel driver, NVML, CUDA, /dev."""
+"""GPUs that one source lists but another does not; the sources are the kernel driver, NVML, CUDA
+and /dev."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def missed_by_nvml(
     gpus: Sequence[Gpu], answers: Snapshots, files: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """GPUs that NVML should list, because the kernel driver manages them and each has a device
-    node.
+    """Events for GPUs that the kernel driver manages and that have device nodes, but that NVML does
+    not list.
 
     A container or a job that was given some GPUs has fewer nodes; on a whole machine that is a
     fault.
@@ -50,7 +51,7 @@ def missed_by_nvml(
 
 
 def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
-    """GPUs of the driver without a device node, if others have one."""
+    """Events for GPUs of the driver that have no device node although others do."""
     if not nodes or len(nodes) >= len(bound):
         return
     missing_numbers = set(range(len(bound))) - nodes
@@ -63,7 +64,7 @@ def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
 def missed_by_cuda(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """GPUs that NVML lists and CUDA does not, if nothing hides them.
+    """Events for GPUs that NVML lists but CUDA does not, if nothing hides them.
 
     A GPU in MIG mode without an instance has a finding of its own, and beside an instance CUDA
     shows no whole GPU.
@@ -84,7 +85,7 @@ def missed_by_cuda(
 
 
 def _has_complete_cuda_list(answers: Snapshots) -> bool:
-    """Whether CUDA started and described each of its devices."""
+    """Whether CUDA started and described all of its devices."""
     for part in answers:
         api = part.cuda_api
         if api.init_code == 0 and part.gpus is not None and len(part.gpus) == api.device_count:
@@ -107,7 +108,7 @@ def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> 
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:
-    """Whether CUDA, which answered, lists a GPU; None if nothing identifies it.
+    """Whether CUDA lists the GPU; None if the GPU has no UUID or PCI address to tell.
 
     A Jetson's GPU has neither UUID nor address in NVML's list.
     """
@@ -117,7 +118,7 @@ def is_listed_by_cuda(gpu: Gpu) -> bool | None:
 
 
 def _node_numbers(files: Snapshots) -> set[int]:
-    """The numbers of the GPUs' device nodes: 5 for /dev/nvidia5."""
+    """The numbers in the names of the GPUs' device nodes, e.g. 5 for /dev/nvidia5."""
     numbers = set()
     for part in files:
         for node in part.devices or ():
@@ -128,7 +129,8 @@ def _node_numbers(files: Snapshots) -> set[int]:
 
 
 def _bound_gpus(gpus: Sequence[Gpu], files: Snapshots) -> list[Gpu]:
-    """The GPUs of /proc/driver/nvidia/gpus to which the bus shows the driver bound, by slot."""
+    """The GPUs in /proc/driver/nvidia/gpus that are bound to the driver on the PCI bus, in order of
+    their slots."""
     bound_on_bus: set[str | None] = set()
     held_by_driver: set[str | None] = set()
     for part in files:

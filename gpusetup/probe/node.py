@@ -1,4 +1,4 @@
-"""A node's health within seconds: NVML, the kernel's files and its log.
+"""Reads a node's health within seconds, from NVML, kernel files and the kernel log.
 
 Neither torch nor CUDA is started, so that a running job notices nothing. All sources share one
 limit; a source that has not answered by then is unknown, and a driver that hangs is a finding.
@@ -44,7 +44,7 @@ class NodeRecord(Frozen):
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
-    """Everything about a node within `limit` seconds; all sources are read at the same time."""
+    """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
@@ -64,7 +64,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
 
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """The result of a call that finishes before a deadline (monotonic); `otherwise` if it does not.
+    """The result of a call that finishes by a monotonic deadline; `otherwise` if it does not.
 
     A file of a device that hangs is never read to its end.
     """
@@ -81,7 +81,7 @@ def name_of_node() -> str:
 
 
 def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
-    """The facts that the kernel's files tell about links and disks, by name."""
+    """Facts about links and free disk space from kernel files, as (name, value)."""
     yield from links(system).items()
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
         space = unless_refused(system.space, path)
@@ -91,7 +91,7 @@ def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
 
 
 def links(system: System) -> dict[str, str]:
-    """The InfiniBand and RoCE ports that are up, and those that are not, as sysfs shows them.
+    """The InfiniBand and RoCE ports that are active and those that are down, from sysfs.
 
     No device is a known answer (`none`); if sysfs cannot be read, there is no answer.
     """
@@ -135,7 +135,7 @@ MAX_EVENTS = 50
 
 
 def read_kernel_log(system: System, limit: float) -> Snapshot:
-    """The events in the kernel's log, from the first command that may read it.
+    """The events in the kernel log, from the first command that is allowed to read it.
 
     Each command may take `limit` seconds; a reading says why one could not.
     """
@@ -156,7 +156,7 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
 
 
 def parse_kernel_log(text: str) -> tuple[Event, ...]:
-    """The newest events, oldest first; any prefix (time, host) is allowed.
+    """The last events in a kernel log, oldest first; lines may begin with a time and host.
 
     >>> line = "[12.5] NVRM: Xid (PCI:0000:65:00): 119, pid=7, Timeout after 6s"
     >>> dict(parse_kernel_log(line)[0].values)
@@ -187,7 +187,7 @@ PREFIX = lazy(
 
 
 def bare_lines(log: str) -> list[str]:
-    """The lines of a log without the time and the host before them.
+    """The lines of a log without the time and host at their beginning.
 
     >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
     ['NVRM: x', 'nvidia: y']

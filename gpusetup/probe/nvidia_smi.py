@@ -1,5 +1,4 @@
-"""The GPUs from nvidia-smi, for a machine on which NVIDIA's library does not load into this
-process.
+"""The GPUs from nvidia-smi, for machines where NVIDIA's library cannot be loaded by Python.
 
 In some containers and on some clusters `libnvidia-ml` is missing or broken for Python, while
 `nvidia-smi` answers. The name, memory and compute capability that it prints are enough to tune a
@@ -31,7 +30,7 @@ LIMIT_SECONDS = 20.0
 
 
 def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
-    """The machine with the GPUs from nvidia-smi, if no other source reported the memory of a GPU.
+    """The machine with GPUs from nvidia-smi, if no other source knows the memory of a visible GPU.
 
     A machine whose GPUs are all hidden by CUDA_VISIBLE_DEVICES stays as it is.
     """
@@ -51,7 +50,7 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
 
 
 def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
-    """Every GPU that nvidia-smi lists; () if there is no nvidia-smi, or it does not answer."""
+    """Every GPU that nvidia-smi lists; () if nvidia-smi is missing or fails."""
     program = system.which(PROGRAM)
     if program is None:
         return ()
@@ -69,7 +68,7 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
 
 
 def parse_gpus(text: str) -> Iterator[Gpu]:
-    """The GPUs of a query for `FIELDS` without a heading; rows that are cut are left out.
+    """The GPUs in the output of a query for `FIELDS` without heading; incomplete rows are left out.
 
     >>> [gpu] = parse_gpus("0, NVIDIA GeForce RTX 4090, GPU-1234, 24564 MiB, 8.9")
     >>> gpu.name, gpu.memory_total_bytes >> 20, str(gpu.compute_capability)
@@ -93,7 +92,7 @@ def parse_gpus(text: str) -> Iterator[Gpu]:
 
 
 def _capability(text: str | None) -> Capability | None:
-    """The capability in a cell; None for an empty one and for `[N/A]`."""
+    """The compute capability in a cell; None if the cell is empty or has none."""
     if not text:
         return None
     try:
@@ -103,7 +102,8 @@ def _capability(text: str | None) -> Capability | None:
 
 
 def capability_by_name(name: str) -> Capability | None:
-    """The compute capability of a card by its name; None if the catalog does not know it."""
+    """The compute capability of a card by its name; None if the catalog does not know it or the
+    name is ambiguous."""
     rows = rows_or_none(name, load_catalog().gpus)
     if not rows:
         return None
@@ -115,7 +115,8 @@ def capability_by_name(name: str) -> Capability | None:
 
 
 def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator[Gpu]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, by their index or UUID; all if it is not set.
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, by index or UUID; all if the variable is
+    None.
 
     >>> cards = (Gpu(name="A", nvml_index=0, uuid="GPU-1a"), Gpu(name="B", nvml_index=1))
     >>> [gpu.name for gpu in visible_by_variable(cards, "1")]
@@ -138,7 +139,8 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
 
 
 def _is_named_by(gpu: Gpu, word: str) -> bool:
-    """Whether a word of CUDA_VISIBLE_DEVICES means a GPU: its index, or how its UUID begins."""
+    """Whether an entry in CUDA_VISIBLE_DEVICES means this GPU: its index, or the beginning of its
+    UUID."""
     # No machine has a GPU of nine digits, and Python refuses to read much longer numbers.
     if word.isdecimal():
         index = int(word[:9])

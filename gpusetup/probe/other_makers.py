@@ -1,4 +1,5 @@
-"""GPUs from AMD, Intel and Apple in a machine without NVIDIA GPUs: their makers and drivers."""
+"""GPUs from AMD, Intel and Apple on machines without NVIDIA GPUs, with the state of their
+driver."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from gpusetup.system.system import System, list_or_empty
 
 
 def read_other_makers(system: System, found: Snapshot) -> Snapshot:
-    """The GPUs of another maker; nothing where NVIDIA's are. `found` is what the bus showed.
+    """The GPUs of another maker; empty if the machine has NVIDIA GPUs. `found` is what was read
+    before.
 
     A machine with cards of two makers is judged by NVIDIA's: its driver was asked already.
     """
@@ -36,12 +38,12 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
 
 
 def has_a_card(devices: tuple[PciDevice, ...]) -> bool:
-    """Whether AMD's devices include a GPU for which torch has a name."""
+    """Whether one of these AMD devices is a GPU in the table of known ones."""
     return any(amd_device(device.device_id, device.name) for device in devices)
 
 
 def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
-    """The GPUs that Windows lists by name; it does not tell whether a driver works."""
+    """The AMD or Intel GPUs that Windows lists by name; whether a driver works is not known."""
     gpus = []
     for device in of_amd:
         known = amd_device(device.device_id, device.name)
@@ -58,7 +60,7 @@ def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -
 
 
 def is_rocm_in_wsl(snapshot: Snapshot) -> bool:
-    """Whether torch is a ROCm build in WSL, and no NVIDIA GPU is there."""
+    """Whether torch is a ROCm build in WSL, and there is no NVIDIA GPU."""
     is_rocm = maker_of(snapshot.torch.backend) == AMD.id
     return bool(snapshot.os.wsl) and is_rocm and not snapshot.gpus
 
@@ -67,7 +69,8 @@ HIP_LIBRARY = "libamdhip64.so"
 
 
 def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
-    """The machine with whether its torch brings HIP itself, as PyTorch's own wheels do."""
+    """The snapshot with the information whether torch brings HIP itself, as PyTorch's own wheels
+    do."""
     stack, torch = snapshot.makers, snapshot.torch
     if stack is None and is_rocm_in_wsl(snapshot):
         # In WSL no bus and no node shows the GPU: torch's build tells whose it is.

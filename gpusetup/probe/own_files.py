@@ -1,4 +1,4 @@
-"""The files that gpusetup itself stores in the environment.
+"""The files that gpusetup stores in the environment.
 
 They are the journal of an interrupted installation, the receipt of the last one, and the
 constraints of `guard`.
@@ -26,12 +26,12 @@ JOURNAL = (".gpusetup", "journal.json")
 
 
 def interruption(prefix: str) -> str:
-    """A sentence about an installation that did not end."""
+    """The sentence that an installation into this environment was interrupted."""
     return f"An installation into {prefix} was interrupted"
 
 
 def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
-    """A sentence with the command that finishes an interrupted installation.
+    """A clause with the command that finishes an interrupted installation.
 
     `half_made`: the environment itself was not finished, so that no interpreter is in it yet.
     """
@@ -41,7 +41,8 @@ def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> s
 
 
 def interruptions(machine: Snapshot) -> tuple[str, ...]:
-    """A sentence for each installation that was interrupted on the machine, with what ends it."""
+    """A sentence for each interrupted installation on the machine, with the command that finishes
+    it."""
     sentences = []
     for event in machine.events:
         if event.kind != "install-unfinished":
@@ -70,7 +71,7 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 
 
 def _unfinished(prefix: str, **more_values: str) -> Event:
-    """The event of a journal in an environment."""
+    """The event for the journal of an interrupted installation in this environment."""
     path = join(prefix, *JOURNAL)
     values = {"path": path, "prefix": prefix}
     values.update(more_values)
@@ -78,7 +79,8 @@ def _unfinished(prefix: str, **more_values: str) -> Event:
 
 
 def half_made_environments(system: System) -> Iterator[str]:
-    """The environments of the working folder that `install --venv` began to make.
+    """The environments in the working folder that `install --venv` began to create but did not
+    finish.
 
     Such a folder is no environment yet, so no search for an interpreter finds it. Our note of it,
     in our own cache, names it.
@@ -106,7 +108,7 @@ DATE = re.compile(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T")
 
 
 class _Receipt(Frozen):
-    """The parts of an installation's receipt that show what it installed."""
+    """The fields of an installation's receipt that show what was installed."""
 
     installed_at: str = ""
     after: Mapping[str, str] = {}
@@ -114,8 +116,8 @@ class _Receipt(Frozen):
 
 
 def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the versions that the guard pins, or else that gpusetup installed, and since
-    when.
+    """An event with the versions that `guard` pins, or else that gpusetup installed, with their
+    date if it is known.
 
     Nothing if neither names a torch. Anybody may have written these files, so a line that is no
     pin counts nothing.
@@ -137,14 +139,15 @@ def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]
 
 
 def _text_in(system: System, target: TargetPython, *file: str) -> str:
-    """The text of a file in the target's folder; "" if it cannot be read."""
+    """The text of a file in the target's folder; empty if it cannot be read."""
     text = read_or_none(system, join(target.prefix, *file)) or ""
     # A receipt has more beside the versions.
     return text[: 4 * MOST_CHARACTERS]
 
 
 def _receipt_in(system: System, target: TargetPython) -> _Receipt:
-    """The receipt of our last installation; an empty one if there is none that can be read."""
+    """The receipt of gpusetup's last installation; an empty one if there is none or it cannot be
+    read."""
     text = _text_in(system, target, *RECEIPT)
     try:
         return from_json(text or "{}", _Receipt, what="the receipt")
@@ -153,7 +156,7 @@ def _receipt_in(system: System, target: TargetPython) -> _Receipt:
 
 
 def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
-    """The versions of torch's family that an installation brought, as pins."""
+    """The versions of torch, torchvision and torchaudio in a receipt, as pins."""
     lines = []
     for package in FAMILY:
         if package in receipt.after:
@@ -162,13 +165,14 @@ def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
 
 
 def _names_torch(pins: tuple[str, ...]) -> bool:
-    """Whether the pins contain torch itself."""
+    """Whether torch itself is among the pins."""
     names = [pin.partition("==")[0] for pin in pins]
     return "torch" in names
 
 
 def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
-    """The event for a set of pins; `how` says why they are believed to work together."""
+    """The event for a set of pins; `how` says why they should work together (`guarded`, `proven` or
+    `installed`)."""
     text = " ".join(pins)
     values = {"pins": text, "how": how}
     date = DATE.match(dated_text)
@@ -188,7 +192,7 @@ PIN = re.compile(
 
 
 def pins_in(text: str) -> tuple[str, ...]:
-    """The exact pins of a constraints file; other lines count nothing.
+    """The exact pins in a constraints file; all other lines are ignored.
 
     >>> pins_in("# a\\nTorch == 2.13.0+cu130\\nnumpy<3\\n-r /etc/passwd\\ntorch @ file:///x\\n")
     ('torch==2.13.0+cu130',)

@@ -1,4 +1,4 @@
-"""The installed packages that matter here, read from the names of the environment's files.
+"""The installed packages that gpusetup watches, read from file names in the environment.
 
 Nothing is imported: the sources are `*.dist-info` folders, `*.egg-info` and conda's `conda-meta`.
 Each folder is listed once, and only small files are opened.
@@ -33,7 +33,8 @@ LIBRARY_IN_RECORD = re.compile(
 
 
 def installed_packages(system: System, target: TargetPython) -> tuple[Package, ...] | None:
-    """The watched distributions that are installed, in the import order of their folders.
+    """The watched distributions that are installed, in the order in which Python searches their
+    folders.
 
     None if no folder of the target could be listed. The same name may be there twice.
     """
@@ -52,7 +53,7 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The packages in a folder that gpusetup watches, or that say which torch they need."""
+    """The packages in a folder that gpusetup watches, or that declare which torch they need."""
     for name in names:
         info = INFO_FOLDER.match(name)
         if info is not None:
@@ -62,7 +63,7 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
 
 
 def _package(system: System, folder: str, info: re.Match[str]) -> Package | None:
-    """The distribution of a `dist-info` folder; None if it is of no interest here."""
+    """The distribution described by an info folder; None if gpusetup does not need it."""
     info_folder = info.string
 
     def text(file: str) -> str | None:
@@ -96,7 +97,7 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether the libraries of a RECORD are there, and torch's own `version.py`.
+    """Whether all libraries listed in a RECORD exist, and torch's `version.py`.
 
     If an installation was interrupted, or overwritten, some are missing.
     """

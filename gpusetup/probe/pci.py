@@ -1,4 +1,5 @@
-"""Display controllers on the PCI bus, from any maker: sysfs on Linux, WMI on Windows."""
+"""Display controllers on the PCI bus, from any maker; read from sysfs on Linux and from WMI on
+Windows."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ DISPLAY_CLASS = "0x03"
 
 
 def read_pci(system: System) -> Snapshot:
-    """The display controllers on the PCI bus, whoever made them."""
+    """The display controllers on the PCI bus, from any maker."""
     names = unless_refused(system.list, FOLDER)
     if names is None:
         return missing("pci_devices", FOLDER, "cannot be listed")
@@ -40,7 +41,7 @@ def read_pci(system: System) -> Snapshot:
 
 
 def read_device(system: System, bus_id: str) -> PciDevice:
-    """A device of the bus by its address, from sysfs."""
+    """The PCI device at this address, from sysfs."""
     vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
     device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
     numa_node = _pci_value(system, bus_id, "numa_node") or ""
@@ -57,7 +58,7 @@ def read_device(system: System, bus_id: str) -> PciDevice:
 
 
 def _pci_value(system: System, bus_id: str, name: str) -> str | None:
-    """A value of a device in sysfs; None if it cannot be read or is empty."""
+    """A value of a PCI device in sysfs; None if it is empty or cannot be read."""
     text = read_or_none(system, f"{FOLDER}/{bus_id}/{name}")
     if text is None:
         return None
@@ -65,7 +66,7 @@ def _pci_value(system: System, bus_id: str, name: str) -> str | None:
 
 
 def read_wmi(system: System) -> Snapshot:
-    """Windows' own list: it also has a GPU whose driver is missing."""
+    """The display controllers that Windows lists, including GPUs whose driver is missing."""
     output = system.run(WMI_QUERY, WMI_SECONDS)
     if not output.ok:
         return missing("pci_devices", WMI, output.problem or f"exit {output.exit}")
@@ -82,7 +83,8 @@ WMI_ROW = re.compile(
 
 
 def parse_wmi(text: str) -> tuple[PciDevice, ...]:
-    """The devices of the query's JSON; a virtual adapter has no PCI id and is left out.
+    """The devices in the JSON output of the query; virtual adapters have no PCI id and are left
+    out.
 
     >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'
     >>> [(device.vendor, device.device_id) for device in parse_wmi(text)]
@@ -97,7 +99,7 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...]:
 
 
 def _pci_snapshot(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """The devices of a source, with a reading for each."""
+    """A snapshot with the devices from one source, and a reading for each."""
     lines = []
     for device in devices:
         parts = [device.bus_id, device.vendor, device.device_id, device.name]

@@ -1,4 +1,4 @@
-"""Snapshots as files: how they are written and read, and the example machines in the package."""
+"""Snapshot files: writing, reading, and the example machines in the package."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ VERSION = 1
 
 
 class _Head(Frozen):
-    """The field that tells our kinds of documents apart."""
+    """The field that distinguishes gpusetup's document types."""
 
     schema: str | None = None
 
 
 class _Doctor(Frozen):
-    """An answer of doctor, with the snapshot that it judged."""
+    """An answer of doctor, of which only the snapshot is read."""
 
     snapshot: Snapshot
 
 
 def dump_snapshot(snapshot: Snapshot) -> str:
-    """The text of a snapshot file."""
+    """The text of a snapshot file, as indented JSON."""
     return to_json(snapshot, indent=1) + "\n"
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
-    """Read a snapshot file, or the snapshot in a doctor's answer; `BadInput` names the place."""
+    """Read a snapshot file, or the snapshot in an answer of doctor. Raises BadInput, which names
+    the position."""
     raw = read_bytes(Path(path))
     return parse_snapshot(raw, str(path))
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
-    """The snapshot in a file's bytes, without hidden marks: it may come from anybody.
+    """The snapshot in a file's bytes, with hidden characters replaced because the file may come
+    from anybody.
 
     `what` names the file in messages.
     """
@@ -71,7 +73,7 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
 
 
 def _snapshot_in(text: str, what: str) -> Snapshot:
-    """The snapshot in a JSON text, from a snapshot file or from doctor's document."""
+    """The snapshot in a JSON text, which is a snapshot file or an answer of doctor."""
     schema = from_json(text, _Head, what=what).schema or ""
     if schema.startswith("gpusetup.doctor/"):
         return from_json(text, _Doctor, what=what).snapshot
@@ -80,7 +82,8 @@ def _snapshot_in(text: str, what: str) -> Snapshot:
 
 
 def on_one_line(value: Any, key: str = "") -> Any:
-    """A document whose values have no line breaks: one would begin a line of our own answer.
+    """The document with line breaks in its strings replaced by spaces, so that none can fake a line
+    of our output.
 
     What a program said (`text` of an event) may have several lines.
 
@@ -100,7 +103,7 @@ _SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 
 
 def _check_schema(schema: str, what: str) -> None:
-    """Raise `BadInput` for a document that is no snapshot, or one of a newer gpusetup."""
+    """Raise BadInput if the document is not a snapshot, or comes from a newer gpusetup."""
     schema_text = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
     version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
     if version is None:
@@ -114,7 +117,7 @@ def _check_schema(schema: str, what: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a record's file; `BadInput` if it cannot be one."""
+    """The bytes of a snapshot file. Raises BadInput if it is a folder or cannot be read."""
     try:
         if named_file.is_folder(path):
             raise BadInput(f"{path} is a folder, not a snapshot file")
@@ -129,14 +132,14 @@ FIRST = "rtx3050-laptop"
 
 
 def example_machines() -> tuple[str, ...]:
-    """The names of the example machines for `--from`; `rtx3050-laptop` is the first."""
+    """The names of the example machines for `--from`, with `rtx3050-laptop` first."""
     names = sorted(path.stem for path in MACHINES.glob("*.json"))
     names.sort(key=lambda name: name != FIRST)
     return tuple(names)
 
 
 def machine_named(name_or_path: str) -> Snapshot:
-    """The example machine of that name, else the snapshot file at that path."""
+    """The example machine with this name, or else the snapshot in the file at this path."""
     example = MACHINES / f"{name_or_path}.json"
     # Only a plain name: `../x` may not lead out of the folder of examples.
     is_plain_name = Path(name_or_path).name == name_or_path

@@ -59,7 +59,7 @@ class TargetPython(Frozen):
 
 
 def choose_target(system: System, named: str | None = None) -> TargetPython:
-    """The interpreter, chosen in the contract's order. `named` is the value of `--python`.
+    """Choose the interpreter in the documented order. `named` is the value of `--python`.
 
     Raises `BadInput` if the named one is no interpreter, `Blocked` if there is no target.
     """
@@ -91,7 +91,7 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
 
 
 def _interpreter_named(system: System, named: str, path: str) -> str:
-    """The interpreter that `--python` names: a file, an environment's folder, or a command.
+    """The interpreter that `--python` names: a file, the folder of an environment, or a command.
 
     `path` is the same as an absolute path.
     """
@@ -124,7 +124,7 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
 
 
 def _absolute(system: System, named: str) -> str:
-    """A path below the working folder with that folder in front; any other as it is."""
+    """The path, made absolute with the working folder if it is relative."""
     cwd = system.facts().get("cwd") or ""
     if system.family == "windows":
         return ntpath.join(cwd, named)
@@ -132,7 +132,7 @@ def _absolute(system: System, named: str) -> str:
 
 
 def python_in(system: System, prefix: str) -> str | None:
-    """The interpreter of an environment's folder; None if there is none."""
+    """The interpreter in an environment's folder; None if there is none."""
     folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
     for file in INTERPRETERS[system.family]:
         path = join(folder, file)
@@ -152,7 +152,7 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
 def _target_of_interpreter(
     system: System, python: str, chosen_by: str, folder: str
 ) -> TargetPython:
-    """The target of an interpreter: its own answer, or its folder's files if it cannot run."""
+    """The target for an interpreter, from its own output, or from files if it cannot run."""
     facts = system.facts()
     if _is_ours(python, facts):
         return _target_from_facts(system, python, chosen_by, facts)
@@ -165,7 +165,7 @@ def _target_of_interpreter(
 
 
 def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
-    """Whether an interpreter is the one that runs gpusetup, which then need not be asked."""
+    """Whether this is the interpreter that runs gpusetup, which then need not be started."""
     our_python = str(facts.get("executable") or "")
     if python == our_python:
         return True
@@ -175,7 +175,7 @@ def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
 
 
 def _refuse_broken_environment(system: System, target: TargetPython, *, is_folder: bool) -> None:
-    """Raise `BadInput` for an environment whose interpreter would install into another one.
+    """Raise BadInput for an environment whose interpreter would install into another one.
 
     That happens if its `pyvenv.cfg` was lost: an install would change the base Python.
     """
@@ -203,7 +203,7 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
 def _target_from_facts(
     system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
 ) -> TargetPython:
-    """The target of an interpreter whose facts are known."""
+    """The target for an interpreter whose facts are already known."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
     path = facts.get("path")
     # Files alone tell only where packages are installed.
@@ -226,7 +226,7 @@ SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 
 
 def read_python(system: System, target: TargetPython | None) -> Snapshot:
-    """The facts of the target's interpreter, as a part of a snapshot."""
+    """The facts about the target's interpreter as a snapshot; empty without a target."""
     if target is None:
         return Snapshot()
     python = Python(
@@ -262,7 +262,7 @@ CONDA_PYTHON = re.compile(r"^python-(\d[^-]*)-[^-]+\.json$", re.MULTILINE)
 
 
 def facts_from_files(system: System, python: str) -> dict[str, Any]:
-    """The facts of an interpreter that its environment's files tell, without running it."""
+    """What an environment's files show about its interpreter, without running it."""
     prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
     # virtualenv and uv write `version_info`, venv writes `version`.
@@ -282,7 +282,7 @@ def facts_from_files(system: System, python: str) -> dict[str, Any]:
 
 
 def prefix_of(python: str) -> str:
-    """The folder of the environment that an interpreter belongs to."""
+    """The folder of the environment that contains an interpreter."""
     folder = parent(python)
     # conda on Windows has its python.exe in the environment's folder itself.
     is_below_prefix = base_name(folder).lower() in ("bin", "scripts")
@@ -293,7 +293,7 @@ PYVENV_SETTING = re.compile(r"(?m)^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*?)[ \t]*$")
 
 
 def parse_pyvenv(text: str) -> dict[str, str]:
-    """The settings of a `pyvenv.cfg`.
+    """The settings in a `pyvenv.cfg`, in lower case.
 
     >>> parse_pyvenv("home = /usr/bin\\nversion_info = 3.11.9\\nuv = 0.5.1\\n")["uv"]
     '0.5.1'
@@ -303,7 +303,7 @@ def parse_pyvenv(text: str) -> dict[str, str]:
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
-    """The folder of an environment's packages; None if nothing tells which of several it is.
+    """The folder for packages in an environment; None if it is not clear which of several it is.
 
     `python` is the interpreter's name: `python3.11` names the folder, `python3` does not.
     """
@@ -323,7 +323,7 @@ UV_CACHE = re.compile(r"[/\\]uv[/\\](cache[/\\])?archive-v\d")
 
 
 def manager_of(system: System, prefix: str) -> str:
-    """The program that made an environment, from its marker files."""
+    """The program that created an environment, judging by its marker files."""
     names = set(list_or_empty(system, prefix))
     if "uv-receipt.toml" in names or UV_CACHE.search(prefix):
         return "uv tool"

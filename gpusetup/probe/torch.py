@@ -26,7 +26,8 @@ IMPORTED_BY_TORCH = (
 
 
 def read_torch(system: System, target: TargetPython | None) -> Snapshot:
-    """The torch family of the target, and the files that would hide a part of it."""
+    """The torch family in the target, and events for files that would hide a module that torch
+    imports."""
     if target is None:
         return Snapshot()
     packages = installed_packages(system, target)
@@ -36,7 +37,7 @@ def read_torch(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] | None) -> Snapshot:
-    """The torch that an import would find first, with a reading of its source."""
+    """The torch that `import torch` would find first, with a reading of its source."""
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
@@ -57,7 +58,7 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
 
 
 def _cut_off_torch(package: Package) -> Snapshot:
-    """A torch that is listed as installed, but whose files are not there."""
+    """A torch that is listed as installed although its files are missing."""
     problem = f"{package.name} {package.version} is listed but torch/version.py is not there"
     torch = Torch(
         installed=True,
@@ -72,7 +73,7 @@ def _cut_off_torch(package: Package) -> Snapshot:
 def from_version_file(
     fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
 ) -> Torch:
-    """The torch of a folder, from the values of its `version.py`."""
+    """The torch in a folder, from the values in its `version.py`."""
     version = fields.get("__version__")
     cuda = fields.get("cuda")
     hip = fields.get("hip")
@@ -95,7 +96,8 @@ def from_version_file(
 
 
 def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:
-    """The program that installed the torch of a folder, as its distribution says."""
+    """The program that installed the torch in a folder, according to its package; None if
+    unknown."""
     in_folder = []
     by_conda = []
     for package in packages:
@@ -111,7 +113,7 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
 
 
 def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
-    """Files of the working folder that would hide a module that `import torch` needs."""
+    """Events for files in the working folder that would hide a module that `import torch` needs."""
     cwd = str(system.facts().get("cwd") or "")
     # If the folder is one of the interpreter's own, its files are the modules themselves.
     if not cwd or cwd in target.path:
@@ -125,7 +127,8 @@ def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
 
 
 def _path_of_module(system: System, folder: str, module: str, names: Collection[str]) -> str | None:
-    """The file or package of a module in a folder that has these names; None if there is none."""
+    """The path of a module's file or package in a folder with these names; None if it is not
+    there."""
     if f"{module}.py" in names:
         return join(folder, f"{module}.py")
     # A folder without this file hides nothing: installed modules come first.
@@ -142,7 +145,8 @@ TORCH_LIBRARY = re.compile(
 
 
 def library_events(system: System, target: TargetPython | None) -> Iterable[Event]:
-    """The libraries in `LD_LIBRARY_PATH` that the loader finds before those that torch brings."""
+    """Events for libraries in `LD_LIBRARY_PATH` that the loader finds before the ones that torch
+    brings."""
     if system.family != "linux":
         return
     for folder in system.environ().get("LD_LIBRARY_PATH", "").split(":"):
@@ -159,7 +163,8 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
 
 
 def _torch_libraries(names: Iterable[str]) -> list[str]:
-    """The libraries among these files that torch brings itself, without their versions."""
+    """The names of libraries among these files that torch brings itself, without version
+    numbers."""
     libraries = set()
     for name in names:
         library = TORCH_LIBRARY.match(name)
@@ -177,7 +182,7 @@ def _is_of_target(folder: str, target: TargetPython | None) -> bool:
 
 
 def _library_event(kind: str, folder: str, libraries: str) -> Event:
-    """An event for libraries in a folder of LD_LIBRARY_PATH."""
+    """An event for libraries in a folder listed in LD_LIBRARY_PATH."""
     return Event(
         kind=kind,
         values={"folder": folder, "libraries": libraries, "variable": "LD_LIBRARY_PATH"},

@@ -1,1 +1,1 @@
-"""Pure parsers of what tools print, whoever hands the text over."""
+"""Parsers for the output of tools. Pure functions: they take text, wherever it comes from."""

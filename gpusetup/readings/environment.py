@@ -1,4 +1,4 @@
-"""The environment variables that decide how CUDA, torch and the installers behave.
+"""The environment variables that affect CUDA, torch and the installers.
 
 An allow-list: what is not named here is never kept, and passwords in addresses are taken out.
 """
@@ -50,7 +50,7 @@ _CREDENTIALS = lazy(r"(?<=://)[^/\s@]*@")
 
 
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the allow-list, without the passwords of addresses.
+    """The variables in the allow-list, with credentials removed from addresses.
 
     >>> url = "https://me:word@host/simple"
     >>> allowed_variables({"PIP_INDEX_URL": url, "HOME": "/root", "NCCL_TOKEN": "x"})
@@ -64,7 +64,7 @@ def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_allowed(name: str) -> bool:
-    """Whether a variable is on the list, and its name does not sound like a secret's."""
+    """Whether a variable is in the allow-list and its name does not suggest a secret."""
     is_listed = name in NAMES or name.startswith(PREFIXES)
     return is_listed and _SECRET.search(name) is None
 

@@ -1,4 +1,4 @@
-"""How well a GPU is used, as one reading of it shows: the acceleration guide's marks and steps.
+"""How well a GPU is used according to one reading, with the steps of the acceleration guide.
 
 A single reading (nvidia-smi's table, one sample) shows that a GPU works too little, but not why.
 So its three steps stand in the guide's order, and each says what it is for. Pure.
@@ -35,7 +35,8 @@ Use = Literal["unknown", "idle", "low", "fair", "good"]
 
 
 class GpuUse(NamedTuple):
-    """One GPU at one moment. `use` is by its utilisation; `steps` are the guide's, in order."""
+    """The use of one GPU at one moment. `use` rates its utilization; `steps` are the guide's, in
+    order."""
 
     use: Use
     words: str
@@ -49,7 +50,7 @@ def gpu_use(
     memory_total_bytes: int | None = None,
     computes: bool | None = None,
 ) -> GpuUse:
-    """How well a GPU is used in one reading, with the guide's steps if it works too little.
+    """How well a GPU is used in one reading, with the guide's steps if utilization is low.
 
     `computes`: whether a process that computes is on it; None: the reading does not tell.
 
@@ -74,7 +75,7 @@ def gpu_use(
 def use_of(
     utilization_percent: float | None, memory_percent: float | None, computes: bool | None
 ) -> Use:
-    """The word for a utilisation.
+    """The rating of a utilization in percent; `unknown` if there is none.
 
     A desktop draws at 10 to 30 % and holds little memory, so that a low utilisation counts only if
     something computes.
@@ -93,7 +94,8 @@ def use_of(
 
 
 def ordered_steps(memory_percent: float | None, workers: int | None = None) -> tuple[str, ...]:
-    """The guide's three steps for a utilisation below half: batch, loader, mixed precision.
+    """The guide's three steps for a utilization below half: larger batch, faster loader, mixed
+    precision.
 
     `workers`: how many loader workers this machine can use, if that is known. A larger batch is
     left out if the memory is nearly full.

@@ -1,4 +1,4 @@
-"""What `nvidia-smi` prints: its table, its long output (`-q`), its errors.
+"""The output of `nvidia-smi`: its table, its long form (`-q`) and its errors.
 
 All functions here are pure: text in, values out. They take cut and odd text; what cannot be read
 is None.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Smi(Frozen):
-    """One output of `nvidia-smi`, as values."""
+    """One output of `nvidia-smi` as values; None for what it does not show."""
 
     smi_version: str | None = None
     driver_version: str | None = None
@@ -60,7 +60,7 @@ NO_DEVICES = "no devices were found"
 
 
 def parse_error(line: str) -> int | None:
-    """The NVML error that a line speaks of, or None.
+    """The NVML error code of the message in a line; None if there is none.
 
     >>> parse_error("Failed to initialize NVML: Driver/library version mismatch")
     18
@@ -84,7 +84,7 @@ REASONS_FOR_A_BLANK = ("gpu is lost", "gpu requires reset", "insufficient")
 
 
 def cell(text: str | None) -> str | None:
-    """A cell's text; None if it says that there is no value.
+    """The text of a cell; None if it says that there is no value.
 
     >>> cell(" 40960 MiB "), cell("[N/A]"), cell("[Unknown Error]"), cell("ERR!")
     ('40960 MiB', None, None, None)
@@ -104,7 +104,7 @@ def says_lost(text: str | None) -> bool:
 
 
 def number(text: str | None) -> float | None:
-    """The first number of a cell.
+    """The first number in a cell; None if it has no value.
 
     >>> number("72.00 W"), number("16x"), number("[N/A]")
     (72.0, 16.0, None)
@@ -122,7 +122,8 @@ UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, 
 
 
 def memory(text: str | None) -> int | None:
-    """Bytes; nvidia-smi's MB are MiB, and a number without a unit is MiB (`nounits`).
+    """A memory size in bytes; MB means MiB, as does a number without a unit. None if the cell has
+    no value.
 
     >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
     True
@@ -135,7 +136,8 @@ def memory(text: str | None) -> int | None:
 
 
 def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:
-    """A reader of cells that hold one of a few words, a remark or a star behind it left out.
+    """A function that reads cells holding one of a few words, ignoring a remark or star after the
+    word; it returns None for any other text.
 
     >>> [word_reader({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
     [True, False, False, None]
@@ -190,7 +192,7 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
 
 
 def dotted(text: str | None) -> str | None:
-    """A version, or None if the cell holds words.
+    """A version with dots, or None if the cell holds anything else.
 
     >>> dotted("13.3"), dotted("ERR!"), dotted("580.95.05")
     ('13.3', None, '580.95.05')
@@ -216,7 +218,7 @@ LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)"
 
 
 def parse_banner(line: str) -> Smi:
-    """The versions in the first line of the table, or in the head of the long output.
+    """The versions in the table's first line, or in the header of the long output.
 
     >>> line = "| NVIDIA-SMI 610.43.02   KMD Version: 610.43.02   CUDA UMD Version: 13.3  |"
     >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
@@ -233,7 +235,8 @@ def parse_banner(line: str) -> Smi:
 
 
 def parse_table(text: str) -> Smi:
-    """Versions and GPUs; cut tables give the GPUs that are there.
+    """The versions and GPUs in the table; a table that is cut off gives the GPUs that it still
+    shows.
 
     >>> text = '''
     ... | NVIDIA-SMI 450.51.06    Driver Version: 450.51.06    CUDA Version: 11.0     |
@@ -257,13 +260,13 @@ def cells_of(line: str) -> list[str]:
 
 
 def row_of(line: str) -> re.Match[str] | None:
-    """The first line of a GPU."""
+    """A match for the first line of a GPU in the table; None for any other line."""
     first, *others = cells_of(line)
     return FIRST_LINE.match(first) if others else None
 
 
 def gpu_rows(text: str) -> list[dict[str, Any]]:
-    """Each GPU's fields: a first line begins one, the lines after it belong to it."""
+    """The fields of each GPU in the table, from its first line and the lines that follow it."""
     rows: list[dict[str, Any]] = []
     for line in text.splitlines():
         if first := row_of(line):
@@ -287,7 +290,7 @@ CELL_READERS: dict[str, Callable[[str | None], Any]] = {
 
 
 def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
-    """The groups of the matches, each a field and read as that."""
+    """The named groups of the matches as fields, each converted to its type."""
     fields: dict[str, Any] = {}
     for match in matches:
         if match:
@@ -297,7 +300,8 @@ def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
-    """`0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on Windows the driver model is the third."""
+    """The fields in a GPU's first line, e.g. `0  NVIDIA L40S  On | 00000000:17:00.0 Off | 0`; on
+    Windows its third value is the driver model."""
     _, middle, last, *_ = (*cells, "", "")
     errors = last.strip()
     return {
@@ -310,7 +314,8 @@ def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
 
 
 def next_line(cells: list[str]) -> dict[str, Any]:
-    """`N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97% Default`, or the line with the MIG mode."""
+    """The fields in a GPU's second line, e.g. `N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97%
+    Default`, or in the line with the MIG mode."""
     state, memory_use, load, *_ = (*cells, "", "", "")
     state_match = STATE.search(state)
     if state_match:
@@ -335,7 +340,8 @@ RECOVERY_ACTIONS = (
 
 
 def recovery_action(text: str | None) -> str | None:
-    """What the driver recommends, by one name; `None` is a word of its own here.
+    """The recovery action that the driver recommends, by NVML's name: `none` if it recommends none,
+    None if the text does not say.
 
     >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
     ('gpu_reset', 'node_reboot', None)
@@ -376,7 +382,7 @@ text is read. Of several places numbers count together, a yes wins, else the fir
 
 
 def parse_query(text: str) -> Smi:
-    """`nvidia-smi -q`, whole, cut, or a part of it (`-d PERFORMANCE`).
+    """The output of `nvidia-smi -q`: complete, cut off, or only a part of it (`-d PERFORMANCE`).
 
     >>> smi = parse_query('''Driver Version                            : 545.29.06
     ... GPU 00000000:0B:00.0
@@ -397,7 +403,7 @@ def parse_query(text: str) -> Smi:
 
 
 def placed(page: str) -> Iterator[tuple[str, str]]:
-    """Each value of a page, and its label below the headings that it stands under.
+    """Each value on a page, with the path of headings and label above it.
 
     >>> list(placed("GPU Link Info\\n    Link Width\\n        Max  : 16x\\n    Fan Speed : 30 %"))
     [('GPU Link Info/Link Width/Max', '16x'), ('GPU Link Info/Fan Speed', '30 %')]
@@ -421,7 +427,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
 
 
 def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
-    """The values below a label, as far as they can be read; MIG instances' sections left out."""
+    """The values with this label that can be read; sections about MIG instances are left out."""
     full_label = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{label})", re.I)
     values = []
     for name, text in page:
@@ -431,7 +437,7 @@ def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str],
 
 
 def gpu_of(page: str, bus: str | None = None) -> Gpu:
-    """One GPU's page of `nvidia-smi -q`."""
+    """The GPU described by one page of `nvidia-smi -q`."""
     lines = tuple(placed(page))
     fields: dict[str, Any] = {"name": UNNAMED, "pci_bus_id": bus, "lost": says_lost(page) or None}
     for name, label, reader in QUERY_FIELDS:

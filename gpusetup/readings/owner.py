@@ -1,4 +1,4 @@
-"""The owner of a file: which package a path belongs to, and in what kind of place it lies."""
+"""The owner of a file: the package that a path belongs to, and the kind of place it is in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = Literal[
 
 
 class Owner(Frozen):
-    """Who a file belongs to."""
+    """The package and place that a file belongs to."""
 
     package: str
     """The import name of the package; in a store, of the distribution; "" if none is named."""
@@ -48,7 +48,7 @@ USERS_OWN = lazy(r"/\.local/lib/python|[/\\]Roaming[/\\]Python[/\\]", re.I)
 
 
 def owner_of(path: str) -> Owner:
-    r"""Who the file of a path belongs to.
+    r"""The owner of the file at this path.
 
     >>> owner_of("/opt/conda/envs/ft/lib/python3.10/site-packages/bitsandbytes/libx.so").root
     '/opt/conda/envs/ft'

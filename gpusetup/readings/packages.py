@@ -1,4 +1,5 @@
-"""Which distributions matter here, and what their names, versions and requirements say."""
+"""Which distributions matter to gpusetup, and how to read their names, versions and
+requirements."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from gpusetup.accelerators.makers import LABEL
 
 
 def parse_version_file(text: str) -> dict[str, Any]:
-    """The constants of a `torch/version.py`.
+    """The constants in a `torch/version.py`.
 
     >>> parse_version_file("__version__ = '2.5.1+cu124'\\ncuda: Optional[str] = '12.4'\\n")
     {'__version__': '2.5.1+cu124', 'cuda': '12.4'}
@@ -24,7 +25,8 @@ def parse_version_file(text: str) -> dict[str, Any]:
 
 
 def backend_of(version: str | None, cuda: str | None, hip: str | None) -> str | None:
-    """The backend that a version's local label names, else its CUDA or HIP.
+    """The backend in a version's local label, or else the one for its CUDA or HIP version; None if
+    none is known.
 
     >>> backend_of("2.5.1+cu124", "12.4", None), backend_of("2.5.1", "12.4", None)
     ('cu124', 'cu124')
@@ -69,7 +71,7 @@ CONDA_WATCHED = frozenset(
 
 @lru_cache(maxsize=4096)
 def normalised(name: str) -> str:
-    """A distribution's name as PEP 503 compares it.
+    """A distribution's name normalized as in PEP 503.
 
     `packaging.utils` has the same function, but its import adds six percent to the CPU time of
     `doctor`; `install` needs that module anyway and uses it.
@@ -88,7 +90,8 @@ _REQUIRED = r"(?m)^Requires-Dist: *(torch(?:vision|audio)?\b *[^\w\s.-][^\r\n]*)
 
 
 def parse_required(metadata: str) -> tuple[str, ...]:
-    """The requirements on the torch family that name a version, those of extras left out.
+    """The requirements on torch, torchvision and torchaudio that name a version, except those of
+    extras.
 
     >>> parse_required("Requires-Dist: torch==2.5.1\\nRequires-Dist: torch-x>1\\n\\nText")
     ('torch==2.5.1',)
@@ -103,7 +106,7 @@ def parse_required(metadata: str) -> tuple[str, ...]:
 
 
 def _names_a_version(need: str) -> bool:
-    """Whether a requirement has a version, and is none of an extra.
+    """Whether a requirement names a version and does not belong to an extra.
 
     >>> _names_a_version("torch>=2"), _names_a_version("torch; extra == 'all'")
     (True, False)
@@ -115,7 +118,7 @@ def _names_a_version(need: str) -> bool:
 
 
 def parse_conda_name(file: str) -> tuple[str, str, str] | None:
-    """Name, version and build of a `conda-meta` file.
+    """Name, version and build from the name of a `conda-meta` file; None for any other file.
 
     >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
     ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')

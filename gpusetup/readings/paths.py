@@ -1,4 +1,4 @@
-"""Paths as text, in the notation of the machine that is read, which may not be this one.
+"""Paths as text, in the notation of the machine that they come from, which may not be this one.
 
 A path with a backslash or a drive letter is Windows'; every other one is POSIX', and so is one
 from the root on, whatever its names hold.
@@ -21,7 +21,7 @@ def separator(path: str) -> str:
 
 
 def join(first: str, *more: str) -> str:
-    """Join in the notation of the first part.
+    """The parts joined to a path, in the notation of the first part.
 
     >>> join("C:\\\\env", "Lib", "site-packages")
     'C:\\\\env\\\\Lib\\\\site-packages'
@@ -33,7 +33,7 @@ def join(first: str, *more: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that holds a path.
+    """The folder that contains a path; the root for a path directly below it.
 
     >>> parent("/usr/bin/python3"), parent("/usr")
     ('/usr/bin', '/')
@@ -43,7 +43,7 @@ def parent(path: str) -> str:
 
 
 def base_name(path: str) -> str:
-    """The last part of a path.
+    """The last component of a path.
 
     >>> base_name("C:\\\\env\\\\Scripts")
     'Scripts'
@@ -53,7 +53,7 @@ def base_name(path: str) -> str:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
+    """Whether a path is this folder or lies inside it."""
     if path == folder:
         return True
     mark = separator(folder)

@@ -1,4 +1,4 @@
-"""Which values are plausible: one far beyond what any GPU has is no measurement."""
+"""Which values are plausible: a value far beyond what any GPU has is not a measurement."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_plausible(field: str, value: Any) -> bool:
 
 
 def implausible(values: Mapping[str, Any]) -> dict[str, str]:
-    """The fields whose values cannot be -> what is said of each.
+    """The implausible fields, each with a message that shows the value.
 
     >>> implausible({"memory_used_bytes": 99 << 30, "memory_total_bytes": 80 << 30, "uuid": ""})
     {'uuid': "not plausible: ''", 'memory_used_bytes': 'not plausible: 99.0 of 80.0 GiB'}

@@ -1,4 +1,4 @@
-"""What Linux shows under /proc: the NVIDIA driver, its modules and GPUs, the memory."""
+"""What Linux shows under /proc: the NVIDIA driver, its kernel modules and GPUs, and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ MODULES = {"nvidia": "module_loaded", "nvidia_uvm": "uvm_loaded", "nouveau": "no
 
 
 def parse_proc_version(text: str) -> Driver:
-    """The NVRM line, of the proprietary or the open module.
+    """The driver's version and kind (proprietary or open module), from the NVRM line of
+    /proc/driver/nvidia/version.
 
     >>> parse_proc_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12")
     ... # doctest: +ELLIPSIS
@@ -31,7 +32,7 @@ def parse_proc_version(text: str) -> Driver:
 
 
 def parse_modules(text: str) -> Driver:
-    """One module a line, its name first.
+    """Which of the NVIDIA and nouveau modules are loaded, from the text of /proc/modules.
 
     >>> parse_modules("nvidia_uvm 1957888 0 - Live 0x0\\nnvidia 9912320 2 nvidia_uvm, Live 0x0")
     ... # doctest: +ELLIPSIS
@@ -45,7 +46,7 @@ def parse_modules(text: str) -> Driver:
 
 
 def is_excluded(text: str) -> bool:
-    """Whether the driver was told to leave this GPU out (NVreg_ExcludedGpus).
+    """Whether the driver was told to exclude this GPU (NVreg_ExcludedGpus).
 
     >>> is_excluded("GPU Excluded:\\t Yes"), is_excluded("GPU Excluded:\\t No")
     (True, False)
@@ -54,7 +55,8 @@ def is_excluded(text: str) -> bool:
 
 
 def parse_information(bus_id: str, text: str) -> Gpu:
-    """One GPU's page; a GPU that could not be started has question marks for its UUID.
+    """The GPU described by its information page in /proc; its UUID is None if the GPU could not be
+    started.
 
     >>> gpu = parse_information("0000:01:00.0", "Model: \\t NVIDIA L4\\nGPU UUID: \\t GPU-????????")
     >>> gpu.name, gpu.uuid, gpu.pci_bus_id
@@ -73,7 +75,7 @@ def parse_information(bus_id: str, text: str) -> Gpu:
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """The sizes of `/proc/meminfo` in bytes.
+    """The sizes in `/proc/meminfo`, in bytes.
 
     >>> parse_meminfo("MemTotal:       16384 kB\\n")
     {'MemTotal': 16777216}

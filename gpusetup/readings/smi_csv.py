@@ -1,4 +1,4 @@
-"""What `nvidia-smi --query-gpu=… --format=csv` prints, with and without units or heading.
+"""The output of `nvidia-smi --query-gpu=… --format=csv`, with or without units or a heading.
 
 Pure: lines in, values out. Source of the columns' names: `nvidia-smi --help-query-gpu`.
 """
@@ -99,7 +99,7 @@ def cells_of(line: str) -> list[str]:
 
 
 def heading_of(line: str) -> list[str]:
-    """The columns of a heading, without their units; [] for any other line.
+    """The column names in a heading, without units; empty for any other line.
 
     >>> heading_of("name, memory.total [MiB]"), heading_of("a name, a version")
     (['name', 'memory.total'], [])
@@ -114,7 +114,8 @@ def heading_of(line: str) -> list[str]:
 
 
 def columns_by_shape(line: str) -> list[str]:
-    """The columns of a row without a heading, as far as each cell can only be one thing.
+    """The columns of a row without a heading, as far as each cell can only mean one thing; empty if
+    the line is not such a row.
 
     The GPU's name must be there and something that a sentence does not have beside it. Of sizes
     the largest can only be the total; "" stands for a cell that may be several columns.
@@ -141,7 +142,8 @@ def columns_by_shape(line: str) -> list[str]:
 
 
 def _column_of(text: str, place: int) -> str | None:
-    """What a cell without a heading can only be: "" for several things, None for a word."""
+    """The column that a cell without a heading must be: "" if it may be several, None if it is not
+    a value."""
     is_first_number = place == 0 and text.isdecimal() and len(text) < 3
     if is_first_number:
         return "index"
@@ -170,7 +172,7 @@ SHAPES = (
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
-    """Each output of such a query in a text, with the line that it begins at."""
+    """Each output of such a query in a text, with the index of its first line."""
     number = seen = 0
     while number < len(lines) and seen < MAX_OUTPUTS:
         line = lines[number]
@@ -186,7 +188,7 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
 
 
 def _rows(names: Sequence[str], lines: Sequence[str]) -> list[dict[str, str]]:
-    """The rows below a heading: as many cells, and each that tells what it is is that."""
+    """The rows below a heading, up to the first line that does not fit it."""
     rows: list[dict[str, str]] = []
     for line in lines:
         cells = cells_of(line)
@@ -203,7 +205,7 @@ MUST_BE = {"name": NAMED_GPU, "gpu_name": NAMED_GPU, "uuid": UUID, "gpu_uuid": U
 
 
 def _is_plausible(row: Mapping[str, str]) -> bool:
-    """Whether a row is the answer to its heading, and not a sentence with as many commas."""
+    """Whether a row fits its heading, rather than being a sentence with as many commas."""
     for name, text in row.items():
         form = MUST_BE.get(name)
         if form and not form.fullmatch(text):
@@ -215,7 +217,8 @@ def _is_plausible(row: Mapping[str, str]) -> bool:
 
 
 def _output(rows: list[dict[str, str]]) -> Smi:
-    """One output. Of a log with its time only what does not change from moment to moment counts."""
+    """One output as values. In a log over time, measurements that change from moment to moment are
+    left out."""
     start = rows[0].get(MOMENT)
     of_first_moment = [row for row in rows if row.get(MOMENT) == start]
     is_a_log = len(of_first_moment) < len(rows)

@@ -1,4 +1,4 @@
-"""The list of processes at the end of nvidia-smi's table. Pure: text in, values out."""
+"""The list of processes at the end of nvidia-smi's table. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW = lazy(
 
 
 def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
-    """The processes of each GPU by its number; None if the table has no such list.
+    """The processes of each GPU, by GPU number; None if the table has no list of processes.
 
     An empty list proves nothing: in a container nvidia-smi sees no process of the host.
 
@@ -46,7 +46,7 @@ def _process(row: re.Match[str]) -> GpuProcess:
 
 
 def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
-    """Whether one of a GPU's processes computes; None if the list does not tell.
+    """Whether one of a GPU's processes computes; None if the list does not show it.
 
     On Windows desktop programs are listed as C+G too, so that only a plain C or a Python counts.
 

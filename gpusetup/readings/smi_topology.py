@@ -1,4 +1,4 @@
-"""The matrix of `nvidia-smi topo -m`: how GPUs are connected, and to which NUMA node. Pure.
+"""The matrix of `nvidia-smi topo -m`: how GPUs are connected, and their NUMA nodes. Pure functions.
 
 Source of the words: the legend that nvidia-smi prints below the matrix.
 """
@@ -30,7 +30,7 @@ WORDS = {
 
 
 class Topology(NamedTuple):
-    """What one matrix shows."""
+    """The GPUs and links in one matrix."""
 
     gpus: tuple[Gpu, ...]
     """By number, each with its NUMA node; a matrix names no GPU."""
@@ -46,7 +46,7 @@ def is_heading(line: str) -> bool:
 
 
 def parse_topology(lines: Sequence[str]) -> Topology:
-    """The matrix whose heading is the first line; rows that are cut off are left out.
+    """The matrix whose heading is the first line; incomplete rows are left out.
 
     >>> matrix = ["      GPU0  GPU1  CPU Affinity  NUMA Affinity", "GPU0   X   NV4  0-15  0",
     ...     "GPU1  NV4   X   16-31  1"]
@@ -72,7 +72,8 @@ def parse_topology(lines: Sequence[str]) -> Topology:
 
 
 def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list[GpuLink]:
-    """One GPU's links to those with a higher number: each pair stands in the matrix twice."""
+    """The links of a GPU to those with a higher number, because the matrix shows each pair
+    twice."""
     links = []
     for device, kind in zip(devices, kinds, strict=True):
         other = GPU.fullmatch(device)
@@ -82,7 +83,8 @@ def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list
 
 
 def _numa_node(cells: Sequence[str]) -> int | None:
-    """The NUMA affinity, which stands behind the CPUs: `0-15,32-47  0  N/A`."""
+    """The NUMA node, which follows the list of CPUs (`0-15,32-47  0  N/A`); None if there is
+    none."""
     if len(cells) < 2:
         return None
     node = re.fullmatch(r"\d{1,3}", cells[1])

@@ -1,4 +1,4 @@
-"""The answers of sources about a machine, and how several of them are merged.
+"""What different sources report about a machine, and how their reports are merged.
 
 Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
 first source that has it; the readings of all sources are kept, so a disagreement stays visible.
@@ -20,13 +20,13 @@ UNNAMED = "unknown"
 
 
 def missing(subject: str, source: str, problem: str) -> Snapshot:
-    """A source that has no answer, and why."""
+    """A snapshot that only records that a source has no answer, and why."""
     reading = Reading(subject=subject, source=source, problem=problem)
     return Snapshot(readings=(reading,))
 
 
 def first_known(values: Iterable[T]) -> T:
-    """Frozen values of one class: each field from the first that has it.
+    """Merge frozen values of one class: each field comes from the first value that has it.
 
     >>> from gpusetup.model.machine import Driver
     >>> first_known([Driver(version="580.95.05"), Driver(version="570.86", cuda="13.0")]).cuda
@@ -44,7 +44,7 @@ def first_known(values: Iterable[T]) -> T:
 
 
 def merged_snapshots(parts: Snapshots) -> Snapshot:
-    """One snapshot of several parts, with the events and the readings of all."""
+    """One snapshot merged from several, with the events and readings of all."""
     return replace(
         first_known(parts),
         events=tuple(event for part in parts for event in part.events),
@@ -53,7 +53,7 @@ def merged_snapshots(parts: Snapshots) -> Snapshot:
 
 
 def _first(answers: Sequence[Any], name: str, default: object) -> Any:
-    """A field's value in the first answer that has one."""
+    """The first known value of a field; None if no source has one."""
     for answer in answers:
         value = getattr(answer, name)
         if value not in (None, UNNAMED, default, {}):
@@ -62,7 +62,7 @@ def _first(answers: Sequence[Any], name: str, default: object) -> Any:
 
 
 def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
-    """One reading for each field that a source knows.
+    """One reading for each field that the source knows.
 
     >>> from gpusetup.model.machine import Driver
     >>> readings_of("driver", "/proc", Driver(version="580.95.05"))[0].subject
@@ -76,13 +76,13 @@ def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
 
 
 def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
-    """How many GPUs a source sees, and one line for each."""
+    """Readings for the number of GPUs that a source sees, and one line for each GPU."""
     values = [str(len(gpus)), *map(gpu_line, gpus)]
     return tuple(Reading(subject="gpus", source=source, value=value) for value in values)
 
 
 def gpu_line(gpu: Gpu) -> str:
-    """A GPU in one line of evidence.
+    """A GPU in one line, for use as evidence.
 
     >>> gpu_line(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
     '0: NVIDIA L40S, 00000000:17:00.0, lost'
@@ -100,7 +100,8 @@ def gpu_line(gpu: Gpu) -> str:
 
 
 def bus_key(bus_id: str | None) -> str | None:
-    """A PCI address in one spelling: lower case, the domain in four digits.
+    """A PCI address in one notation: lower case, with a domain of four digits; None if it is not an
+    address.
 
     >>> bus_key("00000000:3B:00.0"), bus_key("0000:3b:00.0"), bus_key("3B:00.0")
     ('0000:3b:00.0', '0000:3b:00.0', '0000:3b:00.0')
@@ -115,7 +116,8 @@ def bus_key(bus_id: str | None) -> str | None:
 
 
 def same_gpu(one: Gpu, other: Gpu) -> bool:
-    """By UUID if both have one, else by PCI address, else by NVML's index."""
+    """Whether two GPUs are the same: by UUID if both have one, else by PCI address, else by NVML
+    index."""
     for identifier, of_other in zip(_identifiers(one), _identifiers(other), strict=True):
         if identifier is not None and of_other is not None:
             return identifier == of_other
@@ -123,7 +125,8 @@ def same_gpu(one: Gpu, other: Gpu) -> bool:
 
 
 def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
-    """What tells one GPU from another, the surest first."""
+    """What identifies a GPU, most reliable first: UUID (not of a MIG instance), PCI address, NVML
+    index."""
     uuid = (gpu.uuid or "").lower() or None
     # A MIG instance has a UUID of its own: its GPU's address tells which GPU it is.
     if uuid and uuid.startswith("mig-"):
@@ -132,7 +135,8 @@ def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
 
 
 def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """GPUs with what other sources know of the same ones; last, those that only others have."""
+    """The GPUs completed with what other sources know of them, followed by GPUs that only other
+    sources have."""
     found = list(base)
     for other in others:
         if other not in base:

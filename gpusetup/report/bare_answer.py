@@ -1,4 +1,4 @@
-"""A text that consists of one word: torch's answer to a question that was not pasted."""
+"""Reads a text of a single word: torch's answer to a question that was not pasted with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_CHARACTERS = 40
 
 
 def bare_answer(text: Text) -> Facts:
-    """What the only word of a text shows about torch; nothing if the text has more words.
+    """What a text of a single word shows about torch; nothing if the text has more words.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [fact.kind for fact in bare_answer(text_of("False\\n"))]

@@ -1,4 +1,5 @@
-"""Removes what forums, mail and logs add to a text: quotes, prefixes, colours, entities, tags.
+"""Removes what forums, mail and logs add to a text: quotes, prefixes, colors, HTML entities and
+tags.
 
 Nothing of what a program printed is judged here. Each pattern is anchored or has bounded
 repetition, so that a line costs time in proportion to its length.
@@ -91,7 +92,7 @@ MAX_PREFIXES = 5
 
 
 def cleaned(text: str) -> list[str]:
-    """The lines of a report as the programs printed them, as far as that can be told.
+    """The lines of a report as the programs printed them, as far as possible.
 
     >>> cleaned("> \\x1b[31mError\\x1b[0m &lt;x&gt;\\r\\n> web-1  | 2025-05-28T03:35:37.857Z boom")
     ['Error <x>', 'boom']
@@ -106,7 +107,7 @@ def cleaned(text: str) -> list[str]:
 
 
 def text_of(raw: str) -> Text:
-    """The cleaned text, its lines also joined into one.
+    """The cleaned text, as lines and also joined to one line.
 
     >>> text = text_of("> Found no NVIDIA\\n> driver on your system")
     >>> text.flat, text.line_at(20)
@@ -125,12 +126,12 @@ def _unescaped(entity: re.Match[str]) -> str:
 
 
 def _blank_lines(match: re.Match[str]) -> str:
-    """As many empty lines as the match has, so that the lines behind it keep their numbers."""
+    """As many line breaks as the match contains, so that later lines keep their numbers."""
     return "\n" * match[0].count("\n")
 
 
 class Substitution(NamedTuple):
-    """What is replaced in a text, if the text has certain letters."""
+    """A replacement in the text, tried only if the text contains certain letters."""
 
     needle: str
     """Letters without which the pattern cannot match; "" if there are none."""
@@ -179,7 +180,8 @@ BINARY_SHARE = 0.05
 
 
 def decode(raw: bytes) -> str:
-    """The text of these bytes: in the UTF that they show, some damage allowed, else in cp1252.
+    """The text of these bytes: decoded as the UTF that they look like, even if slightly damaged,
+    otherwise as cp1252.
 
     >>> decode("GPU".encode("utf-16")), decode("\\u201cNVIDIA\\u201d".encode("cp1252"))
     ('GPU', '“NVIDIA”')
@@ -197,7 +199,8 @@ def decode(raw: bytes) -> str:
 
 
 def is_binary(raw: bytes) -> bool:
-    """Whether a file is a picture or an archive: it has many control bytes, and is no UTF-16 or 32.
+    """Whether a file is not text, e.g. a picture or an archive: it has many control bytes and is
+    not UTF-16 or UTF-32.
 
     >>> is_binary(bytes(range(32)) * 10), is_binary(b"plain\\r\\n\\x1b[0m")
     (True, False)

@@ -1,4 +1,4 @@
-"""CUDA's errors in a text: by number, by name, by message; and those with which CUDA did not start."""
+"""CUDA errors in a text, by number, name or message, including those of CUDA's start."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NO_KERNEL_IMAGE = 209
 
 
 class CudaError(NamedTuple):
-    """A CUDA error that a text shows, and where in its flat form."""
+    """A CUDA error in a text, with its position in the flat text."""
 
     code: int
     start: int
@@ -61,7 +61,8 @@ class CudaError(NamedTuple):
 
 
 def cuda_errors(text: Text) -> Facts:
-    """Every CUDA error as an event; those of CUDA's start also as `cuda_api.init_code`."""
+    """Every CUDA error as an event; an error of CUDA's start also as a claim of
+    `cuda_api.init_code`."""
     # Each code once. An error's own words show it better than a number does.
     error_by_code: dict[int, CudaError] = {}
     for error in by_message(text):
@@ -73,7 +74,8 @@ def cuda_errors(text: Text) -> Facts:
 
 
 def _facts_of_error(text: Text, error: CudaError) -> Facts:
-    """The error itself, whether CUDA's start gave it, and what its code alone proves."""
+    """The event of an error, a claim if CUDA failed to start with it, and what its code alone
+    proves."""
     code, start, end = error
     name = NAMES.get(code, "")
     yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
@@ -99,14 +101,14 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
 
 
 def _surroundings(text: str, start: int, end: int) -> str:
-    """A piece of a text with the characters around it that belong to the same error."""
+    """A part of the text with as many characters around it as may belong to the same error."""
     first = max(start - CHARACTERS_BEFORE, 0)
     last = end + CHARACTERS_AFTER
     return text[first:last]
 
 
 def by_message(text: Text) -> Iterator[CudaError]:
-    """The first mention of each error's text or name.
+    """For each CUDA error whose message or name the text contains, the first place.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0].code
@@ -130,7 +132,7 @@ def by_message(text: Text) -> Iterator[CudaError]:
 
 
 def by_number(text: Text) -> Iterator[CudaError]:
-    """Errors by their number, if it is CUDA's: `Error 2` of another program is none."""
+    """Errors given by a number, if the number is CUDA's and not another program's."""
     for match in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         number = int(match[1])
         # Before CUDA 10.1 some errors had other numbers.
@@ -141,7 +143,7 @@ def by_number(text: Text) -> Iterator[CudaError]:
 
 
 def _is_number_of_cuda(text: Text, match: re.Match[str], code: int) -> bool:
-    """Whether CUDA is named near an error's number, or the number is one that only CUDA has."""
+    """Whether CUDA is named near an error number, or only CUDA uses this number."""
     start = match.start()
     if "cuda" in _surroundings(text.low, start, start):
         return True

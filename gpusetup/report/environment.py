@@ -1,4 +1,4 @@
-"""The variables that a text sets, and the container that it speaks of."""
+"""Environment variables that a text sets, and the container that it mentions."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ CHARACTERS_READ = 400_000
 
 
 def environment(text: Text) -> Facts:
-    """The environment variables that the text sets, and the container that it speaks of."""
+    """The environment variables that the text sets, and the container that it mentions."""
     yield from variables(text)
     yield from containers(text)
 
 
 def variables(text: Text) -> Facts:
-    """The first value of each variable of the allow-list.
+    """The first value of each variable in the allow-list.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(variables(text_of("$ CUDA_VISIBLE_DEVICES=2 python main.py"))).value
@@ -67,7 +67,7 @@ def variables(text: Text) -> Facts:
 
 
 def _assignments(text: Text) -> Iterator[tuple[str, str, int]]:
-    """The name, the value and the place of each variable that the text sets."""
+    """The name, value and position of each variable that the text sets."""
     for match in ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ):
         for name_group, value_group in ASSIGNMENT_FORMS:
             name = match[name_group]
@@ -79,7 +79,7 @@ def _assignments(text: Text) -> Iterator[tuple[str, str, int]]:
 
 
 class ContainerPattern(NamedTuple):
-    """Words by which a text shows that a program ran in a container."""
+    """Words that show that a program ran in a container."""
 
     kind: str
     """The engine: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
@@ -124,7 +124,7 @@ STARTS_CONTAINER = lazy(
 
 
 def containers(text: Text) -> Facts:
-    """The kind of container that the text speaks of, and whether the container gets GPUs."""
+    """The kind of container that the text mentions, and whether the container was given GPUs."""
     flat = text.flat[:CHARACTERS_READ]
     low = text.low[:CHARACTERS_READ]
     for kind, needles, pattern, trust in CONTAINER_PATTERNS:

@@ -1,4 +1,4 @@
-"""What a reader of a text produces: facts, each with its source and how far it is trusted."""
+"""What a reader of a text produces: facts, each with its source and how far to trust it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SURE = 3
 
 
 class Claim(NamedTuple):
-    """A field of the snapshot, and its value according to one line of the text."""
+    """The value of a snapshot field according to one line of the text."""
 
     subject: str
     """A field of `report/fields.py`."""
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
 
 
 class Gpus(NamedTuple):
-    """One list of GPUs."""
+    """A list of GPUs from one source."""
 
     gpus: tuple[Gpu, ...]
     source: str

@@ -1,4 +1,4 @@
-"""The last failure that a text reports, its complaints, and the program they belong to.
+"""The last failure in a text, complaints, and the program that failed.
 
 A failure is an exception, or a line that a program marks as its error. Ordinary Python errors (a
 KeyError, a wrong shape, a missing file), and errors whose message does not mention the GPU stack,
@@ -102,7 +102,7 @@ SHOWN_CHARACTERS = 200
 
 
 def failures(text: Text) -> Facts:
-    """The last failure of the text, and whether it is the program's own.
+    """The last failure in the text, and whether the program itself caused it.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]
@@ -129,7 +129,7 @@ def _is_failure(line: str) -> bool:
 
 
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
-    """The failure that a line reports, with what the lines around it say of its cause.
+    """The event for the failure in a line, with what the lines around it say about the cause.
 
     Values: `exception`, its class or `error`; `needs`, something is missing; `releases`, two packages
     do not belong together; `own`, the failure is the program's own and not the GPU stack's.
@@ -161,7 +161,8 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
 
 
 def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
-    """The line that says that something is missing: the failure's own, else the last before it."""
+    """The line that says that something is missing: the failure's line or the last such line before
+    it; None if there is none."""
     for candidate in (line, *reversed(lines_before)):
         if SAYS_MISSING.search(candidate):
             return candidate
@@ -169,7 +170,8 @@ def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
 
 
 def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
-    """Whether neither a failure's words nor the lines around it may mean the GPU's stack."""
+    """Whether a failure is the program's own, because neither it nor the lines around it point to
+    the GPU stack."""
     is_marked = failure["name"] or failure["marked"]
     if not is_marked:
         return False
@@ -223,7 +225,7 @@ FROZEN_MODULE = lazy(r"<frozen [\w.]+>")
 
 
 def complaints(text: Text) -> Facts:
-    """The first line that complains."""
+    """A claim for the first line that complains."""
     for number, line in enumerate(text.lines, 1):
         is_of_a_table = line.lstrip().startswith(TABLE_STARTS)
         if not is_of_a_table and complains(line):
@@ -232,7 +234,7 @@ def complaints(text: Text) -> Facts:
 
 
 def complains(line: str) -> bool:
-    """Whether a line has a word of complaint that does not belong to a label.
+    """Whether a line contains a complaint outside a label.
 
     >>> complains("GPU Slowdown T.Limit Temp     : -2 C"), complains("it is a slowdown")
     (False, True)
@@ -276,7 +278,8 @@ BUILT_HERE = 4
 
 
 class ProgramMark(NamedTuple):
-    """Words that name the failing program. The greatest one decides: the best, then the last."""
+    """Words that name the failing program. The greatest mark wins: the highest weight, then the
+    last position."""
 
     weight: int
     start: int
@@ -285,7 +288,7 @@ class ProgramMark(NamedTuple):
 
 
 def failing_program(text: Text) -> Iterator[Failing]:
-    """The program that failed; nothing if no program is named."""
+    """The program that failed; nothing if the text names no program."""
     marks = _program_marks(text)
     best_mark = max(marks, default=None)
     if best_mark:
@@ -299,7 +302,7 @@ def failing_program(text: Text) -> Iterator[Failing]:
 
 
 def _program_marks(text: Text) -> Iterator[ProgramMark]:
-    """All words of the text's end that name a program."""
+    """All words near the end of the text that name a program."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
     for match in BUILT_PACKAGE.finditer(text.flat, first):
         package_name = match[match.lastindex or 0]
@@ -322,7 +325,7 @@ def _program_marks(text: Text) -> Iterator[ProgramMark]:
 
 
 def _marks_of(program: Program, text: Text) -> Iterator[ProgramMark]:
-    """The last place of each of a program's marks."""
+    """The last position of each mark of a program."""
     for mark in program.marks:
         start = text.low.rfind(mark)
         if start < 0:

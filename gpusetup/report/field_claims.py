@@ -1,4 +1,4 @@
-"""What a text says about single fields of the machine, and what these fields imply about others."""
+"""Claims about single fields of the machine, and about other fields that follow from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ L4T_BY_KERNEL = (("4.9.", "R32"), ("5.10.", "R35"), ("5.15.", "R36"), ("6.8.", "
 
 
 def family_of(value: str) -> str:
-    """The system that a name belongs to; "" if it is none that is known.
+    """The family of an operating system by its name (`linux`, `windows`, `macos`); empty if
+    unknown.
 
     >>> family_of("Ubuntu 22.04.3 LTS (x86_64)"), family_of("Mac OSX 10.12.6"), family_of("?")
     ('linux', 'macos', '')
@@ -40,7 +41,7 @@ def family_of(value: str) -> str:
 
 
 def cuda_of(number: str) -> str:
-    """CUDA's version, which the CUDA API gives as 1000 * major + 10 * minor.
+    """A CUDA version such as `11.4`, also from the number 11040 that the CUDA API uses.
 
     >>> cuda_of("11040"), cuda_of("9020"), cuda_of("12.4")
     ('11.4', '9.2', '12.4')
@@ -56,13 +57,13 @@ YES = ("true", "yes", "gpu", "cuda", "enabled", "available")
 
 
 def is_yes(value: str) -> bool:
-    """Whether a word that programs answer with means yes."""
+    """Whether a program's answer means yes."""
     answer = value.lower()
     return answer in YES
 
 
 def python_of(value: str) -> str:
-    """Python's version, with the dot that a tag of a wheel lacks.
+    """A Python version with its dot, which a wheel's tag leaves out.
 
     >>> python_of("312"), python_of("3.12.1")
     ('3.12', '3.12.1')
@@ -74,17 +75,17 @@ def python_of(value: str) -> str:
 
 
 def exact_requirement(version: str) -> str:
-    """The requirement of exactly this version."""
+    """A requirement of exactly this version."""
     return f"=={version}"
 
 
 def installer_of(command: str) -> str:
-    """The installer of a typed command: `python -m pip` is pip; mamba counts as conda."""
+    """The installer used by a typed command, `pip` or `conda` (also for mamba)."""
     return "pip" if "pip" in command else "conda"
 
 
 def kernels_of(words: str) -> str:
-    """The architectures in torch's answer, separated by spaces.
+    """The GPU architectures in torch's output, separated by spaces.
 
     >>> kernels_of("'sm_80', 'sm_90'")
     'sm_80 sm_90'
@@ -94,7 +95,7 @@ def kernels_of(words: str) -> str:
 
 
 def libc_of(value: str) -> str:
-    """The C library with its version; a bare number is glibc's.
+    """The C library with its version; a bare version means glibc.
 
     >>> libc_of("2.35"), libc_of("musl-1.2.5")
     ('glibc 2.35', 'musl 1.2.5')
@@ -124,7 +125,8 @@ PARSERS: dict[str, Callable[[str], str | bool | int]] = {
 
 
 def field_claims(text: Text) -> Facts:
-    """What the text says of fields, and what that implies of others."""
+    """The claims in a text about single fields, and the claims about other fields that follow from
+    them."""
     for claim in claims(text, PATTERNS):
         subject, value, source, trust = claim
         if isinstance(value, str) and subject in PARSERS:
@@ -153,7 +155,7 @@ MAX_VALUES = 4
 
 
 def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
-    """What the text says by these patterns, each different value of a pattern once.
+    """The claims that these patterns find in a text; each different value once per pattern.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> row = FieldPattern("python.version", "python ", r"Python (\\d\\.\\d+\\.\\d+)")
@@ -167,7 +169,7 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
 
 
 def _claims_of_row(text: Text, row: FieldPattern) -> Iterator[Claim]:
-    """The values that one pattern reads; an empty value says nothing."""
+    """The claims that one pattern finds; empty values are left out."""
     pattern = in_any_case(row.pattern)
     values: set[str | bool | int] = {""}
     for offset, window in text.near(*row.needles):
@@ -189,7 +191,7 @@ def _claims_of_row(text: Text, row: FieldPattern) -> Iterator[Claim]:
 
 
 def _value_of(match: re.Match[str], row: FieldPattern) -> str | bool | int:
-    """The row's fixed value, or else the words of the match's first group."""
+    """The fixed value of the pattern, or else the match's first group."""
     if row.value is not None:
         return row.value
     words = match[1] or ""
@@ -197,7 +199,7 @@ def _value_of(match: re.Match[str], row: FieldPattern) -> str | bool | int:
 
 
 def _is_of_something_else(row: FieldPattern, flat: str, start: int, end: int) -> bool:
-    """Whether the sentence around a match names another machine or another torch."""
+    """Whether the sentence around a match is about another machine or another torch."""
     subject = row.subject
     greatest_trust = NAMED_IN_A_SENTENCE.get(subject)
     if greatest_trust is not None and row.trust <= greatest_trust:
@@ -212,7 +214,7 @@ def _is_of_something_else(row: FieldPattern, flat: str, start: int, end: int) ->
 
 
 class ImpliedField(NamedTuple):
-    """A field whose value follows from another field's."""
+    """A field whose value follows from another field."""
 
     subject: str
     value: str | bool
@@ -230,7 +232,7 @@ PLATFORM_KERNEL = lazy(r"Linux-([\d.]+[\w.+-]*?)-(?:x86|aarch|arm|ppc)")
 
 
 def implied(subject: str, value: str) -> Iterator[ImpliedField]:
-    """What the name of a system, a kernel, a platform or ROCm's version implies of other fields.
+    """Fields that follow from the name of a system, kernel or platform, or from ROCm's version.
 
     >>> name = "Linux-5.10.104-tegra-aarch64-with-glibc2.31"
     >>> [value for _, value, _ in implied("platform", name)][:3]
@@ -260,7 +262,7 @@ def _implied_by_system(name: str) -> Iterator[ImpliedField]:
 
 
 def _implied_by_platform(name: str) -> Iterator[ImpliedField]:
-    """The architecture, the C library and the kernel that a platform's name has."""
+    """The architecture, C library and kernel in a platform's name."""
     machine = PLATFORM_MACHINE.search(name)
     if machine:
         yield ImpliedField(fields.OS_MACHINE, architecture_named(machine[1]), USUAL)
@@ -274,7 +276,7 @@ def _implied_by_platform(name: str) -> Iterator[ImpliedField]:
 
 
 def _implied_by_kernel(kernel: str) -> Iterator[ImpliedField]:
-    """WSL and Jetson, which build kernels of their own with their name in them."""
+    """WSL or Jetson, recognized by the name of the kernel."""
     if "microsoft" in kernel.lower():
         yield ImpliedField(fields.OS_WSL, True, USUAL)
     if "tegra" in kernel:
@@ -283,7 +285,7 @@ def _implied_by_kernel(kernel: str) -> Iterator[ImpliedField]:
 
 
 def _l4t_release(kernel: str) -> str:
-    """The major of the L4T release that a Jetson's kernel belongs to; `tegra` if it is unknown."""
+    """The L4T release of a Jetson's kernel, e.g. `R36`; `tegra` if it is unknown."""
     for start, release in L4T_BY_KERNEL:
         if kernel.startswith(start):
             return release

@@ -1,4 +1,5 @@
-"""Patterns for single fields of a machine: a version, a system, an answer. Each row is one wording.
+"""Patterns for single fields of a machine, such as a version, a system or a printed answer; one row
+per wording.
 
 Sources: torch's and vLLM's `collect_env`, `transformers env`, `accelerate env`, the start lines of
 ultralytics, ComfyUI, A1111 and Unsloth, the kernel's and pip's lines, Python's banner, uv's
@@ -16,7 +17,7 @@ from gpusetup.report.facts import GUESS, HINT, SURE, USUAL
 
 
 class FieldPattern(NamedTuple):
-    """A pattern for one field of the snapshot; it is tried only near certain letters."""
+    """A pattern for one snapshot field; it is only tried near certain letters."""
 
     subject: str
     needle: str | tuple[str, ...]
@@ -29,7 +30,7 @@ class FieldPattern(NamedTuple):
 
     @property
     def needles(self) -> tuple[str, ...]:
-        """The letters, whether there is one piece of them or several."""
+        """The letters near which the pattern is tried, as a tuple."""
         if isinstance(self.needle, str):
             return (self.needle,)
         return self.needle

@@ -1,4 +1,4 @@
-"""Names for the fields of a machine that a text can show, as used by readings and answers.
+"""Names of the snapshot fields that a text can show, for readings and answers.
 
 Each is a part of the snapshot and a field of it: `torch.version` is `Snapshot.torch.version`.
 """
@@ -59,7 +59,7 @@ SENTENCES = "report.sentences"
 
 
 def environment_variable(name: str) -> str:
-    """The field that holds the value of an environment variable.
+    """The name of the field that holds an environment variable.
 
     >>> environment_variable("CUDA_HOME")
     'environment.CUDA_HOME'

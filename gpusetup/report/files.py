@@ -1,4 +1,4 @@
-"""Files in a text: one that failed to load, with its owner, and those in listings."""
+"""Files in a text: one that failed to load, with its owner, and files in listings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LISTING_LINES = 7
 
 
 def files(text: Text) -> Facts:
-    """The file that failed to load, and the libraries that a listing shows to exist."""
+    """The file that failed to load, and the libraries that a listing shows."""
     if "no module named" in text.low:
         missing_part = _missing_compiled_part(text)
         if missing_part:
@@ -71,7 +71,7 @@ LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
 
 
 def _listed_files(text: Text) -> Iterator[Event]:
-    """The first libraries that the lines of a listing name."""
+    """The first libraries in the lines of a listing, at most MAX_LISTED."""
     listed_count = 0
     for number, line in enumerate(text.lines, 1):
         if len(line) >= MAX_LISTED_LINE:
@@ -92,7 +92,7 @@ def _listed_files(text: Text) -> Iterator[Event]:
 
 
 def _failing_file(text: Text) -> Facts:
-    """The last file that a loader could not load, with its owner."""
+    """The last file that could not be loaded, with its owner."""
     failing_file: Event | None = None
     for number, line in enumerate(text.lines, 1):
         if len(line) >= MAX_LOADER_LINE:
@@ -116,7 +116,8 @@ def _failing_file(text: Text) -> Facts:
 
 
 def _owner_values(path: str, owner: Owner, *, is_of_sources: bool) -> dict[str, str]:
-    """The values of a failing file that are known: its path, whose it is, and where its owner is."""
+    """The known values of a failing file: its path, its package, and where the package is
+    installed."""
     values = {
         "path": path,
         "package": owner.package,
@@ -136,7 +137,7 @@ COMPILED_PART = lazy(
 
 
 def _missing_compiled_part(text: Text) -> Event | None:
-    """The source file that imports a compiled module which was not built.
+    """The source file that imports a compiled module which was not built; None if there is none.
 
     Only in a project's own sources: an installed package has its compiled modules.
     """
@@ -172,7 +173,7 @@ CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")
 
 
 def _python_of_environment(failing_file: Event) -> Iterator[Claim]:
-    """The interpreter of the conda environment on Linux that the failing file belongs to."""
+    """The Python of the conda environment (Linux only) in which the failing file is installed."""
     values = failing_file.values
     if values.get("place") != "environment":
         return
@@ -184,7 +185,7 @@ def _python_of_environment(failing_file: Event) -> Iterator[Claim]:
 
 
 def _lists_a_project(text: Text) -> bool:
-    """Whether a listing of the working folder shows the sources of a project."""
+    """Whether a listing of the working folder shows a project's source files."""
     for index, line in enumerate(text.lines):
         if not LIST_COMMAND.search(line):
             continue
@@ -206,7 +207,7 @@ IMPORT = lazy(r"^\s*(?:\d{1,4}[:.|]?\s+)?(?:import|from) (?P<module>\w+)")
 
 
 def _loaded_before_torch(text: Text) -> Iterator[Event]:
-    """The first imported package that brings its own DLLs, in a text in which a DLL of torch fails."""
+    """The first imported package that brings its own DLLs, in a text about torch and DLLs."""
     if "torch" not in text.low or ".dll" not in text.low:
         return
     for number, line in enumerate(text.lines, 1):

@@ -1,4 +1,5 @@
-"""The GPUs in a text: those that programs list by number, or else the only one that it mentions."""
+"""The GPUs in a text: those that programs list by number, or else the only one that the text
+mentions."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ MAX_GPUS = 16
 
 
 def gpus(text: Text) -> Facts:
-    """The GPUs that programs list by number, else the only one that the text names."""
+    """The GPUs that programs list by number, or else the only GPU that the text names."""
     numbered_gpus = _numbered_gpus(text)
     if numbered_gpus:
         yield Gpus(tuple(numbered_gpus[:MAX_GPUS]), "report", HINT)
@@ -69,7 +70,7 @@ def gpus(text: Text) -> Facts:
 
 
 def _numbered_gpus(text: Text) -> list[Gpu]:
-    """The GPUs that programs list when they start, in the order of CUDA's numbers."""
+    """The GPUs that programs list at start, in CUDA's order."""
     gpus_by_number: dict[int, Gpu] = {}
     for listing in NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ):
         capability = None
@@ -107,7 +108,7 @@ SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx
 
 
 def only_gpu_named(text: Text) -> Gpu | None:
-    """The GPU that people name in a sentence, if the whole text speaks of one only.
+    """The GPU that people name in a sentence, or None if the text names several or none.
 
     A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """
@@ -128,7 +129,7 @@ def only_gpu_named(text: Text) -> Gpu | None:
 
 
 def _different_names(names: Sequence[str]) -> list[str]:
-    """The names of different cards: of several names for one card the fullest.
+    """The names of different cards; if one card has several names, the most complete.
 
     >>> _different_names(["5070 Ti", "RTX 5070 Ti Laptop GPU", "RTX 3080"])
     ['RTX 5070 Ti Laptop GPU', 'RTX 3080']
@@ -148,7 +149,7 @@ def _different_names(names: Sequence[str]) -> list[str]:
 
 
 def _full_names(text: Text) -> Iterator[str]:
-    """The names of cards with the word of a maker or a series."""
+    """The names of cards that include a maker or a series, e.g. RTX."""
     for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
         start, end = match.span()
         if is_another_card(text.flat, start, end):
@@ -157,7 +158,7 @@ def _full_names(text: Text) -> Iterator[str]:
 
 
 def _bare_numbers(text: Text) -> Iterator[str]:
-    """The full names of cards that people call by their numbers."""
+    """The full names of cards that people call by their number only."""
     for match in BARE_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         if not _is_number_of_card(match, text.flat):
             continue
@@ -172,13 +173,13 @@ def _bare_numbers(text: Text) -> Iterator[str]:
 
 
 def _suffix_of_nvidia(match: re.Match[str]) -> str:
-    """A suffix as NVIDIA writes it: ` Ti`, ` Super`."""
+    """A suffix as NVIDIA writes it: ` Ti` or ` Super`."""
     suffix = match[1].lower()
     return SUFFIXES[suffix]
 
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
-    """Whether a suffix, a size of memory or the word before a number shows that it is a card's."""
+    """Whether a number is a card's, because of its suffix, a memory size or the word before it."""
     last_character = match["number"][-1]
     has_suffix = not last_character.isdigit()
     is_laptop = match["laptop"] or match["laptop2"]
@@ -218,7 +219,7 @@ NEWEST_WITHOUT_KERNELS = Capability(7, 5)
 
 
 class CapabilityWarning(NamedTuple):
-    """A warning of torch about a GPU that its kernels may not run on."""
+    """A warning from torch about a GPU that its kernels may not run on."""
 
     gpu: Gpu
     kernels: tuple[str, ...]
@@ -230,13 +231,14 @@ class CapabilityWarning(NamedTuple):
 
     @property
     def capability(self) -> Capability:
-        """The GPU's compute capability."""
+        """The GPU's compute capability; 0.0 if it is unknown."""
         capability = self.gpu.compute_capability
         return capability or Capability(0, 0)
 
 
 def capability_warnings(text: Text) -> Facts:
-    """The torch warnings about compute capabilities, as events, and the GPUs that they name."""
+    """torch's warnings about compute capabilities as events, with the kernels and GPUs that they
+    name."""
     gpus_warned_of: dict[tuple[str | None, str], Gpu] = {}
     for offset, window in text.near(*NEEDLES):
         for match in WARNING.finditer(window):
@@ -265,7 +267,8 @@ def capability_warnings(text: Text) -> Facts:
 
 
 def _without_repetitions(gpus_warned_of: dict[tuple[str | None, str], Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs by their number and name; without a number only those that have no number at all."""
+    """The GPUs that were warned about, each once; one without a number is left out if the same name
+    has a number elsewhere."""
     numbered_names = {name for number, name in gpus_warned_of if number}
     different_gpus = []
     for (number, name), gpu in gpus_warned_of.items():
@@ -275,7 +278,7 @@ def _without_repetitions(gpus_warned_of: dict[tuple[str | None, str], Gpu]) -> t
 
 
 def _kernels(warning: str) -> list[str]:
-    """The kernels that a warning lists, as `sm_90`; none if it lists none."""
+    """The kernels that a warning lists, e.g. `sm_90`; empty if it lists none."""
     kernel_list = KERNELS.search(warning)
     if kernel_list:
         return kernel_list[1].split()
@@ -285,7 +288,7 @@ def _kernels(warning: str) -> list[str]:
 
 
 def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
-    """The GPU that a warning names."""
+    """The GPU named in a warning."""
     # One warning names the GPU in a group, the other behind the words of its sentence.
     name = match["model"] or match["words"].split()[-1]
     brand = re.search(BRAND, match["words"] or "")
@@ -300,7 +303,7 @@ def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
 
 
 def _warning_event(warning: CapabilityWarning) -> tuple[str, dict[str, str]]:
-    """The kind and the values of a warning's event; the kind is "" if the warning shows nothing.
+    """The kind and values of a warning's event; the kind is empty if the warning shows nothing.
 
     The GPU is older or newer than torch's kernels (`gpu-not-in-wheel`), or only a later minor of the
     newest major, whose kernels run on it (`capability-warning`).
@@ -327,7 +330,8 @@ def _warning_event(warning: CapabilityWarning) -> tuple[str, dict[str, str]]:
 
 
 def _limits(details: str) -> list[Capability]:
-    """The least capability that a warning names, or the least and the greatest; else none."""
+    """The lowest supported compute capability in a warning, or the lowest and the highest; empty if
+    it names none."""
     limits = LIMITS.search(details)
     if limits is None:
         return []

@@ -1,4 +1,4 @@
-"""The hardware that a text shows: PCI devices, device nodes, other makers' GPUs."""
+"""The hardware in a text: PCI devices, device nodes, and GPUs from other makers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?
 
 
 def pci_devices_and_nodes(text: Text) -> Facts:
-    """The GPUs of `lspci`, device nodes of `ls -l /dev`, and other makers' GPUs."""
+    """The GPUs listed by `lspci`, device nodes from `ls -l /dev`, and GPUs from other makers."""
     for index, line in enumerate(text.lines):
         listing = LSPCI.search(line) if " controller" in line else None
         if listing:
@@ -46,7 +46,8 @@ def pci_devices_and_nodes(text: Text) -> Facts:
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
-    """The driver that is bound to a device of `lspci -k`, by the lines below the device."""
+    """The driver in use for a device in `lspci -k`, from the lines below it; None if none is
+    shown."""
     # The next device has lines of its own.
     all_below = " ".join(lines_below)
     details = all_below.partition(" controller")[0]
@@ -55,7 +56,7 @@ def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
 
 
 def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
-    """A device of `lspci`, with the maker that its name shows.
+    """A device from `lspci`, with the maker found in its name.
 
     >>> pci_device("01:00.0", "NVIDIA Corporation GA106M [GeForce RTX 3060] (rev a1)", None).vendor
     'nvidia'
@@ -78,7 +79,7 @@ NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your 
 
 
 class MakersGpu(NamedTuple):
-    """How programs and people name the GPUs of a maker."""
+    """How programs and people name a maker's GPUs."""
 
     vendor: str
     needles: tuple[str, ...]
@@ -129,7 +130,8 @@ MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
 
 
 def other_makers_gpu_events(text: Text) -> Facts:
-    """The first GPU of each other maker, by its name or by the messages of its software."""
+    """The first GPU of each maker other than NVIDIA, found by its name or by messages of its
+    software."""
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts have none of the letters.
         if not text.has_any(needles):
@@ -150,7 +152,8 @@ def other_makers_gpu_events(text: Text) -> Facts:
 
 
 def _is_a_choice(match: re.Match[str], flat: str) -> bool:
-    """Whether only a card's name is there, with an NVIDIA card in the same sentence."""
+    """Whether the match is only a card's name with an NVIDIA card nearby, so that either may be the
+    one in use."""
     if not re.match(MODEL_ALONE, match[0], re.I):
         return False
     first = max(match.start() - CHARACTERS_NEAR, 0)
@@ -165,7 +168,7 @@ HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[19]\d|rocm(?! used to build)")
 
 
 def amd_boards(text: Text) -> Facts:
-    """The AMD boards that a text about ROCm names, except a card that worked or is not in use."""
+    """The AMD boards in a text about ROCm, except cards that worked or that are not in use."""
     if not HIP_WORDS.search(text.low):
         return
     for board_pattern, _ in BOARDS:
@@ -198,7 +201,8 @@ BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
 def collect_env(text: Text) -> Facts:
-    """What a collect_env shows if it lists no NVIDIA GPU."""
+    """What the output of collect_env shows about missing CUDA devices and GPUs from other
+    makers."""
     if "gpu models and" not in text.low:
         return
     for match in LISTED_GPUS.finditer(text.flat):
@@ -213,7 +217,8 @@ def collect_env(text: Text) -> Facts:
 
 
 def _no_cuda_event(text: Text, source: str) -> Event:
-    """What `GPU models and configuration: No CUDA` means: it depends on the build of torch."""
+    """The event for `GPU models and configuration: No CUDA`: nvidia-smi is missing if torch is a
+    CUDA build, otherwise there is no NVIDIA GPU."""
     build = BUILT_WITH.search(text.flat)
     has_cuda_build = build is not None and build[1][0].isdigit()
     # collect_env prints it if torch has no device and neither nvidia-smi nor nvcc answers. Whoever has a
@@ -225,7 +230,7 @@ def _no_cuda_event(text: Text, source: str) -> Event:
 
 
 def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
-    """The event of a GPU that is not NVIDIA's."""
+    """The event for a GPU that is not from NVIDIA."""
     return Event(
         kind="foreign-gpu",
         values={"vendor": vendor, "name": name},

@@ -1,4 +1,5 @@
-"""Fields of a snapshot that others imply: torch's backend, the system, the GPUs that messages name."""
+"""Snapshot fields that follow from others: torch's backend, the system, and GPUs named in
+messages."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SHOWN_CHARACTERS = 200
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the fields that others imply: a backend by its label, a system by its tools."""
+    """The snapshot completed with fields that follow from others, such as torch's backend from its
+    version label."""
     gpus = _gpus(snapshot)
     if gpus is not None:
         gpus = tuple(identified(gpu) for gpu in gpus)
@@ -37,7 +39,8 @@ CUDA_FOLDER = lazy(r"/stubs|/cuda|cudnn|nccl", re.I)
 
 
 def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
-    """The folders of CUDA's libraries that LD_LIBRARY_PATH puts before those of torch."""
+    """Events for folders in LD_LIBRARY_PATH that hold CUDA libraries, which would be loaded before
+    torch's."""
     library_path = snapshot.environment.get("LD_LIBRARY_PATH", "")
     for folder in dict.fromkeys(library_path.split(":")):
         if not CUDA_FOLDER.search(folder):
@@ -65,7 +68,8 @@ SIZE_FIELDS = {
 
 
 def _with_meaning(event: Event, os: Os) -> Event:
-    """The event with what only the whole text can tell: sizes in bytes, and an error of WSL."""
+    """The event completed with what only the whole text shows: memory sizes in bytes, or that an
+    error is one of WSL."""
     if event.kind == "cuda-version-err":
         # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no
         # Linux kernel may be of WSL.
@@ -77,7 +81,8 @@ def _with_meaning(event: Event, os: Os) -> Event:
 
 
 def _with_bytes(values: Mapping[str, str]) -> dict[str, str]:
-    """The values of an out-of-memory event, its sizes as numbers of bytes."""
+    """The values of an out-of-memory event with sizes in bytes; sizes that cannot be read are left
+    out."""
     from gpusetup.readings.nvidia_smi import memory
 
     values_in_bytes: dict[str, str] = {}
@@ -99,7 +104,7 @@ CPU_BUILD = lazy(r"(?:^|_)cpu")
 
 
 def _torch(snapshot: Snapshot) -> Torch:
-    """torch, with what the list of packages and torch's own messages add."""
+    """torch's fields, completed from the list of packages and from torch's messages."""
     from gpusetup.readings.packages import backend_of
 
     torch = snapshot.torch
@@ -124,14 +129,14 @@ def _torch(snapshot: Snapshot) -> Torch:
 
 
 class VersionRank(NamedTuple):
-    """How much a version says: one with a build's label more than one without, then the later one."""
+    """How specific a version is: one with a build label before one without, then the later one."""
 
     has_label: bool
     release: Any
 
 
 def _best_version(packages: list[Package]) -> str | None:
-    """The version of these packages that says most."""
+    """The most specific version among these packages; None if there is none."""
 
     def rank(version: str) -> VersionRank:
         has_label = "+" in version
@@ -142,7 +147,7 @@ def _best_version(packages: list[Package]) -> str | None:
 
 
 def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
-    """Whether torch says that it has no CUDA, or conda's name of the build does."""
+    """Whether torch says that it has no CUDA, or conda's build name does."""
     if any(event.kind == "torch-not-compiled-with-cuda" for event in events):
         return True
     for package in torch_packages:
@@ -153,7 +158,7 @@ def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
 
 
 def _with_third_number(version: str | None) -> str | None:
-    """The version of a build, with the third number that people leave out: it is the first release.
+    """The version with the third number added (`.0`) if it has a build label and only two numbers.
 
     >>> _with_third_number("2.7+cu128"), _with_third_number("2.7")
     ('2.7.0+cu128', '2.7')
@@ -171,7 +176,7 @@ def _with_third_number(version: str | None) -> str | None:
 
 
 def _os(snapshot: Snapshot) -> Os:
-    """The system, with what the driver, the kernel and a Jetson imply."""
+    """The system's fields, completed from the driver, the kernel and the Jetson release."""
     os = snapshot.os
     driver_version = snapshot.driver.version or ""
     # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
@@ -209,7 +214,8 @@ SHOW_NVIDIA = (
 
 
 def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
-    """Whether a text says that the machine has no NVIDIA GPU, and shows nothing of one."""
+    """Whether the text says that the machine has no NVIDIA GPU, and nothing in it suggests
+    otherwise."""
     kinds = {event.kind for event in snapshot.events}
     if not kinds.intersection(DENY_NVIDIA):
         return False
@@ -224,7 +230,8 @@ def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
 
 
 def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
-    """The GPUs of lists, else those that messages about a capability name; () if there is none."""
+    """The GPUs from lists, or else from messages about compute capability; () if there is none,
+    None if unknown."""
     if snapshot.gpus:
         return snapshot.gpus
     gpus_in_messages = tuple(dict.fromkeys(_gpus_in_messages(snapshot.events)))
@@ -235,7 +242,8 @@ def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
 
 
 def _gpus_in_messages(events: Events) -> list[Gpu]:
-    """The GPUs that messages name with their capability, else the one that a compiler compiled for."""
+    """The GPUs that messages name with their compute capability, or else the one that code was
+    compiled for."""
     gpus = []
     for event in events:
         if "gpu" in event.values and "capability" in event.values:
@@ -251,7 +259,8 @@ def _gpus_in_messages(events: Events) -> list[Gpu]:
 
 
 def _compiled_for(event: Event) -> Capability | None:
-    """The capability that a compiler or torch lacked code for; None if the event has none."""
+    """The compute capability that a compiler or torch had no code for; None if the event has
+    none."""
     if event.kind not in ("jit-arch-rejected", "gpu-not-in-wheel"):
         return None
     architecture = event.values.get("capability") or event.values.get("arch", "")

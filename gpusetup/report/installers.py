@@ -1,4 +1,5 @@
-"""Lists and logs of pip, uv and conda: what is installed, what was asked for, what was not found."""
+"""Lists and logs of pip, uv and conda: what is installed, what was requested, and what was not
+found."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
 class InstalledSentence(NamedTuple):
-    """A sentence that names an installed package and its version, in the first two groups."""
+    """A sentence that names an installed package (group 1) and its version (group 2)."""
 
     needle: str
     """Letters without which the pattern cannot match."""
@@ -58,7 +59,7 @@ REQUIREMENTS_AT_START = 4000
 
 
 def packages(text: Text) -> Facts:
-    """Distributions that the text shows as installed."""
+    """The distributions that the text shows as installed."""
     if not RELEVANT.search(text.low):
         return
     yield from _rows_of_lists(text)
@@ -74,7 +75,7 @@ def packages(text: Text) -> Facts:
 
 
 def _rows_of_lists(text: Text) -> Iterator[Package]:
-    """The packages of `pip list`, `pip freeze` and `conda list`."""
+    """The packages in the output of `pip list`, `pip freeze` and `conda list`."""
     resolution_failed = text.has_any(RESOLUTION_FAILED)
     lists_requirements = resolution_failed or "requirements" in text.low[:REQUIREMENTS_AT_START]
     for line in text.lines:
@@ -92,7 +93,7 @@ def _rows_of_lists(text: Text) -> Iterator[Package]:
 
 
 def _package_of_row(row: re.Match[str], line: str) -> Package:
-    """The package of a list's row, with the installer that the form of the row shows."""
+    """The package in a row of a list, with the installer that the row's format shows."""
     package = Package(name=row["name"], version=row["version"])
     build, channel = row["build"], row["channel"]
     # Only conda's rows have a build, and behind it, if anything, a channel.
@@ -110,7 +111,7 @@ def _package_of_row(row: re.Match[str], line: str) -> Package:
 
 
 def if_watched(package: Package) -> Iterator[Package]:
-    """The package under its normalised name, if gpusetup has an eye on it; else nothing."""
+    """The package with its normalized name, if gpusetup watches it; otherwise nothing."""
     from gpusetup.readings.packages import CONDA_WATCHED, is_watched, normalised
 
     name = normalised(package.name)
@@ -160,7 +161,8 @@ COMMAND_NEEDLES = (
 
 
 def request_claims(text: Text) -> Facts:
-    """The request that the text shows: a pin, an index, what was refused."""
+    """What the user asked to install: a pinned version, an index, and requirements that pip
+    refused."""
     if "torch" not in text.low:
         return
     yield from refusals(text)
@@ -181,7 +183,7 @@ def request_claims(text: Text) -> Facts:
 
 
 def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iterator[Claim]:
-    """The torch and the index of a typed command."""
+    """The pinned torch and the index in a typed command."""
     command = OUTPUT_STARTS.split(command_and_output)[0]
     if "torch" in command:
         yield from pin_claims(command, source, trust)
@@ -189,7 +191,7 @@ def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iter
 
 
 def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
-    """The build label of one of PyTorch's own indexes."""
+    """The build label in the address of one of PyTorch's own indexes."""
     if index:
         yield Claim(fields.WANTED_BACKEND, index[1], source)
 
@@ -227,7 +229,7 @@ class Refusal(NamedTuple):
 
 
 def _refused_requirements(text: Text) -> Iterator[Refusal]:
-    """Each refused requirement once: if it has several messages, one that lists versions."""
+    """Each refused requirement once; a message that lists versions is preferred."""
     already_read: set[str] = set()
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for offset, window in text.near(needle):
@@ -243,7 +245,7 @@ def _refused_requirements(text: Text) -> Iterator[Refusal]:
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
-    """The torch, or else the companion, that some words pin."""
+    """The version of torch, or else of torchvision or torchaudio, that the words pin."""
     pin = PIN.search(words) or COMPANION_PIN.search(words)
     if pin is None:
         return
@@ -252,7 +254,7 @@ def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
 
 
 def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Iterator[Claim]:
-    """The version and the build that a pin asks for.
+    """The version and build that a pin requests.
 
     `torch==2.5.1+cu124` is a version and a build; `torch=2.5` of conda is any release of 2.5.
 

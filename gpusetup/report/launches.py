@@ -1,4 +1,4 @@
-"""The command lines of a text that start a training on several GPUs by torch's old launcher."""
+"""Commands in a text that start a training on several GPUs with torch's old launcher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SHOWN_CHARACTERS = 200
 
 
 def old_launches(text: Text) -> Facts:
-    """The first such command, with the variables before the launcher and its arguments.
+    """The first command with `torch.distributed.launch`: the variables before it, and its
+    arguments.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> line = "$ python -m torch.distributed.launch --nproc_per_node=2 train.py"
@@ -52,7 +53,7 @@ def old_launches(text: Text) -> Facts:
 
 
 def whole_command(lines: tuple[str, ...]) -> str:
-    """The first of these lines, with the lines that continue it.
+    """The first line, joined with the lines that continue it.
 
     >>> whole_command(("torchrun \\\\", "  train.py", "done"))
     'torchrun train.py'

@@ -1,4 +1,5 @@
-"""Machines, cards and torch versions that a sentence names although they are not what failed.
+"""Machines, cards and torch versions that a sentence names although they are not the ones that
+failed.
 
 "My laptop is a MacBook, I run this on Colab", "it works on the Jetson, on the desktop it fails": the
 name of a machine proves nothing if another machine failed.
@@ -51,7 +52,7 @@ WORKS_BEFORE = lazy(rf"(?i)\b{WORKS_OR_RUNS}(?: \w+){{0,2}}(?: (?:on|in|with|for
 
 
 def is_only_mentioned(subject: str, flat: str, start: int, end: int) -> bool:
-    """Whether the machine that is named from `start` to `end` is not shown to be the one that failed.
+    """Whether the machine named from `start` to `end` may not be the one that failed.
 
     >>> text = "On a Mac it works fine, here it fails"
     >>> is_only_mentioned("os.family", text, 0, 8)
@@ -71,7 +72,8 @@ def is_only_mentioned(subject: str, flat: str, start: int, end: int) -> bool:
 
 
 def _names_another_machine(flat: str) -> bool:
-    """Whether a text names a server, a cloud or the like, and does not say that it works there."""
+    """Whether the text names a server, cloud or similar machine, without saying that it works
+    there."""
     for machine in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ):
         start, end = machine.span()
         if WORKS_BEFORE.search(flat, max(start - BEFORE, 0), start):
@@ -98,7 +100,7 @@ CARD_AROUND = 40
 
 
 def is_another_card(flat: str, start: int, end: int) -> bool:
-    """Whether the card that is named from `start` to `end` is not the card that failed.
+    """Whether the card named from `start` to `end` is not the one that failed.
 
     >>> is_another_card("on my old 3080 it worked", 10, 14)
     True
@@ -138,7 +140,8 @@ TORCH_BEFORE, TORCH_BEHIND = 60, 120
 
 
 def is_another_torch(flat: str, start: int, end: int) -> bool:
-    """Whether the torch named from `start` to `end` is only wished for, or is not the one that failed.
+    """Whether the torch named from `start` to `end` is only wished for, or is not the one that
+    failed.
 
     >>> text = "Please support torch 2.9. I run torch 2.8"
     >>> is_another_torch(text, 15, 24), is_another_torch(text, 32, 41)

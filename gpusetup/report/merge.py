@@ -1,5 +1,5 @@
-"""Merges facts from many lines into one snapshot: the most trusted value wins, the others stay as
-readings."""
+"""Merges facts from many lines into one snapshot: the most trusted value wins, and the others are
+kept as readings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Values = Mapping[str, Mapping[str, Any]]
 
 
 def merge(facts: Iterable[Fact]) -> Snapshot:
-    """The machine that these facts show.
+    """The snapshot of the machine that these facts describe.
 
     >>> merge([Claim("torch.version", "2.5.1+cu124", "pip")]).torch.backend
     'cu124'
@@ -88,13 +88,14 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
 
 
 def _each_once(facts: list[Any]) -> tuple[Any, ...] | None:
-    """Facts without repetitions, in the order of the text; None if the text has none."""
+    """Facts without duplicates, in the order of the text; None if there are none."""
     different_facts = tuple(dict.fromkeys(facts))
     return different_facts or None
 
 
 def _events(events: list[Event]) -> Events:
-    """The different events in the order of their last occurrences, each as it first occurs.
+    """The different events in the order of their last occurrence, each with the evidence of its
+    first one.
 
     Events with the same kind and the same values are one.
     """
@@ -110,7 +111,7 @@ def _events(events: list[Event]) -> Events:
 
 
 def _torch_only_named(claims: list[Claim]) -> Iterator[Event]:
-    """The event that no program printed torch's version: only a person's sentence names it."""
+    """An event if only a person's sentence names torch's version, and no program printed it."""
     version_claims = [claim for claim in claims if claim.subject == fields.TORCH_VERSION]
     if not version_claims:
         return
@@ -126,7 +127,7 @@ ASSERTION_FAILED = "710"
 
 
 def without_followers(events: Events) -> Events:
-    """The events without those that only follow a failed assertion in a kernel."""
+    """The events without those that only follow from a failed assertion in a kernel."""
     assertion_failed = any(
         event.kind == "cuda-error" and event.values.get("code") == ASSERTION_FAILED
         for event in events
@@ -142,7 +143,8 @@ def without_followers(events: Events) -> Events:
 
 
 def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading]]:
-    """The GPUs of the most trusted list, completed by the other lists; and what each list says.
+    """The GPUs in the most trusted list, completed from the other lists, and the readings of each
+    list.
 
     None if the text has no list; () if its lists say that there is no GPU.
     """
@@ -173,7 +175,7 @@ def choose_gpus(lists: list[Gpus]) -> tuple[tuple[Gpu, ...] | None, list[Reading
 
 
 def _is_same(gpu: Gpu, other_gpu: Gpu, *, is_only_gpu: bool) -> bool:
-    """Whether two lists speak of the same GPU."""
+    """Whether two lists mean the same GPU."""
     if same_gpu(gpu, other_gpu) or other_gpu.name == gpu.name:
         return True
     # A GPU without a name can only be the one that the machine has.
@@ -181,7 +183,7 @@ def _is_same(gpu: Gpu, other_gpu: Gpu, *, is_only_gpu: bool) -> bool:
 
 
 def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
-    """The value of each field, and what different sources say of it.
+    """The value of each field, and the readings of it from different sources.
 
     The most trusted claim counts, the first one among equals.
     """
@@ -200,7 +202,8 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
 
 
 def _value(subject: str, ranked_claims: list[Claim]) -> Any:
-    """A field's value according to its most trusted claim, in the type that the snapshot has."""
+    """The value of a field according to the most trusted claim, in the type that the snapshot
+    uses."""
     value = ranked_claims[0].value
     if subject == fields.TORCH_VERSION:
         return _with_its_build(str(value), ranked_claims)
@@ -210,7 +213,7 @@ def _value(subject: str, ranked_claims: list[Claim]) -> Any:
 
 
 def _readings(subject: str, ranked_claims: list[Claim]) -> list[Reading]:
-    """The different values of a field, each with the first source that gives it."""
+    """The different values of a field, each with the first source for it; at most MAX_READINGS."""
     source_by_value: dict[str, str] = {}
     for claim in ranked_claims:
         source_by_value.setdefault(str(claim.value), claim.source)
@@ -222,7 +225,7 @@ def _readings(subject: str, ranked_claims: list[Claim]) -> list[Reading]:
 
 
 def _with_its_build(version: str, claims: list[Claim]) -> str:
-    """The version with the build that another line of the text gives it.
+    """The version with its build label, if another claim gives the label for the same release.
 
     A title says "torch 2.7.0 cpu", the session below prints 2.7.0+cpu: they are one torch.
 
@@ -242,7 +245,7 @@ def _with_its_build(version: str, claims: list[Claim]) -> str:
 
 
 def _environment(variables: Mapping[str, Any]) -> dict[str, str]:
-    """The variables in the order of their names, without passwords and tokens."""
+    """The environment variables sorted by name, with credentials removed from their values."""
     from gpusetup.readings.environment import without_credentials
 
     return {name: without_credentials(str(value)) for name, value in sorted(variables.items())}

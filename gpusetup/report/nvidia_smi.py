@@ -1,4 +1,4 @@
-"""What nvidia-smi prints, found in a text: tables, `-q`, errors.
+"""Finds the output of nvidia-smi in a text: tables, `-q` and errors.
 
 The parsers are in `readings/`. Here a text is cut into the outputs that it has.
 """
@@ -41,7 +41,7 @@ QUERY_PARTS = (
 
 
 def nvidia_smi(text: Text) -> Facts:
-    """The facts of all outputs of nvidia-smi, and the NVML error that the text has."""
+    """The facts from all outputs of nvidia-smi, and the NVML error in the text."""
     for output in outputs(text):
         yield from output_facts(output.smi, output.source)
     for index, smi in smi_csv.outputs_of(text.lines[:MAX_LINES]):
@@ -54,14 +54,15 @@ def nvidia_smi(text: Text) -> Facts:
 
 
 class SmiOutput(NamedTuple):
-    """One output of nvidia-smi, parsed."""
+    """One parsed output of nvidia-smi, with its source."""
 
     source: str
     smi: Smi
 
 
 def outputs(text: Text) -> Iterator[SmiOutput]:
-    """Each table and each `-q`, from its banner to the next; without a banner the whole text is one."""
+    """Every table and every `-q` output, from its banner to the next; without a banner the whole
+    text counts as one."""
     table_starts = _table_starts(text)
     yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
     query_starts = _query_starts(text)
@@ -69,7 +70,7 @@ def outputs(text: Text) -> Iterator[SmiOutput]:
 
 
 def _table_starts(text: Text) -> list[int]:
-    """The lines (from 0) with which tables begin."""
+    """The indexes (from 0) of the lines with which tables begin."""
     starts = [index for index, line in enumerate(text.lines) if SMI_VERSION.search(line)]
     if starts:
         return starts
@@ -79,7 +80,7 @@ def _table_starts(text: Text) -> list[int]:
 
 
 def _query_starts(text: Text) -> list[int]:
-    """The lines (from 0) with which outputs of `-q` begin."""
+    """The indexes (from 0) of the lines with which outputs of `-q` begin."""
     starts = [index for index, line in enumerate(text.lines) if "NVSMI LOG" in line]
     if starts:
         return starts
@@ -90,7 +91,7 @@ def _query_starts(text: Text) -> list[int]:
 def _parsed_outputs(
     text: Text, name: str, starts: Sequence[int], parse: Callable[[str], Smi]
 ) -> Iterator[SmiOutput]:
-    """The outputs that begin at some lines, each up to the next one's start."""
+    """The parsed outputs that begin at these lines, each up to the next start."""
     lines = text.lines
     for start, end in pairwise((*starts, len(lines))):
         output_lines = lines[start:end][:MAX_LINES]
@@ -101,7 +102,7 @@ def _parsed_outputs(
 
 
 def table_with_processes(text: str) -> Smi:
-    """The table; each GPU has its processes, as far as they are listed."""
+    """The parsed table, with the listed processes added to each GPU."""
     smi = parse_table(text)
     processes_by_gpu = processes_of(text)
     if processes_by_gpu is None or smi.gpus is None:
@@ -116,7 +117,7 @@ def table_with_processes(text: str) -> Smi:
 
 
 def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
-    """The versions and the GPUs of one output.
+    """The versions and GPUs in one output.
 
     `is_whole`: it lists every GPU in order, even if it names no bus address.
     """
@@ -146,7 +147,7 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
 
 
 def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
-    """The GPUs of one output, each once."""
+    """The GPUs in one output, each once."""
     # A table without its banner that was pasted twice has each GPU twice.
     gpu_by_address: dict[str, Gpu] = {}
     for index, gpu in enumerate(gpus):
@@ -163,7 +164,7 @@ BELOW_ALL_LISTS = GUESS - 1
 
 
 def topology(text: Text) -> Facts:
-    """The GPUs of the first matrix of `nvidia-smi topo -m`, with their NUMA nodes and links."""
+    """The GPUs in the first matrix of `nvidia-smi topo -m`, with their NUMA nodes and links."""
     if "gpu0" not in text.low:
         return
     for index, line in enumerate(text.lines[:MAX_LINES]):
@@ -177,7 +178,7 @@ def topology(text: Text) -> Facts:
 
 
 def nvml_error(text: Text) -> Facts:
-    """The first NVML error; code 0 if NVML works and finds no GPU."""
+    """The first NVML error in the text; code 0 means that NVML works but finds no GPU."""
     for number, line in enumerate(text.lines, 1):
         has_no_device = NO_DEVICES in line.lower()
         code = 0 if has_no_device else parse_error(line)

@@ -1,4 +1,4 @@
-"""Two releases of torch on one machine, of which one works and one does not."""
+"""Two releases of torch on one machine, one of which works while the other does not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Outcomes(NamedTuple):
     failing: set[str]
 
     def add(self, outcome: Outcome, release: str) -> None:
-        """Note what happened with a release."""
+        """Record whether a release works or fails."""
         if outcome == "works":
             self.working.add(release)
         else:
@@ -67,7 +67,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(text: Text) -> Iterator[Event | Claim]:
-    """The release that works and the one that fails, where a text shows both.
+    """The release that works and the one that fails, if the text shows exactly one of each.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> report = "Works with torch 2.6.0+xpu, fails with torch 2.7.0+xpu on the same laptop"
@@ -99,7 +99,7 @@ def outcomes(text: Text) -> Iterator[Event | Claim]:
 
 
 def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
-    """What happened with each release, as torch printed it and as the person says it."""
+    """The outcome of each release, as torch printed it and as the person describes it."""
     by_torch = Outcomes(set(), set())
     by_person = Outcomes(set(), set())
     matches = _versions_of_torch(flat)
@@ -120,7 +120,7 @@ def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
 
 
 def _versions_of_torch(flat: str) -> list[re.Match[str]]:
-    """The versions that are torch's, by the words in and before them."""
+    """The version numbers that are torch's, judging by the words in and before them."""
     versions_of_torch = []
     for match in list(RELEASES.finditer(flat))[:MAX_RELEASES]:
         first = max(match.start() - NAME_BEFORE, 0)
@@ -130,7 +130,7 @@ def _versions_of_torch(flat: str) -> list[re.Match[str]]:
 
 
 def _outcome(words_before: str, words_behind: str) -> Outcome | None:
-    """What the words around a release say of it; None if they say nothing."""
+    """Whether the words around a release say that it works or fails; None if they say neither."""
     if WORKS_BEFORE.search(words_before):
         return "works"
     if FAILS_BEFORE.search(words_before):

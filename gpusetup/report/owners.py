@@ -1,5 +1,5 @@
-"""Who owns the environment in a text: the folder of its torch, an image, or a program with its own
-Python.
+"""Who manages the environment in a text: the folder of its torch, a container image, or a program
+that brings its own Python.
 
 These are facts, and no failure. `fixes.owners` decides by them how that torch may be changed.
 """
@@ -30,7 +30,7 @@ SHOWN = 200
 
 
 def owners(text: Text) -> Facts:
-    """The folder of torch, who holds its environment, and what was compiled for it.
+    """The folder of torch, the owner of its environment, and packages that were compiled for it.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in owners(text_of("docker run vllm/vllm-openai:v0.8.5 --model x"))]
@@ -46,7 +46,7 @@ def owners(text: Text) -> Facts:
 
 
 def _folder_of_torch(text: Text, flat: str) -> Facts:
-    """The folder from which torch is loaded, if all of its files lie below one."""
+    """The folder from which torch is loaded, if all its files in the text are in the same one."""
     matches = list(TORCHS_FILE.finditer(flat))
     folders = Counter(match["root"].replace("\\\\", "\\") for match in matches)
     if len(folders) == 1:
@@ -68,7 +68,7 @@ def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
 
 
 def _compiled_for_torch(text: Text, flat: str) -> Iterator[Event]:
-    """Packages with compiled parts that the text names with a version, or by a file."""
+    """Packages with compiled parts that the text names with a version or by a file."""
     known: set[str] = set()
     for match in COMPILED.finditer(flat):
         package = (match["listed"] or match["file"]).lower().replace("_", "-")

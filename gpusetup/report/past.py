@@ -1,5 +1,5 @@
-"""What a text itself shows to be over: failures that are mended since, and missing tools that a
-result from the GPU did not need."""
+"""What a text shows to be over: failures that have been fixed, and missing tools that a working GPU
+did not need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINE = re.compile(r"line (\d+)")
 
 
 def mended_line_of(events: Iterable[Event]) -> int:
-    """The line in which somebody says that what failed before works now; 0 if there is none."""
+    """The number of the line in which somebody says that it works now; 0 if there is none."""
     for event in events:
         if event.values.get("form") == "mended":
             return _line_of(event.source)
@@ -40,7 +40,7 @@ def mended_line_of(events: Iterable[Event]) -> int:
 
 
 def present_events(events: Iterable[Event]) -> list[Event]:
-    """The events without failures from before the line in which they are said to be mended.
+    """The events without failures from before the line that says that they are fixed.
 
     If a computation on the GPU printed its result, messages that a tool or a library is missing go
     as well.
@@ -61,7 +61,7 @@ def present_events(events: Iterable[Event]) -> list[Event]:
 
 
 def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
-    """The claims without states from before the line in which they are said to be mended.
+    """The claims without states from before the line that says that the failure is fixed.
 
     Of a value that the text gives again after that line, such as a version, only the later one
     holds.
@@ -81,6 +81,6 @@ def present_claims(claims: Iterable[Claim], mended_line: int) -> list[Claim]:
 
 
 def _line_of(source: str | None) -> int:
-    """The line that a source names; beyond every line if it names none."""
+    """The line number in a source; larger than any line if the source names none."""
     line = LINE.search(source or "")
     return int(line[1]) if line else NO_LINE

@@ -1,5 +1,5 @@
-"""What paths in a text reveal: Python's version, the system, who created the environment, its
-interpreter."""
+"""What paths in a text show: the Python version, the system, how the environment was created, and
+its interpreter."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ FIELDS_IN_PATHS = (
 
 
 def paths(text: Text) -> Facts:
-    """What the paths of a text show of Python, of the system and of the environment."""
+    """What the paths in a text show about Python, the system and the environment."""
     flat = text.flat[:CHARACTERS_READ]
     yield from python_version(flat)
     yield from family_of_paths(flat, text.low[:CHARACTERS_READ])
@@ -95,7 +95,7 @@ def paths(text: Text) -> Facts:
 
 
 def python_version(flat: str) -> Facts:
-    """The version of Python that most paths name.
+    """The Python version that occurs most often in paths.
 
     >>> fact = next(python_version('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
     >>> fact.value
@@ -109,7 +109,8 @@ def python_version(flat: str) -> Facts:
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
-    """The system that most paths are of, WSL by its mounted drives, and the system by its tools."""
+    """The system that most paths belong to, WSL if Windows drives are mounted, and the system whose
+    tools are named."""
     # Every path with a drive's letter has a colon, and most texts have no such path.
     windows_paths = WINDOWS.findall(flat) if ":" in flat else []
     path_counts = {
@@ -156,7 +157,7 @@ WINDOWS_VENV = lazy(r"\\[\w.-]*env[\w.-]*$")
 
 
 def interpreter(flat: str) -> Facts:
-    r"""The Python of the environment whose packages a text goes through, if it is only one.
+    r"""The Python of the environment whose packages the text shows, if there is only one.
 
     >>> next(interpreter('File "/srv/a/.venv/lib/python3.12/site-packages/x.py"')).value
     '/srv/a/.venv/bin/python'

@@ -1,5 +1,4 @@
-"""What a person says in their own sentences, read only in the prose of a text and never in its
-logs."""
+"""What a person says in their own sentences; logs are left out."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def is_prose(line: str) -> bool:
 
 
 class Prose(NamedTuple):
-    """The paragraphs of a text that a person wrote, one on a line."""
+    """The paragraphs that a person wrote, one per line."""
 
     words: str
     starts: tuple[int, ...]
@@ -68,14 +67,14 @@ class Prose(NamedTuple):
     """The numbers of all lines of prose."""
 
     def line_at(self, position: int) -> int:
-        """The number of the first line of the paragraph that holds a position of `words`."""
+        """The number of the first line of the paragraph that contains this position in `words`."""
         paragraphs_begun = bisect_right(self.starts, position)
         paragraph = max(paragraphs_begun - 1, 0)
         return self.first_lines[paragraph]
 
 
 def prose_of(text: Text) -> Prose:
-    """All prose of a text, up to `CHARACTERS_READ`."""
+    """All prose in a text, up to `CHARACTERS_READ` characters."""
     paragraphs: list[str] = []
     first_lines: list[int] = []
     all_lines: list[int] = []
@@ -106,14 +105,15 @@ def prose_of(text: Text) -> Prose:
 
 
 def _starts(paragraphs: list[str]) -> tuple[int, ...]:
-    """Where each paragraph begins if a line break follows each."""
+    """The position at which each paragraph begins, if they are joined with line breaks."""
     lengths = [len(paragraph) + 1 for paragraph in paragraphs]
     ends = tuple(accumulate(lengths, initial=0))
     return ends[: len(paragraphs)]
 
 
 def sentences(text: Text, prose: Prose) -> Claim | None:
-    """The lines in which a person writes without quoting a program; None if there are none."""
+    """The numbers of the lines in which a person writes without quoting a program, as a claim; None
+    if there are none."""
     numbers = []
     for number in prose.all_lines:
         line = text.lines[number - 1]
@@ -125,7 +125,7 @@ def sentences(text: Text, prose: Prose) -> Claim | None:
 
 
 def person(text: Text) -> Facts:
-    """What the person says of the GPU, of what was tried and of the machine, each thing once."""
+    """What the person says about the GPU, their attempts and the machine, each thing once."""
     prose = prose_of(text)
     own_sentences = sentences(text, prose)
     if own_sentences:
@@ -155,7 +155,7 @@ def person(text: Text) -> Facts:
 
 
 def _named_values(match: re.Match[str]) -> Mapping[str, str]:
-    """The values that a pattern's named groups read."""
+    """The values of a match's named groups, without empty ones."""
     values: dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value:
@@ -164,7 +164,8 @@ def _named_values(match: re.Match[str]) -> Mapping[str, str]:
 
 
 def _first_assertion(words: str, row: MessageRow) -> re.Match[str] | None:
-    """The first place that says it, unless its sentence makes a condition or a wish of it."""
+    """The first match that states something; matches in a condition or a wish do not count. None if
+    there is none."""
     for match in in_any_case(row.pattern).finditer(words):
         if not row.unless:
             return match
@@ -176,7 +177,7 @@ def _first_assertion(words: str, row: MessageRow) -> re.Match[str] | None:
 
 
 def _sentence_start(words: str, position: int) -> int:
-    """Where the sentence begins that holds a position."""
+    """The position at which the sentence around `position` begins."""
     last_end = -1
     for sentence_end in SENTENCE_ENDS:
         end = words.rfind(sentence_end, 0, position)

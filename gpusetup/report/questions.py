@@ -1,4 +1,4 @@
-"""The plain question that a person asks: its topic, and the versions in it."""
+"""The question that a person asks: its topic, and the versions in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SENTENCES_BEFORE = 3
 
 
 def questions(text: Text) -> Facts:
-    """The first question that is about torch, CUDA, a driver or a GPU.
+    """The first question about torch, CUDA, a driver or a GPU, as an event.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(questions(text_of("Does PyTorch support Python 3.14?"))).values
@@ -65,7 +65,7 @@ def questions(text: Text) -> Facts:
 
 
 def _versions(sentence: str) -> dict[str, str]:
-    """The versions of Python, torch and CUDA that a sentence names, by these names."""
+    """The versions of Python, torch and CUDA in a sentence, by name."""
     values: dict[str, str] = {}
     python = in_any_case(THINGS["python"]).search(sentence)
     if python:

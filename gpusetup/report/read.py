@@ -1,4 +1,4 @@
-"""Reads a text of any kind as a snapshot, reader by reader. Pure; never raises on any input."""
+"""Reads any text as a snapshot, with one reader after the other. Pure; never raises."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ QUOTED_FROM_ELSEWHERE = lazy(
 
 
 def messages(text: Text) -> Iterator[Event]:
-    """The known messages of programs that this machine printed."""
+    """The known program messages that this machine printed, without those that a person quotes from
+    elsewhere."""
     for event in events_of(text, ROWS):
         quoted_line = event.text or ""
         if not QUOTED_FROM_ELSEWHERE.search(quoted_line):
@@ -80,7 +81,7 @@ READERS: tuple[Reader, ...] = (
 
 
 def read_report(text: str) -> Snapshot:
-    """The machine that a text shows.
+    """The snapshot of the machine that a text describes.
 
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
@@ -95,7 +96,8 @@ def facts(text: Text) -> Facts:
 
 
 def read_bytes(raw: bytes) -> Snapshot:
-    """The machine that a file shows, in whatever encoding; of a picture or an archive, nothing."""
+    """The snapshot of the machine that a file describes, in any encoding; empty for a picture or an
+    archive."""
     if is_binary(raw):
         return Snapshot(origin="report")
     text = decode(raw)

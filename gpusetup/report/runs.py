@@ -1,4 +1,4 @@
-"""Runs in a text that ended well, after everything that had failed before."""
+"""Runs in a text that finished successfully, with no failure after them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_CHARACTERS = 200
 
 
 def runs(text: Text) -> Iterator[Event]:
-    """The last run that ended well, unless something failed after it."""
+    """The last run that finished successfully, unless something failed after it."""
     # One search in all of the text is faster than one in each line.
     if not FINISHED.search(text.flat):
         return

@@ -1,4 +1,4 @@
-"""Signs in a text that a GPU computes: a device that a program names, a speed, a training that
+"""Signs in a text that a GPU computes: a device that a program names, a speed, or a training that
 makes progress.
 
 If somebody names a failure, in whatever words, that some part works is no answer. Only two things
@@ -59,7 +59,7 @@ ABSENT = lazy(
 
 
 class FailureLines(NamedTuple):
-    """The lines of a text that name a failure, by their index (from 0)."""
+    """The indexes (from 0) of the lines that mention a failure."""
 
     complaints: tuple[int, ...]
     """Lines in which a person names a failure."""
@@ -70,12 +70,12 @@ class FailureLines(NamedTuple):
 
     @property
     def by_person(self) -> tuple[int, ...]:
-        """Lines in which a person is not content."""
+        """Lines in which a person complains about a failure or slowness."""
         return self.complaints + self.slow
 
     @property
     def of_any(self) -> tuple[int, ...]:
-        """Lines that name a failure, whoever wrote them."""
+        """Lines that mention a failure, written by a person or a program."""
         return self.complaints + self.errors
 
 
@@ -89,14 +89,14 @@ class Use(NamedTuple):
 
 
 class AskedTopic(NamedTuple):
-    """What a person asks about, and the words that show it."""
+    """The topic that a person asks about, and the words that show it."""
 
     name: str
     words: str
 
 
 def works(text: Text) -> Iterator[Event]:
-    """Devices, speeds and trainings on a GPU, and what is asked about them.
+    """Devices, speeds and trainings on a GPU, and what the person asks about them.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.kind for event in works(text_of("42 tokens per second on my RTX 4080. Normal?"))]
@@ -142,7 +142,7 @@ def works(text: Text) -> Iterator[Event]:
 
 
 def _named_failure(lines: Sequence[str], index: int) -> Event:
-    """The event of a line in which a person names a failure."""
+    """The event for a line in which a person mentions a failure."""
     line = lines[index].strip()
     return Event(
         kind="names-failure",
@@ -152,7 +152,7 @@ def _named_failure(lines: Sequence[str], index: int) -> Event:
 
 
 def _taken_all_the_same(flat: str, uses: Sequence[Use]) -> Iterator[Event]:
-    """The device and speed that a program shows although somebody complains about something."""
+    """The device and speed that a program shows although somebody complains."""
     for use in uses:
         if use.form == "device":
             yield _event("device-taken", flat, use.match)
@@ -162,7 +162,7 @@ def _taken_all_the_same(flat: str, uses: Sequence[Use]) -> Iterator[Event]:
 
 
 def _lines_read(text: Text) -> Sequence[str]:
-    """The lines of a text's beginning, up to `LINES_READ` and `CHARACTERS_READ`."""
+    """The first lines of a text, up to `LINES_READ` lines and `CHARACTERS_READ` characters."""
     lines: list[str] = []
     characters = 0
     for line in text.lines[:LINES_READ]:
@@ -177,7 +177,7 @@ def _lines_read(text: Text) -> Sequence[str]:
 
 
 def _failure_lines(lines: Sequence[str]) -> FailureLines:
-    """The lines in which a person or a program names a failure, other than notices and labels."""
+    """The lines in which a person or a program mentions a failure, without notices and labels."""
     low = lowered("\n".join(lines))
     failures = working.FAILURE.possible_in(low)
     worries = working.WORRY.possible_in(low)
@@ -209,7 +209,7 @@ def _failure_lines(lines: Sequence[str]) -> FailureLines:
 
 
 def _is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
-    """Whether somebody says that it works now, and mentions no failure after that."""
+    """Whether somebody says that it works now, and no failure is mentioned after that."""
     success_lines = [index for index, line in enumerate(lines) if _says_mended(line)]
     if not success_lines or failures.slow:
         return False
@@ -277,7 +277,7 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
 
 
 def says_absence_only(line: str) -> bool:
-    """Whether a line says that something is not there, and names no other failure.
+    """Whether a line only says that something is missing, and names no other failure.
 
     >>> says_absence_only("bash: nvidia-smi: command not found")
     True
@@ -290,7 +290,7 @@ def says_absence_only(line: str) -> bool:
 
 
 def _is_denied(complaint: str, *, has_use: bool) -> bool:
-    """Whether a complaint says only that the GPU is not seen, while a program shows that it is.
+    """Whether a complaint only says that the GPU is not seen, while a program shows that it is.
 
     A program that prints the name of its GPU sees it, whatever the person concludes.
     """
@@ -304,7 +304,7 @@ def _is_denied(complaint: str, *, has_use: bool) -> bool:
 
 
 def _computes_on_a_gpu(flat: str) -> bool:
-    """Whether a text names a GPU, and a speed or the feeding of its data."""
+    """Whether a text names a GPU, and also a speed or the loading of data."""
     if not working.A_GPU.search(flat):
         return False
     if working.SPEED.search(flat):
@@ -314,7 +314,7 @@ def _computes_on_a_gpu(flat: str) -> bool:
 
 
 def _uses(flat: str) -> Iterator[Use]:
-    """Lines that programs only print if they use the GPU; the last one of each kind."""
+    """The lines that programs only print if they use the GPU; the last one of each kind."""
     names_gpu = working.A_GPU.search(flat) is not None
     compares_results = working.TOPICS["result"].search(flat) is not None
     forms = (
@@ -338,7 +338,7 @@ def _uses(flat: str) -> Iterator[Use]:
 def _words_of_success(
     flat: str, topic: AskedTopic | None, *, has_gpu_in_use: bool
 ) -> Iterator[Event]:
-    """A speed, a training that makes progress, or a person's statement that it works."""
+    """A speed, a training that makes progress, or a person's statement that it works, as events."""
     names_gpu = working.A_GPU.search(flat) is not None
     if names_gpu:
         for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
@@ -367,7 +367,8 @@ Not memory: programs print theirs in lines that read like sentences.
 
 
 def _topic_of_person(words: str) -> AskedTopic | None:
-    """What somebody asks about: by the questions first, then by all sentences."""
+    """What somebody asks about, found first in questions, then in all sentences; None if nothing is
+    found."""
     questions = []
     for sentence in SENTENCE_END.split(words):
         if "?" in sentence or working.WONDERS.search(sentence):
@@ -380,7 +381,7 @@ def _topic_of_person(words: str) -> AskedTopic | None:
 
 
 def _topic(words: str, names: Sequence[str]) -> AskedTopic | None:
-    """The first of these topics that the words name."""
+    """The first of these topics that the words mention; None if they mention none."""
     for name in names:
         match = working.TOPICS[name].search(words)
         if match:
@@ -392,7 +393,7 @@ def _topic(words: str, names: Sequence[str]) -> AskedTopic | None:
 
 
 def _last_match(form: re.Pattern[str] | Alternatives, flat: str) -> re.Match[str] | None:
-    """The last match of a pattern."""
+    """The last match of a pattern; None if there is none."""
     if isinstance(form, Alternatives):
         return form.last_in(flat)
     last = None
@@ -402,12 +403,12 @@ def _last_match(form: re.Pattern[str] | Alternatives, flat: str) -> re.Match[str
 
 
 def _line_index(flat: str, position: int) -> int:
-    """The index (from 0) of the line that holds a position."""
+    """The index (from 0) of the line that contains a position."""
     return flat.count("\n", 0, position)
 
 
 def _event(kind: str, flat: str, match: re.Match[str]) -> Event:
-    """An event with the line of a match as its evidence."""
+    """An event with the line around the match as its evidence."""
     index = _line_index(flat, match.start())
     return Event(
         kind=kind,
@@ -417,7 +418,7 @@ def _event(kind: str, flat: str, match: re.Match[str]) -> Event:
 
 
 def _quote(flat: str, match: re.Match[str]) -> str:
-    """The line around a match; of a long line the words from the match on."""
+    """The line around a match; if it is too long, the words from the match on."""
     line_start = flat.rfind("\n", 0, match.start()) + 1
     line_end = flat.find("\n", match.end())
     if line_end < 0:
