@@ -116,8 +116,24 @@ CAUSES = (
                 "nccl-shm-error",
             )
         },
+        cases=(
+            Message(
+                # Source: NCCL documentation, troubleshooting, "PCI Access Control Services (ACS)".
+                having={"why": "acs"},
+                title="ACS is on in the PCIe bridges, so transfers between these GPUs can hang",
+                means="With ACS (access control services) a PCIe bridge sends the traffic between "
+                "two GPUs through the processor's root complex. NCCL then hangs, or gets slow.",
+                text="Switch ACS off in the firmware's settings (it may be part of IOMMU, VT-d or "
+                "AMD-Vi; a host that passes GPUs to virtual machines needs it). Until then, make "
+                "NCCL use host memory instead",
+                commands=("export NCCL_P2P_DISABLE=1",),
+                look=("sudo lspci -vvv | grep -E 'PCI bridge|ACSCtl'",),
+            ),
+        ),
         says=(
             "peer access is not supported",
+            # `lspci -vvv`: the bridge sends requests between two cards up to the root.
+            says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs"),
             r"(?:doesn't|does not) support faster communication broadband via P2P",
             r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
             r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
@@ -142,9 +158,11 @@ CAUSES = (
         examples=(
             "NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB.",
             "It works with NCCL_P2P_DISABLE=1",
+            "ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-",
             "tensors moved from GPU to GPU are zeros",
         ),
         not_examples=(
+            "ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",
             "I tried NCCL_P2P_DISABLE=1",
             "NCCL_P2P_DISABLE is an environment variable",
             "how can I copy GPU to GPU without zeros",
