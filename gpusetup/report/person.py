@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -55,6 +55,34 @@ def is_prose(line: str) -> bool:
     return has_words and letter_share >= LETTERS_OF_PROSE
 
 
+FENCE = "```"
+"""What stands in Markdown before and after lines that are shown as they are."""
+OUTPUT_SHARE = 1 / 3
+"""The least share of lines in a fenced block that no person writes; some fence a whole letter."""
+
+
+def fenced_output(lines: Sequence[str]) -> frozenset[int]:
+    """The numbers (from 1) of lines in fenced blocks that hold a program's output.
+
+    A program's sentence, such as "Unable to open /dev/kfd", is then not taken for a person's.
+    """
+    output_lines: set[int] = set()
+    block: list[int] = []
+    is_open = False
+    for number, line in enumerate(lines, 1):
+        if not line.strip().startswith(FENCE):
+            block.append(number)
+            continue
+        # A fence that is not closed encloses nothing.
+        if is_open and block:
+            printed = [other for other in block if not is_prose(lines[other - 1])]
+            if len(printed) >= OUTPUT_SHARE * len(block):
+                output_lines.update(block)
+        is_open = not is_open
+        block = []
+    return frozenset(output_lines)
+
+
 class Prose(NamedTuple):
     """The paragraphs that a person wrote, one per line."""
 
@@ -80,8 +108,9 @@ def prose_of(text: Text) -> Prose:
     all_lines: list[int] = []
     is_in_paragraph = False
     characters = 0
+    fenced = fenced_output(text.lines)
     for number, line in enumerate(text.lines, 1):
-        if not is_prose(line):
+        if number in fenced or not is_prose(line):
             is_in_paragraph = False
             continue
         all_lines.append(number)
