@@ -147,6 +147,8 @@ def begun(store: Path, journal: Journal) -> Change:
         (store / STAGING).mkdir(mode=0o700)
         if journal.venv:
             note_making(store, change.journal)
+            # What an environment left that was here before, and of which nothing else remains.
+            remove(store / RECEIPT)
         change.enter(journal.phase)
         flush(store)
     return change
