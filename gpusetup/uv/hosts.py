@@ -12,14 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Unreached
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
 
 NAMED_BY_PERSON = "GPUSETUP_FILE_HOSTS"
 """The variable with further hosts: `files.example packages.example:8443`."""
+WEB = ("http:", "https:")
+ON_DISK = "file:"
 PORTS = {"http": 80, "https": 443}
 
 FILE_HOSTS = (
@@ -91,13 +94,18 @@ class AllowedHosts:
     def __init__(self, addresses: Iterable[str]) -> None:
         """`addresses`: those of the indexes and wheel pages that the plan shows."""
         hosts: list[HostAddress] = []
+        folders: list[str] = []
         for address in addresses:
             host = host_of(address)
             # A folder of wheels has no host.
             if host is not None:
                 hosts.append(host)
+            elif not address.startswith(WEB):
+                folders.append(folder_uri(address))
         hosts += hosts_named_by_person()
         self.hosts = tuple(dict.fromkeys(hosts))
+        self.folders = tuple(folders)
+        """The indexes and pages on disk, as addresses that end with a slash."""
         patterns: list[str] = []
         for host in self.hosts:
             patterns += documented_file_hosts(host)
@@ -119,6 +127,25 @@ class AllowedHosts:
         if host is not None and not self.allows(host):
             raise self.refusal([host])
 
+    def require_file(self, url: str, project: str) -> None:
+        """Raise `Unreached` for a file of this machine to which a web page must have led.
+
+        A file on disk comes from a folder that was shown. The page of an index on disk may also
+        lead elsewhere on this disk: of a project that this index has.
+        """
+        path = unquote(url)
+        for folder in self.folders:
+            is_inside = path.startswith(folder)
+            is_listed_there = Path(folder.removeprefix("file://"), project).is_dir()
+            if is_inside or is_listed_there:
+                return
+        shown = ", ".join((*map(str, self.hosts), *self.folders))
+        raise Unreached(
+            f"An index leads to a file of this machine: {path} (asked: {shown})",
+            hint="nothing was changed, and that file was not taken; if it is the one that you "
+            "want, name its folder in your settings: `UV_FIND_LINKS=DIR`",
+        )
+
     def refusal(self, hosts: Iterable[HostAddress]) -> Unreached:
         """The error for hosts to which a redirect or link leads."""
         strange = " ".join(dict.fromkeys(map(str, hosts)))
@@ -130,6 +157,19 @@ class AllowedHosts:
             hint="nothing was changed, and that host was not asked; if its files are those that "
             f"you want, allow it: `{command}`, then run this again",
         )
+
+
+def folder_uri(folder: str) -> str:
+    """The address of a folder, not encoded, with a slash at its end.
+
+    >>> folder_uri("/home/ann/my wheels")
+    'file:///home/ann/my wheels/'
+    """
+    if folder.startswith(ON_DISK):
+        address = unquote(folder)
+    else:
+        address = unquote(Path(folder).absolute().as_uri())
+    return address.rstrip("/") + "/"
 
 
 def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from gpusetup.model.logins import split_login
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import QUESTION, complaint
-from gpusetup.uv.hosts import AllowedHosts
+from gpusetup.uv.hosts import ON_DISK, AllowedHosts
 from gpusetup.uv.indexes import login_variables
 from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.releases import newest_release
@@ -179,17 +179,22 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
 
 
 def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
-    """Raise `Unreached` if a file in a result is on a host that was not shown.
+    """Raise `Unreached` if a file in a result is on a host, or in a folder, that was not shown.
 
-    uv may answer from its cache, for which it connects to nobody.
+    A link to a file of this machine passes by our proxy, and uv may answer from its cache, for
+    which it connects to nobody.
     """
     if question.addresses is None:
         return
     allowed = AllowedHosts((*question.addresses, *settings.addresses))
-    for row in rows.values():
+    for name, row in rows.items():
         # The best file is the one that comes.
         for wheel in row.get("wheels", ())[:1]:
-            allowed.require(str(wheel.get("url", "")))
+            url = str(wheel.get("url") or Path(wheel.get("path", "")).absolute().as_uri())
+            if url.startswith(ON_DISK):
+                allowed.require_file(url, name)
+            else:
+                allowed.require(url)
 
 
 @contextmanager
