@@ -69,11 +69,16 @@ class Requirements(Frozen):
             f"dependencies = {json.dumps([*self.family, *self.others])}",
             # The root of its own workspace: without it uv looks for one in the parent folders.
             "[tool.uv.workspace]\nmembers = []",
-            f'[[tool.uv.index]]\nname = "torch"\nurl = {json.dumps(split_login(self.index)[0])}',
-            "explicit = true\n[tool.uv.sources]",
+            f"[[tool.uv.index]]\n{self.index_table}[tool.uv.sources]",
             *(f'{name} = {{ index = "torch" }}' for name in self.names),
         ]
         return "\n".join(rows) + "\n"
+
+    @property
+    def index_table(self) -> str:
+        """The index of the family as uv's table, for nothing else and without its login."""
+        url = json.dumps(split_login(self.index)[0])
+        return f'name = "torch"\nurl = {url}\nexplicit = true\n'
 
     @property
     def asked_prereleases(self) -> frozenset[str]:
@@ -206,11 +211,13 @@ def lock_file_removed(python: str) -> Iterator[None]:
     """
     lock = Path(python).parent.parent / ".lock"
     was_there = lock.exists()
-    yield
-    if not was_there:
-        with suppress(OSError):
-            if lock.stat().st_size == 0:
-                lock.unlink()
+    try:
+        yield
+    finally:
+        if not was_there:
+            with suppress(OSError):
+                if lock.stat().st_size == 0:
+                    lock.unlink()
 
 
 def _planned(output: Output) -> Rows:
@@ -295,7 +302,9 @@ def _write_question(
             limits_by_date = by_package if isinstance(by_package, dict) else {}
             without_limit = dict.fromkeys(question.requirements.names, False)
             changes["exclude-newer-package"] = {**limits_by_date, **without_limit}
-        configuration = settings.configuration(**changes)
+        # uv tells that an index refuses to answer only of those that its settings name.
+        torch_index = question.requirements.index_table
+        configuration = f"{settings.configuration(**changes)}[[index]]\n{torch_index}"
     world.configure(configuration)
     folder = world.folder
     project = question.requirements.text

@@ -289,6 +289,9 @@ class Change:
                 os.unlink(path)
         for path, kept in aside.items():
             if os.path.lexists(kept):
+                # The new release may have had a folder of this name.
+                if _is_folder(path):
+                    remove_empty(new for new in made if new.startswith(f"{path}{os.sep}"))
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)

@@ -160,6 +160,8 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     try:
         journal = from_json(raw, Journal, what=str(path))
         objection = _objection_to(journal, store)
+        if name == JOURNAL and objection is None:
+            objection = _objection_to_folders(journal, store)
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
@@ -201,6 +203,23 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     pythons_own = first_of_python(str(store.parent), paths)
     if pythons_own is not None:
         return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
+    return None
+
+
+def _objection_to_folders(journal: Journal, store: Path) -> str | None:
+    """Why an unfinished change must not be followed: a change makes files only, so that a folder
+    in their place is somebody else's."""
+    folder = first_folder(paths_in(store, journal.made))
+    if folder is None:
+        return None
+    return f"it names a folder as a new file: {folder[:200]!r}"
+
+
+def first_folder(paths: Iterable[str]) -> str | None:
+    """The first path that is a real folder, not a link to one."""
+    for path in paths:
+        if os.path.isdir(path) and not os.path.islink(path):
+            return path
     return None
 
 

@@ -13,7 +13,8 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import own_line
-from gpusetup.probe.target import choose_target
+from gpusetup.probe.target import ask_python, choose_target
+from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.system import System
 
 NEW_ENVIRONMENT = "gpusetup install --venv .venv"
@@ -43,6 +44,21 @@ class Target(Frozen):
         return versions(distributions(self.layout))
 
 
+def require_possible_folder(folder: str) -> None:
+    """Raise `Blocked` for a path at which no environment can be or be made."""
+    path = Path(folder)
+    with blocked_by_files(f"{folder} can be no environment", POSSIBLE):
+        try:
+            path.stat()
+        except FileNotFoundError:
+            # A new folder, unless a link stands there that leads nowhere.
+            if path.is_symlink():
+                raise
+
+
+POSSIBLE = "nothing was changed; name another folder: `--venv DIR`"
+
+
 def venv_to_make(folder: str) -> bool:
     """Whether `--venv DIR` must be created; UsageError if the folder is something else."""
     path = Path(folder)
@@ -62,7 +78,7 @@ def venv_to_make(folder: str) -> bool:
 
 def layout_of(python: str) -> Layout:
     """Ask an interpreter into which folders it installs."""
-    answer = System().ask("read_python", python=python, timeout=30)
+    answer = ask_python(System(), python, timeout=30)
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
