@@ -207,11 +207,15 @@ def test_a_password_with_a_slash_is_used(
     place: str,
 ) -> None:
     password = f"x/{SECRET}"
-    world.index.login, world.index.locked = ("u", password), "/whl/*"
-    words = ("--index", world.index.index_root.replace("://", f"://u:{password}@"))
-    if place == "UV_DEFAULT_INDEX":
-        world.index.locked, words = "/simple/*", ()
-        monkeypatch.setenv(place, world.index.simple.replace("://", f"://u:{password}@"))
+    world.index.login = ("u", password)
+    login = f"://u:{password}@"
+    words: tuple[str, ...] = ()
+    if place == "--index":
+        world.index.locked = "/whl/*"
+        words = ("--index", world.index.index_root.replace("://", login))
+    else:
+        world.index.locked = "/simple/*"
+        monkeypatch.setenv(place, world.index.simple.replace("://", login))
     said = installer(world, capsys)("--venv", str(world.folder / "env"), *WANTED, *words)
     assert said.exit == 0, said.err
     assert SECRET not in said.out + said.err
