@@ -68,6 +68,14 @@ def without_logins(text: str) -> str:
     >>> without_logins("GET https://me:p/ss@mirror.example/whl, ok")
     'GET https://mirror.example/whl, ok'
     """
-    for login in (BEHIND_NO_PORT, BEHIND_A_PATH, USUAL):
-        text = login.sub("", text)
+    text = USUAL.sub("", without_broken_logins(text))
     return QUERY.sub(r"\1...", text)
+
+
+def without_broken_logins(text: str) -> str:
+    """Text without the credentials that hold a letter which no login of a URL can hold.
+
+    >>> without_broken_logins("GET ftp://me:p/ss@mirror.example/whl, ok")
+    'GET ftp://mirror.example/whl, ok'
+    """
+    return BEHIND_A_PATH.sub("", BEHIND_NO_PORT.sub("", text))

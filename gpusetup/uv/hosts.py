@@ -48,7 +48,7 @@ class HostAddress(NamedTuple):
 
     def __str__(self) -> str:
         """
-        >>> str(Host("files.example", 443)), str(Host("files.example", 8443))
+        >>> str(HostAddress("files.example", 443)), str(HostAddress("files.example", 8443))
         ('files.example', 'files.example:8443')
         """
         name = f"[{self.name}]" if ":" in self.name else self.name
@@ -61,7 +61,7 @@ def host_of(url: str) -> HostAddress | None:
     """The host of an address; None for a folder and for anything that is not a web address.
 
     >>> host_of("https://me:secret@Packages.example/simple")
-    Host(name='packages.example', port=443)
+    HostAddress(name='packages.example', port=443)
     """
     try:
         parts = urlsplit(url)
@@ -175,7 +175,7 @@ def folder_uri(folder: str) -> str:
 def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
     """The hosts where an index keeps its files according to its operator, as names or patterns.
 
-    >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
+    >>> documented_file_hosts(HostAddress("pkgs.dev.azure.com", 443))
     ('*.blob.core.windows.net',)
     """
     if host.port != PORTS["https"]:
