@@ -100,6 +100,7 @@ def run(question: InstallQuestion, out: Console) -> Reply:
     packages = words_with_files(question.packages, question.requirements, out, installs=True)
     question = question.replaced(packages=packages)
     check_usage(question)
+    out.require_output()
     from gpusetup.commands import install_flow as flow
     from gpusetup.commands.install_session import Session, request_of
     from gpusetup.commands.words import refuse_scripts

@@ -60,14 +60,15 @@ def index_root_of(named: str | None) -> str:
     'https://mirror.example/whl'
     """
     root = named or os.environ.get("GPUSETUP_INDEX") or INDEX_ROOT
+    shown = without_logins(root)
     if not URL.fullmatch(root):
         raise UsageError(
-            f"`--index {root}` is no http or https URL",
+            f"`--index {shown}` is no http or https URL",
             hint="it is the part before the backend: `https://download.pytorch.org/whl`",
         )
-    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", root, re.IGNORECASE):
+    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", shown, re.IGNORECASE):
         raise UsageError(
-            f"`--index {root}` ends with a backend; the index is the part before it",
+            f"`--index {shown}` ends with a backend; the index is the part before it",
             hint=f"did you mean `--index {found[1]} --backend {found[2].lower()}`?",
         )
     return root.rstrip("/")

@@ -6,14 +6,13 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote
 
-from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.install.job import InstallJob
 from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import in_folder
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.uv.errors import hint_for
+from gpusetup.uv.errors import hint_for, is_torchs_own
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel, wheel_of
 from gpusetup.uv.pages import answered
@@ -95,9 +94,7 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
 
     allowed = AllowedHosts((split_login(wanted.index)[0],))
     message = no.message
-    # torch's own index says 403 of what it does not have.
-    is_torchs_own = wanted.index.startswith(INDEX_ROOT)
-    missing = ("403", "404") if is_torchs_own else ("404",)
+    missing = ("403", "404") if is_torchs_own(wanted.index) else ("404",)
     for word in wanted.family:
         name, _, version = word.partition("==")
         url, login = split_login(f"{wanted.index}/{name}/")

@@ -70,12 +70,14 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
     logins = {index.host: index.login for index in job.settings.indexes if index.login}
     if torch_login:
         logins[urlsplit(torch_index).netloc] = torch_login
+    # A list that cannot be understood would be lost: it is told before anything is fetched.
+    noted_before = noted(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         allowed = AllowedHosts((torch_index, *job.settings.addresses))
         fetching = Fetching(folder, allowed, logins)
         came = {wheel.filename: _fetched(job, wheel, fetching) for wheel in plan.wheels}
-        known = sorted({**noted(folder), **came}.items())
+        known = sorted({**noted_before, **came}.items())
         rows = "".join(f"{digest}  {name}\n" for name, digest in known)
         write_safely(folder / SUMS, rows)
     except OSError as problem:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
@@ -15,10 +16,10 @@ from gpusetup.install.coming_wheels import require_lack, wheels_for
 from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
-from gpusetup.install.switching.journal import STORE, require_inside
+from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target.find import Target, check_importable
-from gpusetup.install.target.layout import files_of_all
+from gpusetup.install.target.layout import Distribution, Layout, files_listed, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.install.wheels import size_text, unhashed
 from gpusetup.model.builds import FAMILY, Fallback
@@ -89,7 +90,9 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
             before[wheel.name] = target.installed[wheel.name]
     if target.venv is None:
         # What could not be put back is told before anything is fetched.
-        require_inside(Path(prefix, STORE), files_of_all(before, target.layout)[1])
+        leaving, leaving_files = files_of_all(before, target.layout)
+        require_inside(Path(prefix, STORE), leaving_files)
+        refuse_owners_of_python(leaving, target.layout)
     size_bytes = sum(wheel.size_bytes or 0 for wheel in files.wheels)
     require_space(prefix, int(size_bytes * UNPACKED_FACTOR) + SPARE_BYTES)
     passed_over = [f"{backend} is passed over: {reason}" for backend, reason in files.passed_over]
@@ -113,6 +116,21 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         ),
         device=device_to_prove(files.build.backend, task.gpus_here),
     )
+
+
+def refuse_owners_of_python(leaving: Iterable[Distribution], layout: Layout) -> None:
+    """Raise `Blocked` if a package that would be replaced lists a file of the environment's own
+    Python, which must stay."""
+    for package in leaving:
+        pythons_own = first_of_python(layout.prefix, sorted(files_listed(package, layout)))
+        if pythons_own is not None:
+            raise Blocked(
+                f"{package.name} {package.version} lists a file of the environment's own Python: "
+                f"{pythons_own}",
+                hint="nothing was changed; remove that line from "
+                f"{os.path.join(package.info, 'RECORD')}, or use another environment: "
+                "`--venv DIR`",
+            )
 
 
 def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:

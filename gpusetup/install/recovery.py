@@ -9,6 +9,7 @@ from gpusetup.install.options import InstallRequest
 from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
+from gpusetup.install.target.find import require_possible_folder
 from gpusetup.probe.own_files import how_to_end, interruption
 from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
@@ -17,6 +18,7 @@ from gpusetup.system.system import System
 def target_folder(request: InstallRequest) -> Path:
     """The folder of the environment to change, even if it has no interpreter yet."""
     if request.venv:
+        require_possible_folder(request.venv)
         return Path(request.venv).absolute()
     if request.python:
         folder = Path(request.python).absolute()

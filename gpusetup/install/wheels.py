@@ -3,28 +3,79 @@ sizes."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from gpusetup.errors import Blocked
 from gpusetup.model.frozen import replace
+from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.lock import Wheel
 
 SUMS = "SHA256SUMS"
 """What `--download` fetched, in the form that `sha256sum -c` reads."""
 
 
+MOST_SUMS_BYTES = 16 << 20
+"""Of a list of hashes; one of ten thousand wheels has 1.5 MB."""
+SUM = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<name>[^/\\]+)")
+"""A line of `sha256sum`, with `*` before the name from `sha256sum --binary`. A name with a slash
+could lead out of the folder."""
+
+
 def noted(folder: Path) -> dict[str, str]:
-    """File name -> sha256 from the folder's SHA256SUMS, for the files that still exist."""
-    if not (folder / SUMS).is_file():
+    """Maps file names to sha256, for the files of a folder that are listed and still exist.
+
+    `Blocked` for a list that cannot be understood: without it no wheel would be compared.
+    """
+    path = folder / SUMS
+    if not os.path.lexists(path):
         return {}
-    text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
     sums: dict[str, str] = {}
-    # A name with a slash could lead out of the folder.
-    for digest, name in re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text):
-        if (folder / name).is_file():
-            sums[name] = digest
-    return sums
+    for number, line in enumerate(_text_of_sums(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        row = SUM.fullmatch(line.rstrip())
+        if row is None:
+            raise _unclear(path, f"line {number} is no sha256 with a file of this folder: {line!r}")
+        name, digest = row["name"], row["digest"].lower()
+        if sums.setdefault(name, digest) != digest:
+            raise _unclear(path, f"it has two hashes for {name}")
+    return {name: digest for name, digest in sums.items() if (folder / name).is_file()}
+
+
+def _text_of_sums(path: Path) -> str:
+    """The text of a list of hashes."""
+    # Reading a pipe or a device would not end.
+    if not path.is_file():
+        raise _unclear(path, "it is no regular file")
+    with blocked_by_files(str(path), FIX_SUMS), path.open("rb") as file:
+        raw = file.read(MOST_SUMS_BYTES + 1)
+    if len(raw) > MOST_SUMS_BYTES:
+        raise _unclear(path, f"it is larger than {MOST_SUMS_BYTES >> 20} MiB")
+    try:
+        # Some editors of Windows put a mark at the beginning.
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _unclear(path, "it is no text in UTF-8") from None
+
+
+FIX_SUMS = (
+    f"nothing was changed; write the list again in that folder: `sha256sum *.whl > {SUMS}`, or "
+    "delete it if you trust the files"
+)
+
+
+def _unclear(path: Path, reason: str) -> Blocked:
+    shown = reason if len(reason) <= MOST_SHOWN else f"{reason[:MOST_SHOWN]}..."
+    return Blocked(
+        f"{path} cannot be understood, so no wheel can be compared with it: {shown}", hint=FIX_SUMS
+    )
+
+
+MOST_SHOWN = 150
+"""Letters of a line that is quoted."""
 
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:

@@ -1,10 +1,41 @@
-"""User names and passwords in URLs: split off where they are needed, and removed from everything
-that is shown or stored."""
+"""User names and passwords in URLs: separated from them, and removed from everything shown or
+stored.
+
+A password may hold any letter that was not encoded, also `/`, `?`, `#`, `@` or a space, with which
+the URL is no valid one. So a login ends at the last `@` before a host.
+"""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import unquote, urlsplit
+
+END = r"(?=[/?#\s\"'`),;]|$)"
+"""What comes after a host."""
+ADDRESS = r"\[[\da-fA-F:.]+\]"
+ANY_HOST = rf"(?:{ADDRESS}|[\w.-]+)(?::\d+)?{END}"
+FULL_HOST = (
+    rf"(?:{ADDRESS}|localhost|\d+(?:\.\d+){{3}}|(?:[\w-]+\.)+[A-Za-z][\w-]+|[\w.-]+(?=:\d))"
+    rf"(?::\d+)?{END}"
+)
+"""A host that nothing else looks like: with a domain, a port or an address; no `v1.2` or `main`."""
+BEHIND_NO_PORT = re.compile(
+    # `me:`, and no port after it, so that `me` is no host
+    rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END})"
+    # up to the first letter that a login should not have, and from there to the last `@`
+    r"[^\s/?#@]*[/?#\s](?:(?!://)[^\n])*"
+    rf"@(?={ANY_HOST})"
+)
+"""`me:pass/word@`"""
+BEHIND_A_PATH = re.compile(
+    # no domain without a port, as in `https://github.com/owner/project@release`
+    r"(?<=://)(?!(?:[\w-]+\.)+[\w-]+(?:[/?#]|$))"
+    r"(?:(?!://)[^\s\"'`<>?])*"
+    rf"@(?={FULL_HOST})"
+)
+"""`me:12/word@`, whose beginning might be a host with a port."""
+USUAL = re.compile(r"(?<=://)[^/\s]*@")
+QUERY = re.compile(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+")
 
 
 def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
@@ -12,13 +43,21 @@ def split_login(url: str) -> tuple[str, tuple[str, str] | None]:
 
     >>> split_login("https://me:s%40me@i.example:8443/simple")
     ('https://i.example:8443/simple', ('me', 's@me'))
+    >>> split_login("https://me:s/me@i.example/simple")
+    ('https://i.example/simple', ('me', 's/me'))
     """
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
+    behind_no_port = BEHIND_NO_PORT.search(url)
+    if behind_no_port:
+        login = behind_no_port[0].removesuffix("@")
+        plain_url = url[: behind_no_port.start()] + url[behind_no_port.end() :]
+    else:
+        parts = urlsplit(url)
+        login, _, host = parts.netloc.rpartition("@")
+        plain_url = parts._replace(netloc=host).geturl()
     if not login:
         return url, None
     name, _, password = login.partition(":")
-    return parts._replace(netloc=host).geturl(), (unquote(name), unquote(password))
+    return plain_url, (unquote(name), unquote(password))
 
 
 def without_logins(text: str) -> str:
@@ -26,6 +65,17 @@ def without_logins(text: str) -> str:
 
     >>> without_logins("GET https://me:p@ss@mirror.example/whl?sig=ab, ok")
     'GET https://mirror.example/whl?..., ok'
+    >>> without_logins("GET https://me:p/ss@mirror.example/whl, ok")
+    'GET https://mirror.example/whl, ok'
     """
-    hosts = re.sub(r"(?<=://)[^/\s]*@", "", text)
-    return re.sub(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+", r"\1...", hosts)
+    text = USUAL.sub("", without_broken_logins(text))
+    return QUERY.sub(r"\1...", text)
+
+
+def without_broken_logins(text: str) -> str:
+    """Text without the credentials that hold a letter which no login of a URL can hold.
+
+    >>> without_broken_logins("GET ftp://me:p/ss@mirror.example/whl, ok")
+    'GET ftp://mirror.example/whl, ok'
+    """
+    return BEHIND_A_PATH.sub("", BEHIND_NO_PORT.sub("", text))

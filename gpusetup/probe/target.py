@@ -156,12 +156,28 @@ def _target_of_interpreter(
     facts = system.facts()
     if _is_ours(python, facts):
         return _target_from_facts(system, python, chosen_by, facts)
-    answer = system.ask("read_python", python=python, timeout=ASK_SECONDS)
+    answer = ask_python(system, python, timeout=ASK_SECONDS)
     if "problem" in answer:
         answer = {**facts_from_files(system, python), "problem": answer["problem"]}
     target = _target_from_facts(system, python, chosen_by, answer)
     _refuse_broken_environment(system, target, is_folder=python != folder)
     return target
+
+
+def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, Any]:
+    """What an interpreter says of itself (`child_scripts/read_python.py`), or its `problem`.
+
+    A wrapper that is called `python` may print anything.
+    """
+    answer = system.ask("read_python", python=python, timeout=timeout)
+    if "problem" in answer:
+        return answer
+    names_itself = all(isinstance(answer.get(key), str) for key in ("python", "prefix"))
+    folders = answer.get("path", [])
+    has_folders = isinstance(folders, list) and all(isinstance(path, str) for path in folders)
+    if names_itself and has_folders:
+        return answer
+    return {"problem": "its answer is not that of a Python"}
 
 
 def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:

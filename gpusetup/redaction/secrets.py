@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from gpusetup.model.logins import without_broken_logins
 from gpusetup.redaction.rules import Match, Rule, apply, compiled
 
 SECRET = "<secret>"
@@ -230,8 +231,10 @@ def hide_logins(text: str) -> str:
 
     >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is no http or https URL")
     '`--index ftp://mirror.example/whl` is no http or https URL'
+    >>> hide_logins("cannot read http://me:p/ss@mirror.example/whl")
+    'cannot read http://mirror.example/whl'
     """
-    return re.sub(_LOGIN_OF_URL, _before_login, text)
+    return re.sub(_LOGIN_OF_URL, _before_login, without_broken_logins(text))
 
 
 def _before_login(login: Match) -> str:

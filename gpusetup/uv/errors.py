@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
@@ -18,6 +19,11 @@ NO = 1
 """uv's exit code where it finds no solution."""
 COULD_NOT = 2
 """Its exit code for all that it could not do: reach an index, write a file."""
+NO_SOLUTION = "No solution found"
+REFUSING = re.compile(
+    r"An index(?: URL)? \((\S+)\) (?:could not be queried|returned a)\D*(401|403)"
+)
+"""How uv names an index that wants another login; the package in question may be there."""
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
@@ -25,7 +31,7 @@ HINTS: dict[type[GpuSetupError], str] = {
     ToolFailed: "nothing was changed",
 }
 WAYS = {
-    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|proxy|download": (
+    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download": (
         "nothing was changed; read its message, check the network (proxy, certificates, "
         "~/.netrc), then run this again"
     ),
@@ -54,12 +60,31 @@ def complaint(
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
+    if kind is no and not is_no(output):
+        kind = Unreached
     message = f"{title}: {said_by(output)}"
     message += "".join(f"\n  cause: {host}: {why}" for host, why in failures.items())
     # A limit of the person may be why there is no solution.
     if kind is no and notes:
         message += "".join(f"\n  {note}" for note in notes)
     return kind(message, hint=hint_for(kind, message))
+
+
+def is_no(output: Output) -> bool:
+    """Whether uv really found no solution, from every index that could have one.
+
+    It ends in the same way where it cannot read a page, and where an index refuses to answer.
+    """
+    text = output.stderr or output.stdout
+    if NO_SOLUTION not in text:
+        return False
+    refusing = REFUSING.findall(" ".join(text.split()))
+    return all(code == "403" and is_torchs_own(url) for url, code in refusing)
+
+
+def is_torchs_own(url: str) -> bool:
+    """Whether an index is torch's own, which says 403 of what it does not have."""
+    return url.startswith(INDEX_ROOT)
 
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:

@@ -12,14 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Unreached
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
 
 NAMED_BY_PERSON = "GPUSETUP_FILE_HOSTS"
 """The variable with further hosts: `files.example packages.example:8443`."""
+WEB = ("http:", "https:")
+ON_DISK = "file:"
 PORTS = {"http": 80, "https": 443}
 
 FILE_HOSTS = (
@@ -45,7 +48,7 @@ class HostAddress(NamedTuple):
 
     def __str__(self) -> str:
         """
-        >>> str(Host("files.example", 443)), str(Host("files.example", 8443))
+        >>> str(HostAddress("files.example", 443)), str(HostAddress("files.example", 8443))
         ('files.example', 'files.example:8443')
         """
         name = f"[{self.name}]" if ":" in self.name else self.name
@@ -59,7 +62,7 @@ def host_of(url: str) -> HostAddress | None:
     https URL.
 
     >>> host_of("https://me:secret@Packages.example/simple")
-    Host(name='packages.example', port=443)
+    HostAddress(name='packages.example', port=443)
     """
     try:
         parts = urlsplit(url)
@@ -95,13 +98,18 @@ class AllowedHosts:
         """Allow the hosts of these addresses, which are the indexes and wheel pages that the plan
         shows, and those that the person named."""
         hosts: list[HostAddress] = []
+        folders: list[str] = []
         for address in addresses:
             host = host_of(address)
             # A folder of wheels has no host.
             if host is not None:
                 hosts.append(host)
+            elif not address.startswith(WEB):
+                folders.append(folder_uri(address))
         hosts += hosts_named_by_person()
         self.hosts = tuple(dict.fromkeys(hosts))
+        self.folders = tuple(folders)
+        """The indexes and pages on disk, as addresses that end with a slash."""
         patterns: list[str] = []
         for host in self.hosts:
             patterns += documented_file_hosts(host)
@@ -124,6 +132,25 @@ class AllowedHosts:
         if host is not None and not self.allows(host):
             raise self.refusal([host])
 
+    def require_file(self, url: str, project: str) -> None:
+        """Raise `Unreached` for a file of this machine to which a web page must have led.
+
+        A file on disk comes from a folder that was shown. The page of an index on disk may also
+        lead elsewhere on this disk: of a project that this index has.
+        """
+        path = unquote(url)
+        for folder in self.folders:
+            is_inside = path.startswith(folder)
+            is_listed_there = Path(folder.removeprefix("file://"), project).is_dir()
+            if is_inside or is_listed_there:
+                return
+        shown = ", ".join((*map(str, self.hosts), *self.folders))
+        raise Unreached(
+            f"An index leads to a file of this machine: {path} (asked: {shown})",
+            hint="nothing was changed, and that file was not taken; if it is the one that you "
+            "want, name its folder in your settings: `UV_FIND_LINKS=DIR`",
+        )
+
     def refusal(self, hosts: Iterable[HostAddress]) -> Unreached:
         """The error for a redirect or link to hosts that are not allowed, with the command that
         allows them."""
@@ -138,11 +165,24 @@ class AllowedHosts:
         )
 
 
+def folder_uri(folder: str) -> str:
+    """The address of a folder, not encoded, with a slash at its end.
+
+    >>> folder_uri("/home/ann/my wheels")
+    'file:///home/ann/my wheels/'
+    """
+    if folder.startswith(ON_DISK):
+        address = unquote(folder)
+    else:
+        address = unquote(Path(folder).absolute().as_uri())
+    return address.rstrip("/") + "/"
+
+
 def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
     """The hosts where an index keeps its files according to its operator, as patterns; empty if
     none is known.
 
-    >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
+    >>> documented_file_hosts(HostAddress("pkgs.dev.azure.com", 443))
     ('*.blob.core.windows.net',)
     """
     if host.port != PORTS["https"]:

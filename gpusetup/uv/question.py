@@ -23,7 +23,7 @@ from gpusetup.model.logins import split_login
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import QUESTION, complaint
-from gpusetup.uv.hosts import AllowedHosts
+from gpusetup.uv.hosts import ON_DISK, AllowedHosts
 from gpusetup.uv.indexes import login_variables
 from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.releases import newest_release
@@ -69,11 +69,16 @@ class Requirements(Frozen):
             f"dependencies = {json.dumps([*self.family, *self.others])}",
             # The root of its own workspace: without it uv looks for one in the parent folders.
             "[tool.uv.workspace]\nmembers = []",
-            f'[[tool.uv.index]]\nname = "torch"\nurl = {json.dumps(split_login(self.index)[0])}',
-            "explicit = true\n[tool.uv.sources]",
+            f"[[tool.uv.index]]\n{self.index_table}[tool.uv.sources]",
             *(f'{name} = {{ index = "torch" }}' for name in self.names),
         ]
         return "\n".join(rows) + "\n"
+
+    @property
+    def index_table(self) -> str:
+        """The index of the family as uv's table, for nothing else and without its login."""
+        url = json.dumps(split_login(self.index)[0])
+        return f'name = "torch"\nurl = {url}\nexplicit = true\n'
 
     @property
     def asked_prereleases(self) -> frozenset[str]:
@@ -180,17 +185,22 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
 
 
 def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
-    """Raise Unreached if a file in the result is on a host that is not allowed.
+    """Raise `Unreached` if a file in a result is on a host, or in a folder, that was not shown.
 
-    uv may answer from its cache, for which it connects to nobody.
+    A link to a file of this machine passes by our proxy, and uv may answer from its cache, for
+    which it connects to nobody.
     """
     if question.addresses is None:
         return
     allowed = AllowedHosts((*question.addresses, *settings.addresses))
-    for row in rows.values():
+    for name, row in rows.items():
         # The best file is the one that comes.
         for wheel in row.get("wheels", ())[:1]:
-            allowed.require(str(wheel.get("url", "")))
+            url = str(wheel.get("url") or Path(wheel.get("path", "")).absolute().as_uri())
+            if url.startswith(ON_DISK):
+                allowed.require_file(url, name)
+            else:
+                allowed.require(url)
 
 
 @contextmanager
@@ -203,11 +213,13 @@ def lock_file_removed(python: str) -> Iterator[None]:
     """
     lock = Path(python).parent.parent / ".lock"
     was_there = lock.exists()
-    yield
-    if not was_there:
-        with suppress(OSError):
-            if lock.stat().st_size == 0:
-                lock.unlink()
+    try:
+        yield
+    finally:
+        if not was_there:
+            with suppress(OSError):
+                if lock.stat().st_size == 0:
+                    lock.unlink()
 
 
 def _planned(output: Output) -> Rows:
@@ -295,7 +307,9 @@ def _write_question(
             limits_by_date = by_package if isinstance(by_package, dict) else {}
             without_limit = dict.fromkeys(question.requirements.names, False)
             changes["exclude-newer-package"] = {**limits_by_date, **without_limit}
-        configuration = settings.configuration(**changes)
+        # uv tells that an index refuses to answer only of those that its settings name.
+        torch_index = question.requirements.index_table
+        configuration = f"{settings.configuration(**changes)}[[index]]\n{torch_index}"
     world.configure(configuration)
     folder = world.folder
     project = question.requirements.text

@@ -26,7 +26,7 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.install import coming_wheels
+from gpusetup.uv import errors
 
 pytestmark = needs_linux
 
@@ -77,9 +77,8 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     world.add_torch(SECOND)
     if missing == "403":
         world.index.faults[f"/whl/{FIRST}/*"] = Fault(status=403)
-        monkeypatch.setattr(
-            coming_wheels, "INDEX_ROOT", world.index.index_root
-        )  # torch's own says it
+        # Only torch's own index says so.
+        monkeypatch.setattr(errors, "INDEX_ROOT", world.index.index_root)
     elif missing == "other versions only":
         world.add_torch(FIRST, "1.0.0")
     with_a_gpu(monkeypatch)

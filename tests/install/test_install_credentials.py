@@ -164,6 +164,63 @@ def test_a_password_is_used_and_told_to_nobody(
             assert SECRET.encode() not in path.read_bytes(), path
 
 
+NOT_ENCODED = {
+    "slash": f"x/{SECRET}",
+    "slash first": f"/{SECRET}",
+    "slash and at": f"x@y/{SECRET}",
+    "hash": f"x#{SECRET}",
+    "question mark": f"x?{SECRET}",
+    "space": f"x {SECRET}",
+    "digits and slash": f"12/{SECRET}",
+}
+
+
+@pytest.mark.parametrize("password", NOT_ENCODED.values(), ids=NOT_ENCODED)
+@pytest.mark.parametrize("place", ["UV_DEFAULT_INDEX", "UV_INDEX", "PIP_INDEX_URL", "--index"])
+@pytest.mark.one_in(4)
+def test_a_password_with_letters_that_a_url_cannot_hold_is_told_to_nobody(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: str,
+    password: str,
+) -> None:
+    world.add_default("mine", "1.0")
+    words: tuple[str, ...] = ()
+    login = f"://u:{password}@"
+    if place == "--index":
+        words = ("--index", world.index.index_root.replace("://", login))
+    else:
+        no_default(monkeypatch)
+        monkeypatch.setenv(place, world.index.simple.replace("://", login))
+    environment = str(world.folder / "env")
+    said = installer(world, capsys)("--venv", environment, *WANTED, "--dry-run", "mine", *words)
+    assert said.exit in (0, 1, 2, 3), said.err
+    assert SECRET not in said.out + said.err
+
+
+@pytest.mark.parametrize("place", ["UV_DEFAULT_INDEX", "--index"])
+def test_a_password_with_a_slash_is_used(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: str,
+) -> None:
+    password = f"x/{SECRET}"
+    world.index.login = ("u", password)
+    login = f"://u:{password}@"
+    words: tuple[str, ...] = ()
+    if place == "--index":
+        world.index.locked = "/whl/*"
+        words = ("--index", world.index.index_root.replace("://", login))
+    else:
+        world.index.locked = "/simple/*"
+        monkeypatch.setenv(place, world.index.simple.replace("://", login))
+    said = installer(world, capsys)("--venv", str(world.folder / "env"), *WANTED, *words)
+    assert said.exit == 0, said.err
+    assert SECRET not in said.out + said.err
+
+
 def test_uvs_stored_passwords_are_read_and_nothing_is_written_beside_them(world: World) -> None:
     """`uv auth login` keeps them in the person's data folder, in which uv also makes a lock."""
     lock(world)

@@ -149,6 +149,8 @@ def begun(store: Path, journal: Journal) -> Change:
         (store / STAGING).mkdir(mode=0o700)
         if journal.venv:
             note_making(store, change.journal)
+            # What an environment left that was here before, and of which nothing else remains.
+            remove(store / RECEIPT)
         change.enter(journal.phase)
         flush(store)
     return change
@@ -290,6 +292,9 @@ class Change:
                 os.unlink(path)
         for path, kept in aside.items():
             if os.path.lexists(kept):
+                # The new release may have had a folder of this name.
+                if _is_folder(path):
+                    remove_empty(new for new in made if new.startswith(f"{path}{os.sep}"))
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)

@@ -37,8 +37,11 @@ STORE = ".gpusetup"
 """The folder in the target's prefix."""
 JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
 STAGING = "staging"
-STATE_BYTES = 32 << 20
-"""A journal of thirty thousand paths has 4 MB."""
+JOURNAL_BYTES = 32 << 20
+"""How large a journal is written at most; one of thirty thousand paths has 4 MB."""
+STATE_BYTES = 3 * JOURNAL_BYTES
+"""How large a file is read at most: an undo lists each kept file with its size and time besides,
+which takes no more than twice the place of its path."""
 YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 PYTHONS_OWN = re.compile(
@@ -128,10 +131,23 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Write the journal atomically; it is on disk when this returns."""
+    """Replace the journal in one step; it is on disk before this returns.
+
+    `Blocked` for a journal that `read_journal` would refuse: the change could neither be completed
+    nor reverted.
+    """
     from gpusetup.model.codec import to_json
 
-    write_safely(store / name, to_json(journal, indent=1))
+    text = to_json(journal, indent=1)
+    objection = _objection_to(journal, store)
+    if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
+        objection = f"it would list {len(journal.moves) + len(journal.made)} files, too many"
+    if objection:
+        raise Blocked(
+            f"{store / name}: {objection}",
+            hint="nothing was changed; use another environment: `--venv DIR`",
+        )
+    write_safely(store / name, text)
 
 
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
@@ -146,6 +162,8 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     try:
         journal = from_json(raw, Journal, what=str(path))
         objection = _objection_to(journal, store)
+        if name == JOURNAL and objection is None:
+            objection = _objection_to_folders(journal, store)
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
@@ -183,11 +201,41 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     outside = first_outside(store, paths)
     if outside is not None:
         return f"it names files outside the environment, or behind a link: {outside[:200]!r}"
+    # Each is below the prefix, as was just seen.
+    pythons_own = first_of_python(str(store.parent), paths)
+    if pythons_own is not None:
+        return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
+    return None
+
+
+def _objection_to_folders(journal: Journal, store: Path) -> str | None:
+    """Why an unfinished change must not be followed: a change makes files only, so that a folder
+    in their place is somebody else's."""
+    folder = first_folder(paths_in(store, journal.made))
+    if folder is None:
+        return None
+    return f"it names a folder as a new file: {folder[:200]!r}"
+
+
+def first_folder(paths: Iterable[str]) -> str | None:
+    """The first path that is a real folder, not a link to one."""
     for path in paths:
-        # Each is below the prefix, as was just seen.
-        below_prefix = path[len(str(store.parent)) + 1 :].replace(os.sep, "/")
+        if os.path.isdir(path) and not os.path.islink(path):
+            return path
+    return None
+
+
+def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
+    """The first of some paths below the prefix that is a file of the environment's own Python,
+    as a path below the prefix; None if there is none.
+
+    >>> first_of_python("/env", ["/env/bin/torchrun", "/env/bin/activate"])
+    'bin/activate'
+    """
+    for path in paths:
+        below_prefix = path[len(prefix) + 1 :].replace(os.sep, "/")
         if PYTHONS_OWN.fullmatch(below_prefix):
-            return f"it names a file of the environment's own Python: {below_prefix[:200]!r}"
+            return below_prefix
     return None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,14 +34,18 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
     installer that lost its parent has ended.
     """
     prefix = store.parent
-    existed = prefix.is_dir()
+    new_folders = _missing_folders(prefix)
     ours(store)
     require_lock(store / "lock")
     require_lock(store / "installer")
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
-        store.mkdir(parents=True, exist_ok=True)
-        who = f"Another gpusetup is changing {prefix}"
-        lock = _acquired(store / "lock", say, who, LOCK_SECONDS)
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+            who = f"Another gpusetup is changing {prefix}"
+            lock = _acquired(store / "lock", say, who, LOCK_SECONDS)
+        except OSError:
+            _remove_empty((store, *new_folders))
+            raise
     try:
         # The uv or conda of a gpusetup that was killed may still write.
         if (store / "installer").exists():
@@ -56,10 +60,25 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
         with contextlib.suppress(OSError):
             (store / "lock").unlink()
         lock.release()
-        with contextlib.suppress(OSError):
-            store.rmdir()
-            if not existed:
-                prefix.rmdir()
+        _remove_empty((store, *new_folders))
+
+
+def _missing_folders(folder: Path) -> list[Path]:
+    """A folder and those above it that are not there yet, the innermost first."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    return missing
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, the innermost first, as far as they are empty."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            # Of a path that is too long only the outer folders were made.
+            if folder.is_dir():
+                folder.rmdir()
 
 
 def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) -> FileLock:

@@ -15,7 +15,14 @@ from packaging.utils import canonicalize_name
 from gpusetup.errors import Blocked
 from gpusetup.install.job import InstallJob
 from gpusetup.install.switching.change import Change, bytecode_of, files_in
-from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal, text_of
+from gpusetup.install.switching.journal import (
+    STORE,
+    UNDO,
+    Journal,
+    first_folder,
+    read_journal,
+    text_of,
+)
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.layout import (
     INFO,
@@ -78,12 +85,18 @@ def undo_known(store: Path, layout: Layout) -> Change:
             f"{layout.prefix} was changed by another program since: {now}", hint=UNCHANGED
         )
     _require_kept_as_it_was(Change(store, undo))
+    _require_no_folders(Change(store, undo))
     return Change(store, _beside_what_came_since(store, undo, changed, layout))
 
 
 def _require_kept_as_it_was(change: Change) -> None:
-    """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
-    now, then = files_in(change.former), change.journal.kept
+    """Raise `Blocked` if a kept file is missing, was added, or has another size or time."""
+    then = change.journal.kept
+    if not change.former.is_dir():
+        raise Blocked(
+            f"The files kept for the undo have changed: {change.former} is gone", hint=UNCHANGED
+        )
+    now = files_in(change.former)
     for name in sorted(now.keys() | then.keys()):
         if now.get(name) != then.get(name):
             what = "was changed" if name in now else "is gone"
@@ -91,6 +104,16 @@ def _require_kept_as_it_was(change: Change) -> None:
             raise Blocked(
                 f"The files kept for the undo have changed: {path} {what}", hint=UNCHANGED
             )
+
+
+def _require_no_folders(change: Change) -> None:
+    """Raise `Blocked` if there is a folder in place of a file that would be removed."""
+    folder = first_folder(change.made)
+    if folder is not None:
+        raise Blocked(
+            f"{folder} is a folder, and the undo would remove a file in its place",
+            hint=UNCHANGED,
+        )
 
 
 # --- what stays, because it was installed since ---------------------------------------------------

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from filecmp import cmp
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -22,7 +23,7 @@ from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import files_below, remove, sha256_of
-from gpusetup.install.switching.journal import STAGING, STORE
+from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
 from gpusetup.install.target.layout import (
     LIBRARIES,
     Layout,
@@ -52,9 +53,18 @@ ENVIRONMENTS_OWN = re.compile(
 NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
 """What makes a path differ from its normal form."""
 
-Promises = Mapping[str, Mapping[str, str]]
-"""Unpacked file -> the digest that a list gives for it -> that list. Two lists may name one file,
-and a list gives no digest of itself (an empty text)."""
+
+class Promise(NamedTuple):
+    """What a wheel's list says about one of its files."""
+
+    digest: str
+    """Empty where the list gives none, as for itself."""
+    record: str
+    """The list."""
+
+
+Promises = Mapping[str, Sequence[Promise]]
+"""Unpacked file -> what the lists say about it. Two wheels may bring the same file."""
 
 
 def stage_of(prefix: str) -> str:
@@ -128,21 +138,23 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
         raise differs(f"{message}: {', '.join(sorted(unexpected))}")
     promises = _promises_of(records)
     _require_same_files(root, unpacked_files, promises)
-    _require_same_content(root, promises)
     coming = _places_of(promises, root, layout)
+    _refuse_files_of_python(coming, promises, layout)
+    _refuse_different_files_in_one_place(coming, promises, layout)
+    _require_same_content(root, promises)
     for path, owner in _taken_places(coming, names, layout):
-        record = next(iter(promises[path].values()))
+        package = _project_of(promises[path][0].record)
         raise Blocked(
-            f"{_project_of(record)} brings a file that {owner} has already: {coming[path]}",
+            f"{package} brings a file that {owner} has already: {coming[path]}",
             hint="nothing was changed; uninstall the one that you do not need, or use another "
             "environment: `--venv DIR`",
         )
     return coming
 
 
-def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Unpacked file -> the digests that the lists give for it, each with the path of that list."""
-    promises: dict[str, dict[str, str]] = {}
+def _promises_of(records: Iterable[str]) -> dict[str, list[Promise]]:
+    """What the wheels' lists say about their files."""
+    promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
         for row in record_rows(record):
@@ -151,7 +163,7 @@ def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
             if os.sep != "/" or NOT_PLAIN.search(row[0]):
                 path = os.path.normpath(os.path.join(library, row[0]))
             digest = row[1] if len(row) > 1 else ""
-            promises.setdefault(path, {})[digest] = record
+            promises.setdefault(path, []).append(Promise(digest, record))
     return promises
 
 
@@ -181,7 +193,7 @@ def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
     """The files among these whose content does not match the digest in their list."""
     wrong: list[str] = []
     for path in paths:
-        digests = promises[path]
+        digests = {promise.digest for promise in promises[path]}
         # A list names itself without a digest.
         if "" not in digests and _digest(path) not in digests:
             wrong.append(path)
@@ -240,6 +252,44 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     if parts and parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
+
+
+def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
+    """Raise `Blocked` if a wheel brings a file of the environment's own Python, even one that is
+    not there yet: the journal of such a change would not be followed."""
+    for path, place in coming.items():
+        pythons_own = first_of_python(layout.prefix, [place])
+        if pythons_own is not None:
+            package = _project_of(promises[path][0].record)
+            raise Blocked(
+                f"{package} brings a file of the environment's own Python: {pythons_own}",
+                hint="nothing was changed; leave that package out, or ask its authors for a "
+                "release without the file",
+            )
+
+
+def _refuse_different_files_in_one_place(
+    coming: Mapping[str, str], promises: Promises, layout: Layout
+) -> None:
+    """Raise `Blocked` if two wheels bring different files for the same place.
+
+    Whichever uv unpacks last would be there, and the other package would be broken. The same
+    content is common: packages of one namespace share its `__init__.py`.
+    """
+    first_promises: dict[str, Promise] = {}
+    for path, place in coming.items():
+        for promise in promises[path]:
+            first = first_promises.setdefault(place, promise)
+            is_same_list = first.record == promise.record
+            is_same_content = first.digest == promise.digest != ""
+            if not is_same_list and not is_same_content:
+                packages = sorted((_project_of(first.record), _project_of(promise.record)))
+                below_prefix = os.path.relpath(place, layout.prefix)
+                raise Blocked(
+                    f"{' and '.join(packages)} both bring {below_prefix}, with different content",
+                    hint="nothing was changed; leave one of them out, or install it into another "
+                    "environment: `--venv DIR`",
+                )
 
 
 def _taken_places(

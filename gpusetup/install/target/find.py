@@ -13,7 +13,8 @@ from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import own_line
-from gpusetup.probe.target import choose_target
+from gpusetup.probe.target import ask_python, choose_target
+from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.system import System
 
 NEW_ENVIRONMENT = "gpusetup install --venv .venv"
@@ -43,6 +44,21 @@ class Target(Frozen):
         return versions(distributions(self.layout))
 
 
+def require_possible_folder(folder: str) -> None:
+    """Raise `Blocked` for a path at which no environment can be or be made."""
+    path = Path(folder)
+    with blocked_by_files(f"{folder} can be no environment", POSSIBLE):
+        try:
+            path.stat()
+        except FileNotFoundError:
+            # A new folder, unless a link stands there that leads nowhere.
+            if path.is_symlink():
+                raise
+
+
+POSSIBLE = "nothing was changed; name another folder: `--venv DIR`"
+
+
 def venv_to_make(folder: str) -> bool:
     """Whether the environment of `--venv DIR` must be created. Raises UsageError if the folder
     exists and is something else."""
@@ -62,9 +78,8 @@ def venv_to_make(folder: str) -> bool:
 
 
 def layout_of(python: str) -> Layout:
-    """The folders into which a Python interpreter installs, which it is run to find out. Raises
-    Blocked if it does not run."""
-    answer = System().ask("read_python", python=python, timeout=30)
+    """Ask an interpreter into which folders it installs."""
+    answer = ask_python(System(), python, timeout=30)
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
