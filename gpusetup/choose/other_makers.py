@@ -25,10 +25,10 @@ from gpusetup.accelerators.other_gpus import has_a_build, has_xpu, is_small
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import (
-    why_python_differs,
     why_backend_differs,
-    why_torch_differs,
     why_libc_is_too_old,
+    why_python_differs,
+    why_torch_differs,
 )
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.wish import Wish

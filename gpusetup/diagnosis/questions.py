@@ -372,7 +372,9 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(
         name="torch and driver", is_reached=_shows_torch_or_driver, reading=_all_of_torch
     ),
-    StageQuestion(name="driver", is_reached=_says_something_of_a_gpu, reading=_command_for_the_driver),
+    StageQuestion(
+        name="driver", is_reached=_says_something_of_a_gpu, reading=_command_for_the_driver
+    ),
 )
 """From the most specific stage to the most general: the first one that the text has reached decides
 which command to ask for."""

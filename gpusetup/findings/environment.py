@@ -64,8 +64,8 @@ def torch_itself(context: RuleContext) -> Findings:
     version = torch.version
     if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
         both = f"torch {version}, numpy {numpy.version}"
-        # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to and
-        # from numpy fail.
+        # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
+        # and from numpy fail.
         yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
     libcuda = context.driver.libcuda_path or ""
     # CUDA toolkits have an empty libcuda in a folder `stubs`, only for linking.
@@ -84,8 +84,8 @@ def two_torch_installs(context: RuleContext) -> Findings:
     for copy in copies:
         text = f"torch {copy.version} in {copy.location}"
         evidence.append(shown(context, "packages", text))
-    # In one folder their files are mixed, which is an error. In two folders the first copy hides the
-    # other, which is only worth a warning.
+    # In one folder their files are mixed, which is an error. In two folders the first copy hides
+    # the other, which is only worth a warning.
     folders = {copy.location for copy in copies}
     yield finding(
         context,

@@ -40,7 +40,8 @@ NVML_UNKNOWN = 999
 
 
 def driver_belongs_here(context: RuleContext) -> bool:
-    """Whether the machine itself must have the NVIDIA driver, so that it is missing if it is absent.
+    """Whether the machine itself must have the NVIDIA driver, so that it is missing if it is
+    absent.
 
     False if the driver belongs to another machine, or on macOS, which has none.
     """
@@ -51,7 +52,8 @@ def driver_belongs_here(context: RuleContext) -> bool:
 
 
 PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
-"""Events that show an installed driver: torch's "no NVIDIA driver" then means that none is loaded."""
+"""Events that show an installed driver: torch's "no NVIDIA driver" then means that none is
+loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
@@ -113,7 +115,8 @@ FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-a
 """Failures of an import, which also happen without a GPU, for example on a login node. So a missing
 nvidia-smi in such a text is not the cause.
 
-The order of causes cannot express this, because a GPU without a driver on the PCI bus comes first."""
+The order of causes cannot express this, because a GPU without a driver on the PCI bus comes
+first."""
 
 
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")

@@ -298,7 +298,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
 def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]:
     """The speeds that verify measured, with the models of their devices."""
     for check in answer.checks:
-        # Other figures than speeds are not compared among nodes.
+        # Only speeds are compared among nodes, not the other figures of verify.
         is_speed = check.unit in RATE_UNITS and check.status != "skipped"
         if check.value is None or check.unit is None or not is_speed:
             continue

@@ -103,7 +103,8 @@ class Work:
     nvlink_in = of_gpu(lambda gpu: gpu.nvlink_rx_bytes_per_second)
     nvlink_out = of_gpu(lambda gpu: gpu.nvlink_tx_bytes_per_second)
     busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
-    """The CPU of the busiest process that is not a loader worker; None if no command was watched."""
+    """The CPU of the busiest process that is not a loader worker; None if no command was
+    watched."""
     cpu = of_tree(lambda tree: tree.cpu_percent)
     """The CPU of all processes of the command together."""
     cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)

@@ -106,8 +106,8 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
-    # What remains for the cache. An engine that computes whole prompts at once needs more memory for
-    # a longer context, so this depends on the context.
+    # What remains for the cache. An engine that computes whole prompts at once needs more memory
+    # for a longer context, so this depends on the context.
     free = free_with_context(server, server.context)
     bytes_of_sequence = sequence_bytes(server, server.context)
     used = server.sequences * bytes_of_sequence
@@ -140,7 +140,8 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
 
 
 def free_with_context(server: Server, tokens: int) -> float:
-    """The bytes that remain for the cache, beside the weights and a pass, at this context length."""
+    """The bytes that remain for the cache, beside the weights and a pass, at this context
+    length."""
     if not server.computes_whole_prompts:
         return free_for_cache(server)
     pass_tokens = max(tokens, server.tokens_at_once)

@@ -93,7 +93,8 @@ class Child:
         self.relays: List[threading.Thread] = []
         """The threads that read stdout and stderr of the process."""
         self.last_place: Row = {}
-        """The last message on what the check is computing (`{"at": ...}`); empty if there is none."""
+        """The last message on what the check is computing (`{"at": ...}`); empty if there is
+        none."""
 
     def ask(self, task: ChildTask) -> Row:
         """Run one check. Returns its outcome and seconds as the worker reports them."""
@@ -189,8 +190,8 @@ class Child:
         # The options of this Python, such as `-I` or `-W`. Only a private function of the standard
         # library lists them.
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        # Torch's usual folder may have kernels that an earlier program compiled. In a new folder the
-        # compiler has to run, so that it is checked too.
+        # Torch's usual folder may have kernels that an earlier program compiled. In a new folder
+        # the compiler has to run, so that it is checked too.
         folder = None
         with contextlib.suppress(OSError):
             if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):

@@ -13,8 +13,8 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 
 def as_junit(report: Report) -> str:
-    """The report as XML: a suite for each device, with a case for each check. Under `--strict` a skip
-    is a failure here too."""
+    """The report as XML: a suite for each device, with a case for each check. Under `--strict` a
+    skip is a failure here too."""
     attributes = suite_attributes("gpusetup verify", report.results, report)
     root = Element("testsuites", attributes)
     # In the order in which the devices were tested.
@@ -83,7 +83,8 @@ def add_case(suite: Element, result: Result, report: Report) -> None:
 
 
 def element_of(result: Result, report: Report) -> str:
-    """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if it passed."""
+    """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if it
+    passed."""
     element = ELEMENT.get(result.outcome.status, "")
     # Under `--strict` a skipped check counts as a failure.
     if element == "skipped" and not good(result, report.strict):

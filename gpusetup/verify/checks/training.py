@@ -140,7 +140,8 @@ def grad_scaler(device: str) -> Outcome:
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
-"""Sizes of gradients, one number of which is made infinite or NaN; none is a multiple of a vector."""
+"""Sizes of gradients, one number of which is made infinite or NaN; none is a multiple of a
+vector."""
 
 
 class Spoilt(NamedTuple):
@@ -235,7 +236,8 @@ def language_model(device: str) -> Outcome:
     exact_moves = moves_of_training(exact_model, words)
     moves = moves_of_training(model.to(device), words.to(device))
     precision = read_precision(torch, device)
-    # Two batches in each of four steps give eight gradients, each with the error of one pass (DEEP).
+    # Two batches in each of four steps give eight gradients, each with the error of one pass
+    # (DEEP).
     allowed = 8 * DEEP * UNIT_ROUNDOFF[precision.name]
     parts = []
     for name, exact_move in exact_moves.items():

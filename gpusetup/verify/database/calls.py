@@ -316,8 +316,8 @@ def in_float64(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exact_products(torch: Any) -> Iterator[None]:
-    """Inside the `with` block, products of float32 are not rounded to fewer bits, and sums of 16-bit
-    numbers are not kept in 16 bits."""
+    """Inside the `with` block, products of float32 are not rounded to fewer bits, and sums of
+    16-bit numbers are not kept in 16 bits."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     switches = [(cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     reductions = (

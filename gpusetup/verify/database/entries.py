@@ -450,8 +450,8 @@ def otherwise(draw: Draw, call: Call) -> Call:
 
 
 def with_repeated_lists(torch: Any, call: Call, times: int) -> Call:
-    """The call with its lists repeated `times` times, so that they have more tensors than one kernel
-    can process."""
+    """The call with its lists repeated `times` times, so that they have more tensors than one
+    kernel can process."""
     list_length = len(call.args[0])
 
     def repeat(argument: Any) -> Any:

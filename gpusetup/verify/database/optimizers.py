@@ -112,7 +112,8 @@ class OptimizerCase(NamedTuple):
             yield WayOfQuestion(form, self._way_of(form), "", False)
 
     def _way_of(self, form: str) -> Way:
-        """Returns the function that trains by a form of the optimizer, such as `fused` or `foreach`.
+        """Returns the function that trains by a form of the optimizer, such as `fused` or
+        `foreach`.
 
         The function raises NoWay if torch refuses the form for these options.
         """

@@ -184,8 +184,8 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
 def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
     """What this rank sends and must receive, worked out from the numbers of all members.
 
-    `lengths`: for each member, the lengths of the parts that it sends (see `part_lengths`). There is
-    one part, or one for each member if the collective distributes parts (`has_parts`).
+    `lengths`: for each member, the lengths of the parts that it sends (see `part_lengths`). There
+    is one part, or one for each member if the collective distributes parts (`has_parts`).
     """
     me, collective = turn.members.me, turn.collective
     kind = turn.draw.kind

@@ -92,8 +92,8 @@ def form_group(device: str) -> Outcome:
 
 
 def exchange_first_words(group: ProcessGroup) -> Outcome:
-    """Check that all ranks have the same options, that no other rank uses this GPU, and that a first
-    message arrives."""
+    """Check that all ranks have the same options, that no other rank uses this GPU, and that a
+    first message arrives."""
     options = (asked().seed, asked().level, asked().only)
     options_of_ranks = shared(group, "asked", repr(options))
     if len(set(options_of_ranks)) > 1:

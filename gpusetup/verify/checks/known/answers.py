@@ -195,7 +195,8 @@ def offered(run: Callable[[], Any]) -> Any:
     device.
 
     Each call has its own `offered`, so that the calls after an unsupported one still run. Raises
-    every other error: it is a fault of the kernel, or the device cannot be used any more (`sticky`).
+    every other error: it is a fault of the kernel, or the device cannot be used any more
+    (`sticky`).
     """
     try:
         return run()

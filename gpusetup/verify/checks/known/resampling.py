@@ -147,7 +147,8 @@ def weighed(row: Sequence[float], new: int, weigher: Weigher) -> List[float]:
 
 
 def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -> List[float]:
-    """The gradient of each old pixel: that of every new pixel, times the old pixel's share in it."""
+    """The gradient of each old pixel: that of every new pixel, times the old pixel's share in
+    it."""
     gradient = [0.0] * old
     for position, value in enumerate(upstream):
         shares = weigher(position, old, len(upstream))
