@@ -230,7 +230,7 @@ def test_one_rank_of_a_node_copies_between_its_gpus(local: int, asked: bool) -> 
     ],
 )
 def test_a_sticky_error_ends_the_process(said: str, spent: bool, hint: str) -> None:
-    found = worker.raised(RuntimeError(said))
+    found = worker.raised(RuntimeError(said), "cuda:0")
     assert (found.status, found.spent, "\n" in found.detail) == ("failed", spent, False)
     assert hint in (found.hint or "")
 
