@@ -17,7 +17,7 @@ from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause
 from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.shell import Lines
-from gpusetup.render.doctor import evidence_line, looks_of, ways_beside
+from gpusetup.render.doctor import evidence_line, titled_alternatives, titled_look_ups
 from gpusetup.render.screen import MARKS, Screen, marked
 from gpusetup.report.read import read_bytes
 
@@ -274,7 +274,7 @@ def _commands(case: Case) -> Iterator[Block]:
     if example and fix.commands:
         yield Text(f"For example, {example}:")
     yield from _block(case, fix.commands)
-    for title, lines in (*ways_beside(fix), *looks_of(fix)):
+    for title, lines in (*titled_alternatives(fix), *titled_look_ups(fix)):
         yield Text(title if lines else ended(title))
         yield from _block(case, lines)
     if changes := " ".join(_changes_elsewhere(case, fix)):

@@ -26,7 +26,7 @@ def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
     rows = [row for row in catalog.companions if row.name == name]
     for release in catalog.releases:
         if name == "torchaudio" and release.torchaudio:
-            # A torchaudio serves the patches of its torch too.
+            # A torchaudio also works with the patch releases of its torch.
             major_minor = ".".join(release.torch.split(".")[:2])
             needs = f"=={major_minor}.*"
             rows.append(CompanionRelease(name=name, version=release.torchaudio, torch=needs))

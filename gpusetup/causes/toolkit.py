@@ -34,7 +34,8 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
 
 
 def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
-    """The values of all events of a kind; of several with the same name the last one."""
+    """Maps names to values, for all events of this kind; a later event replaces the values of an
+    earlier one."""
     values: dict[str, str] = {}
     for event in events(context, kind):
         values.update(event.values)

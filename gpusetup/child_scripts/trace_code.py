@@ -164,10 +164,10 @@ LOADER_FILES = ("dataloader.py", "sampler.py")
 
 
 def refuse_other_device(device: Any) -> None:
-    """Raise TouchesGpu for a device that a trace does not have."""
+    """Raise TouchesGpu for a device other than the CPU or `meta`; None is the default device."""
     if device is None:
         return
-    # `meta` has no values either.
+    # A trace computes no values, and tensors on `meta` have none, so they are allowed too.
     if torch.device(device).type not in ("cpu", "meta"):
         raise TouchesGpu("it asks for the device `%s`" % (device,))
 
@@ -175,7 +175,7 @@ def refuse_other_device(device: Any) -> None:
 def tensors_in(value: Any) -> Iterator[Any]:
     """All tensors in a nest of containers that torch supports."""
     for leaf in tree_iter(value):
-        # Numbers and names may stand beside them.
+        # Containers may also have numbers and names.
         if isinstance(leaf, torch.Tensor):
             yield leaf
 
@@ -321,7 +321,7 @@ def gathered_bytes(model: Any) -> int:
     block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
     all_bytes = size_of(model.parameters())
     outside_bytes = all_bytes - sum(block_sizes)
-    # The next block is gathered while one computes.
+    # Two blocks, because the next one is gathered while one computes.
     return outside_bytes + 2 * max(block_sizes, default=0)
 
 

@@ -137,11 +137,12 @@ def job_of(returned: Any) -> TracedJob:
 
 
 MOST_NAMED = 5
-"""Keys of a dict that an error names."""
+"""How many keys of a dict an error names."""
 
 
 def named_parts(returned: Any) -> Dict[str, Any]:
-    """The parts of a job by name, from a dict or a tuple."""
+    """Maps part names to the parts that the user's function returned. The items of a tuple are
+    named in the order of PARTS. Raises Contract if there is no model, or only a model."""
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:

@@ -63,7 +63,7 @@ class CompanionQuestion(Frozen):
         are left out."""
         table = companion_table()
         projects = map(table.project, self.names)
-        # Of most packages it knows nothing: they take any torch.
+        # Most packages are not in the table, because they work with any torch.
         return tuple(filter(None, projects))
 
 
@@ -83,7 +83,7 @@ def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | Non
         reasons = []
         for row in rows_meant(companions, project):
             reasons.append(why_row_differs(companions, project, row, build))
-        # One row that goes is enough: the others are older or newer releases.
+        # One row that fits is enough: the others are older or newer releases.
         if reasons and all(reasons):
             return reasons[0]
     return None
@@ -111,13 +111,13 @@ def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, .
     general ones."""
     rows = rows_of_exact_release(companions, project)
     if not rows and not companions.only_table:
-        # One release that was built otherwise says nothing of the others.
+        # A row for a single release that was built differently does not apply to the others.
         for row in project.rows:
             if not EXACT.fullmatch(row.versions):
                 rows.append(row)
     rows = rows or [*project.rows]
     if companions.only_table:
-        # Where nobody tells which torch a release takes, the table says it of some.
+        # Without an index, only rows that name their torch can be compared with the build.
         with_torch = [row for row in rows if row.torch]
         rows = with_torch or rows
     return tuple(rows)
@@ -238,7 +238,8 @@ NUMPY_1 = "numpy<2"
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The requirement `numpy<2` if this torch was built before numpy 2; None if any numpy works."""
+    """The numpy that a torch version needs: `numpy<2` if it was built before numpy 2; None if any
+    numpy works."""
     first = catalog.milestone("torch for numpy 1 and 2")
     version = parsed(torch.partition("+")[0])
     is_before = version < parsed(first)
@@ -260,7 +261,7 @@ def limits_beside(
     such as `torchcodec!=0.9.*`."""
     limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
-    # torch itself does not declare it.
+    # torch's wheels do not declare the numpy that they need.
     if numpy:
         limits.append(numpy)
     return tuple(limits)
@@ -269,14 +270,18 @@ def limits_beside(
 def limits_of_table(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The constraints that the companion table gives for a build, without the one for numpy."""
+    """The releases that the table of companions excludes for a build, as constraints for an
+    installer: `torchcodec!=0.9.*`.
+
+    `on_torch_index`: the packages that will be installed from torch's own index.
+    """
     limits: list[str] = []
     for project in companion_table().projects:
         companions = CompanionQuestion(
             words=(),
             host=host,
             catalog=catalog,
-            # What is not named comes from the default index, whatever requires it.
+            # Any other package comes from the default index, even as a dependency.
             takes_torch_index=project.name in on_torch_index,
         )
         rows = []

@@ -1,7 +1,8 @@
 """The conditions under which a build fits a host, and the choice of the best build that fits.
 
-A constraint is named for what it asks, and gives the reason if it does not hold: what the build
-needs and what was found. All of them hold jointly, for every visible GPU.
+A constraint (`why_...`) returns the reason against a build, with what the build needs and what the
+host has; None if it has no objection. What is not known is not held against a build. A build fits
+if no constraint objects, for every visible GPU.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ from gpusetup.model.versions import parsed
 Constraint = Callable[[TorchBuild, BuildQuestion], str | None]
 
 
-def is_asked_torch(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_torch_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the request excludes this torch version; None if it allows it."""
     if question.takes(build.torch):
         return None
     return f"is not the torch asked for ({question.wish.torch})"
 
 
-def is_asked_backend(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_backend_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if another backend was requested; None if this one or any was."""
     if question.backend in ("auto", build.backend):
         return None
     return f"is not the backend asked for ({question.backend})"
 
 
-def has_this_python(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_python_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the build has no wheel for this Python; None if it has, or if the version is
+    unknown."""
     host = question.host
     # torch's last wheels for 32 bits are of 2017.
     if host.python_bits == 32:
@@ -43,7 +48,9 @@ def has_this_python(build: TorchBuild, question: BuildQuestion) -> str | None:
     return f"needs Python {pythons}, found {host.python}"
 
 
-def libc_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_libc_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the C library is musl or an older glibc than the build needs; None if it is new
+    enough or unknown."""
     host = question.host
     if host.family != "linux":
         return None
@@ -59,10 +66,10 @@ def libc_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
     return None
 
 
-def macos_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason why this macOS is too old for the build; None if it is new enough or unknown."""
+def why_macos_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if this macOS is too old for the build; None if it is new enough or unknown."""
     macos = question.host.macos
-    # None on every other system, and for a Mac whose version nobody told.
+    # Other systems have no version of macOS, and neither has a Mac whose version is unknown.
     if not build.macos or not macos:
         return None
     if parsed(macos) >= parsed(build.macos):
@@ -70,14 +77,17 @@ def macos_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
     return f"needs macOS {build.macos}, found {macos}"
 
 
-def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the NVIDIA driver does not support the build's CUDA version; None if it does,
+    if the driver is unknown, or for a CPU build."""
     host, catalog = question.host, question.catalog
     cuda = build.cuda
     is_known = bool(host.driver or host.driver_cuda)
     if cuda is None or not is_known:
         return None
     serves = driver_serves_cuda(cuda, question)
-    # cuda-compat and a Jetson serve a CUDA that the driver's number does not tell.
+    # With cuda-compat and on a Jetson the driver's number does not say which CUDA it supports, so
+    # its reported CUDA version decides.
     if host.trusts_cuda and host.driver_cuda:
         if serves:
             return None
@@ -86,7 +96,8 @@ def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
             return f"needs a JetPack for CUDA {cuda}, found {release_here}"
         return f"needs a driver for CUDA {cuda}, found one for {host.driver_cuda}"
     if build.driver_floor is None:
-        # A CUDA of which no floor is known: the driver's own has to be of that major.
+        # The catalog has no lowest driver for this CUDA: the driver's CUDA version decides. If that
+        # is unknown too, `driver_serves_cuda` does not object.
         if serves:
             return None
         newer = f"which is newer than the catalog of {catalog.as_of}"
@@ -99,29 +110,29 @@ def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
-    """Whether the driver supports the build's CUDA version; true if the driver's CUDA version is
-    unknown."""
+    """Whether the driver's CUDA version supports the build's; True if it is unknown."""
     driver_cuda = question.host.driver_cuda
     if driver_cuda is None:
         return True
-    needed, served = release(cuda), release(driver_cuda)
-    # Before CUDA 11 a driver serves no newer minor version than its own.
+    needed, supported = release(cuda), release(driver_cuda)
+    # Before CUDA 11 a driver runs no newer minor version than its own; since then the major version
+    # decides.
     parts = 2
     if needed[0] >= question.catalog.minors_serve_from:
         parts = 1
-    return served[:parts] >= needed[:parts]
+    return supported[:parts] >= needed[:parts]
 
 
-def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason why a CUDA build does not run on this Jetson, where only the latest releases run
-    wheels for servers; None if it does."""
+def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if this Jetson cannot run the build: wheels for servers only run on the latest
+    JetPacks. None if it can, or if this is no Jetson."""
     host = question.host
     board, jetpack = host.board, host.jetpack
     if build.cuda is None or board is None:
         return None
     if jetpack and jetpack.torch_for:
         return None
-    # Its GPU was listed by a driver that says its CUDA: that decides.
+    # If the driver lists the GPU and its CUDA version, `why_driver_is_too_old` decides.
     if host.gpus and host.driver_cuda:
         return None
     release_here = "a release that is not known"
@@ -130,18 +141,18 @@ def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
     return f"is a wheel for servers, but {board} has {release_here}"
 
 
-def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason why the driver does not support one of the GPUs, so that no CUDA build can use it;
-    None if it supports them all."""
+def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the driver is too old or too new for one of the GPUs, which then runs no build
+    at all; None if it supports them all."""
     host = question.host
     if build.cuda is None:
         return None
-    # After the last branch: NVIDIA ends the support of old GPUs.
+    # Too new: NVIDIA's later driver branches drop old GPUs.
     for reason in question.catalog.too_new(host.driver, host.gpus):
         return reason
     if host.driver is None:
         return None
-    # Before the first branch: a GPU that no driver has listed yet.
+    # Too old: the first driver for the GPU is newer than this one.
     names = {gpu.name for gpu in host.gpus}
     for name, first_driver in host.first_drivers:
         is_too_old = parsed(host.driver) < parsed(first_driver)
@@ -150,25 +161,28 @@ def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     return None
 
 
-def covers_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the build has no kernels for one of the GPUs; None if it has them for all."""
     if build.cuda is None:
         return None
     host = question.host
-    missed = []
+    gpus_without_kernels = []
     for gpu in host.gpus:
         capability = gpu.compute_capability
-        # A GPU that the catalog does not know may be served: a note says so.
+        # The build may support a GPU that is not in the catalog; a note says so.
         if capability is None:
             continue
         if not served_by(build, capability, host.driver_cuda):
-            missed.append(f"{gpu.name} ({capability})")
-    if not missed:
+            gpus_without_kernels.append(f"{gpu.name} ({capability})")
+    if not gpus_without_kernels:
         return None
     codes = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(missed)}: it carries {codes}"
+    return f"has no kernel for {', '.join(gpus_without_kernels)}: it carries {codes}"
 
 
-def has_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason against a CUDA build on a machine without an NVIDIA GPU, unless its backend was
+    requested; otherwise None."""
     if build.cuda is None or question.host.presence != "none":
         return None
     # An image is often built on a host without the GPU that will run it.
@@ -177,7 +191,9 @@ def has_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
     return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
 
 
-def uses_the_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason against a CPU build on a machine with an NVIDIA GPU, unless the CPU build was
+    requested; otherwise None."""
     host = question.host
     if build.cuda or question.backend == "cpu":
         return None
@@ -190,29 +206,31 @@ def uses_the_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
     return f"is a CPU build{unused}; `--backend cpu` asks for it"
 
 
-ASKED: tuple[Constraint, ...] = (is_asked_torch, is_asked_backend)
+ASKED: tuple[Constraint, ...] = (why_torch_differs, why_backend_differs)
 CONSTRAINTS: tuple[Constraint, ...] = (
-    has_this_python,
-    libc_reaches,
-    macos_reaches,
-    driver_reaches,
-    is_for_this_board,
-    driver_knows_every_gpu,
-    covers_every_gpu,
-    has_a_gpu,
-    uses_the_gpu,
+    why_python_differs,
+    why_libc_is_too_old,
+    why_macos_is_too_old,
+    why_driver_is_too_old,
+    why_not_for_this_board,
+    why_driver_lacks_a_gpu,
+    why_kernels_lack_a_gpu,
+    why_gpu_is_missing,
+    why_gpu_stays_unused,
 )
 
 
 def fits(build: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether a build meets the request and all conditions of the host."""
+    """Whether no constraint objects to a build."""
     reason = why_not(build, question)
     return reason is None
 
 
 def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reasons why a build does not fit, as one text; None if it fits. A build that was not
-    requested gets only that reason."""
+    """All reasons why a build does not fit, separated by `; `; None if it fits.
+
+    If the request excludes the build, that is the only reason given.
+    """
     for constraint in ASKED:
         reason = constraint(build, question)
         if reason:
@@ -311,12 +329,12 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     driver_cuda = question.host.driver_cuda
     if driver_cuda is None:
         return lambda build: rank_on_unknown_driver(build, question)
-    served = release(driver_cuda)
+    driver_release = release(driver_cuda)
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
         cuda = cuda_release(build)
         # By minor-version compatibility a driver runs newer minors, too, but compiles no PTX.
-        is_above = int(cuda > served)
+        is_above = int(cuda > driver_release)
         major, minor = cuda
         return (*newest_channel_first(build), is_above, -major, -minor)
 

@@ -142,7 +142,8 @@ def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
 
 
 def completed_by_gpus(description: Description, catalog: Catalog) -> Description:
-    """The description, completed with the only system and architecture on which its GPUs exist.
+    """The description with the only system and machine on which its GPUs exist; unchanged if they
+    exist on several.
 
     A Jetson is an aarch64 Linux, a GB200 too, and an Apple chip a Mac; what was said of the system
     counts more. UsageError for an Apple chip in another system.

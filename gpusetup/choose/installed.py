@@ -15,7 +15,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD, beside, default_backend
 from gpusetup.catalog.kernels import readable
 from gpusetup.catalog.rows import Name
-from gpusetup.choose.constraints import covers_every_gpu, driver_reaches
+from gpusetup.choose.constraints import why_driver_is_too_old, why_kernels_lack_a_gpu
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -159,7 +159,7 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     host = question.host
     maker = maker_of(build.backend)
     has_codes = bool(build.kernels or build.ptx)
-    covers = not has_codes or covers_every_gpu(build, question) is None
+    covers = not has_codes or why_kernels_lack_a_gpu(build, question) is None
     # Its driver starts, which says nothing of its kernels.
     if machine.torch.cuda_available:
         return covers
@@ -173,7 +173,7 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
         return host.presence == "none" or host.family == "macos"
     if host.presence == "none":
         return False
-    return covers and driver_reaches(build, question) is None
+    return covers and why_driver_is_too_old(build, question) is None
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:

@@ -25,10 +25,10 @@ from gpusetup.accelerators.other_gpus import has_a_build, has_xpu, is_small
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import (
-    has_this_python,
-    is_asked_backend,
-    is_asked_torch,
-    libc_reaches,
+    why_backend_differs,
+    why_libc_is_too_old,
+    why_python_differs,
+    why_torch_differs,
 )
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.wish import Wish
@@ -41,7 +41,7 @@ from gpusetup.model.versions import parsed
 WITH_OWN_BUILDS = (AMD.id, INTEL.id)
 """The makers other than NVIDIA for which torch has builds of its own."""
 NAME_OF_BUILDS = {AMD.id: "ROCm", INTEL.id: "XPU"}
-CONSTRAINTS = (is_asked_torch, is_asked_backend, has_this_python, libc_reaches)
+CONSTRAINTS = (why_torch_differs, why_backend_differs, why_python_differs, why_libc_is_too_old)
 
 
 def maker_to_serve(wish: Wish, host: Host) -> Maker | None:

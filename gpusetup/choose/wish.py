@@ -48,7 +48,7 @@ class Wish(Frozen):
     offline: bool = False
     """Whether packages are chosen by the table of companions, and no index is asked."""
     family: tuple[str, ...] = ()
-    """What of torch's family the words name."""
+    """Those of torch, torchvision and torchaudio that the request names."""
     companions: tuple[tuple[str, str], ...] = ()
     """torchvision and torchaudio with their wanted versions: `("torchvision", "==0.20.1")`."""
 
@@ -87,17 +87,18 @@ class Wish(Frozen):
 
     @property
     def is_about_torch(self) -> bool:
-        """Whether the request is about torch itself, and not only about packages that use it."""
+        """Whether the request is about torch itself, not only about packages that use it."""
+        # `--upgrade` replaces the installed torch, whatever packages are named with it.
         if self.names_build or self.upgrade:
             return True
         names_packages = bool(self.packages or self.family)
-        # `install torch torchvision` asks for torch, too.
+        # `install torch torchvision` also requests torch.
         names_torch = "torch" in self.family
         return names_torch or not names_packages
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is requested, so that the machine or its text decides."""
+        """Whether neither a package nor a torch was requested, so that the machine decides."""
         names_packages = bool(self.packages or self.family)
         names_torch = self.names_build or self.upgrade
         return not names_packages and not names_torch
@@ -108,7 +109,7 @@ class Wish(Frozen):
         versions = dict(self.companions)
         words = [*self.packages]
         for name in self.family:
-            # torch is what the others are chosen for.
+            # torch itself has fields of its own (`torch`, `backend`).
             if name != "torch":
                 version = versions.get(name, "")
                 words.append(f"{name}{version}")
@@ -116,7 +117,7 @@ class Wish(Frozen):
 
     @property
     def of_torch_alone(self) -> Wish:
-        """The request without packages, which is all that decides about a build."""
+        """The same request without packages: only the part that decides on a torch build."""
         return Wish(
             torch=self.torch,
             backend=self.backend,

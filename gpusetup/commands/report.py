@@ -34,7 +34,10 @@ class Sifted(NamedTuple):
 
 
 def snapshot_of(name: str | bytes) -> Snapshot:
-    """The machine that a report shows: bytes, a file's path, or `-` for standard input."""
+    """Read the machine that a report describes.
+
+    `name`: a snapshot file, a report file, or `-` for standard input; bytes are the report itself.
+    """
     text = sifted(io.BytesIO(name)) if isinstance(name, bytes) else _sifted_by_name(name)
     snapshot = _read(text.raw)
     if len(text.raw) == text.size:

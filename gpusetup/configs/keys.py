@@ -113,7 +113,8 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
-    """The table row for the key at a path; None if the key has nothing to do with training.
+    """The known key at this path of names and list indices in a config; None if it does not affect
+    the training.
 
     >>> key_of(("trainer", "precision")).role, key_of(("buffer", "batch_size")).role
     ('precision', 'rollout-batch')
@@ -130,7 +131,7 @@ def key_of(path: Iterable[str | int]) -> Key | None:
         return None
     for row in _keys_by_name().get(name, ()):
         nearby_maps = maps[-1:] if row.directly else maps
-        # A row that is narrowed counts in its own maps alone; the next may count here.
+        # A row with `under` only applies inside of these maps; the next row may apply here.
         if row.under and not _has_word(row.under, nearby_maps):
             continue
         is_no_loaders = not NOT_LOADER_MAPS.isdisjoint(maps)

@@ -267,7 +267,8 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_card(context: RuleContext, question: Event) -> str:
-    """The answer whether torch runs on a GPU."""
+    """Answers whether torch runs on the GPU that the question names; empty if the GPU's compute
+    capability is unknown."""
     build, named = context.choice.build, gpus(context)
     capability = next((gpu.compute_capability for gpu in named if gpu.compute_capability), None)
     if capability is None:
@@ -278,9 +279,10 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
 
 
 def _fits(context: RuleContext, build: TorchBuild) -> str:
-    """The build that fits a GPU, with its driver and the command that shows the same."""
+    """The sentence about the build that fits a GPU, with its lowest driver and the command that
+    shows the same."""
     gpu, family = gpus(context)[0], driver_family(context.snapshot)
-    # The build and the card each need a driver: the newer one counts.
+    # The build and the card each need a lowest driver; the newer of the two counts.
     of_build = context.catalog.driver_floor(build.cuda or "", family)
     of_card = context.catalog.first_driver(gpu, family)
     floor = max(filter(None, (of_build, of_card)), key=parsed)
@@ -322,8 +324,8 @@ TRY_IT = "On that machine, `gpusetup doctor` says what fits"
 def _of_several_cudas(context: RuleContext, question: Event) -> str:
     return (
         "yes, toolkits of several CUDA versions can be installed side by side, and torch uses none "
-        "of them: each environment's torch brings its own CUDA. Only the driver is there once. "
-        "`gpusetup doctor` shows which of them an environment uses"
+        "of them: each environment's torch brings its own CUDA. Only the driver is shared by all. "
+        "`gpusetup doctor` shows the CUDA version of an environment's torch"
     )
 
 

@@ -39,13 +39,14 @@ READING_OF_WAY = {
 
 
 def reading_by_contrast(context: RuleContext) -> str | None:
-    """The reading that shows the difference between the run that works and the one that fails."""
+    """The command whose output differs between the working and the failing run; None if the report
+    has no such pair of runs."""
     for event in events(context, "works-otherwise"):
         way = event.values.get("what", "")
-        # What another maker's GPU runs on are packages of the system, and not of Python.
+        # GPUs of other makers run on packages of the system, not of Python.
         if way == "older-release" and is_of_another_maker(context):
             return alike.WHICH_STACK
-        # One GPU that works says something only where several are used.
+        # That it works on one GPU is only a difference if the failing run uses several.
         if way == "one-gpu" and not events(context, "several-gpus"):
             continue
         if way in READING_OF_WAY:

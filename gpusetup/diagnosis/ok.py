@@ -112,19 +112,20 @@ def _report_is_healthy(context: RuleContext) -> bool:
 
 
 def is_proven(context: RuleContext) -> bool:
-    """Whether there is nothing left to ask: something computed, or a plain question is answered."""
+    """Whether nothing is left to ask: the GPU works, or a plain question is answered."""
     return computed(context) or is_answered(context)
 
 
 def computed(context: RuleContext) -> bool:
-    """Whether a program computed on the GPU, or torch sees it, according to the text."""
+    """Whether the text shows a working GPU: torch sees it, a program computed on it, or another
+    maker's backend runs."""
     if context.torch.cuda_available or events(context, "gpu-computes"):
         return True
     return _makers_backend_runs(context)
 
 
 def _makers_backend_runs(context: RuleContext) -> bool:
-    """Whether mps, xpu or ROCm works on a machine that only has another maker's GPU."""
+    """Whether mps, XPU or ROCm runs on a machine whose torch is not a build for NVIDIA GPUs."""
     if not events(context, "backend-runs"):
         return False
     maker = maker_of(context.torch.backend)

@@ -221,7 +221,7 @@ def _what_it_does(context: RuleContext) -> str | None:
 
 
 def ends_in_a_crash(context: RuleContext) -> bool:
-    """Whether the process ends, so that only its native stack tells where."""
+    """Whether the process crashes, so that only its native stack shows where."""
     if events(context, "program-crashed", "silent-crash"):
         return True
     return working.CRASH.search(_quoted_complaint(context)) is not None
@@ -230,14 +230,14 @@ def ends_in_a_crash(context: RuleContext) -> bool:
 def _is_slow(context: RuleContext) -> bool:
     """Whether the only complaint is slowness, with an NVIDIA GPU."""
     complaint = _quoted_complaint(context)
-    # Who compares with the CPU, or names an error too, complains of more than slowness.
+    # Somebody who compares with the CPU, or names an error, complains of more than slowness.
     of_more = "cpu" in complaint.lower() or events(context, "program-failed")
     is_slow = working.SLOW.search(complaint) or _is_slower_than_hoped(context)
     return bool(gpus(context) and is_slow and not of_more)
 
 
 def _is_slower_than_hoped(context: RuleContext) -> bool:
-    """Whether somebody compares a speed with another one, or says that it drops."""
+    """Whether the person names a speed or load, and worries about it."""
     complaint = _quoted_complaint(context)
     names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
     names_a_load = LOAD.search(complaint)
@@ -247,7 +247,7 @@ def _is_slower_than_hoped(context: RuleContext) -> bool:
 LOAD = lazy(
     r"(?i)\d ?% (?:GPU|util|usage|load)|\b(?:gpu|util\w*|usage|load) (?:\w+ ){0,2}\d{1,3} ?%"
 )
-"""How busy a GPU is, in a sentence."""
+"""A sentence about how busy a GPU is: `30% usage`, `GPU util only 20 %`."""
 
 
 GROWS = lazy(r"(?i)\b(?:grows?|growing|leak\w*|keeps? (?:increasing|rising|climbing)|fills? up)\b")
@@ -278,8 +278,8 @@ def _is_about_torch(context: RuleContext) -> bool:
 
 
 def _torchs_build(context: RuleContext) -> str | None:
-    """The question which torch is installed; for a GPU that not every build supports, also for its
-    kernels."""
+    """The command that shows which torch is installed; for a GPU that not every build supports, the
+    one that shows its kernels too."""
     oldest, newest = USUAL
     for gpu in gpus(context):
         capability = gpu.compute_capability
@@ -293,6 +293,8 @@ def _shows_torch_or_driver(context: RuleContext) -> bool:
 
 
 def _all_of_torch(context: RuleContext) -> str | None:
+    """The command for torch's report of the environment; None if the text shows torch, Python and
+    the driver."""
     python = context.snapshot.python.version
     all_shown = context.torch.version and python and driver_answers(context)
     return None if all_shown else alike.COLLECT_ENV
@@ -305,16 +307,18 @@ def _says_something_of_a_gpu(context: RuleContext) -> bool:
     return complains(context)
 
 
-def _driver_answer(context: RuleContext) -> str | None:
-    """The question for torch, its GPU and the driver; for other programs, for what the driver
-    lists."""
+def _command_for_the_driver(context: RuleContext) -> str | None:
+    """The command that shows the driver: torch's own report or, for a program without torch,
+    nvidia-smi."""
     if is_beside_torch(context):
+        # If the text already shows the driver's GPUs, nvidia-smi would say nothing new.
         return None if listed_gpus(context) else "nvidia-smi"
+    # Also shows torch and the rest of the environment, so it is useful even if the GPUs are known.
     return alike.COLLECT_ENV
 
 
 def _asks(reading: str) -> Callable[[RuleContext], str | None]:
-    """The same reading in any case."""
+    """Returns a function that always returns this command (`reading`)."""
     return lambda _: reading
 
 
@@ -368,9 +372,12 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(
         name="torch and driver", is_reached=_shows_torch_or_driver, reading=_all_of_torch
     ),
-    StageQuestion(name="driver", is_reached=_says_something_of_a_gpu, reading=_driver_answer),
+    StageQuestion(
+        name="driver", is_reached=_says_something_of_a_gpu, reading=_command_for_the_driver
+    ),
 )
-"""From the narrowest: the first that is reached asks, if the text lacks its answer."""
+"""From the most specific stage to the most general: the first one that the text has reached decides
+which command to ask for."""
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:

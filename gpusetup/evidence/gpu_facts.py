@@ -127,7 +127,8 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
 
 
 def torch_lists_the_target(context: RuleContext) -> str:
-    """torch's own list contains the target of the AMD GPU that the text names."""
+    """The AMD target that the text names, if torch's own list of kernels contains it; otherwise
+    empty."""
     kernels = context.torch.kernels or ()
     listed_targets = []
     for event in events(context, "hip-kernel-missing", "foreign-gpu"):
@@ -140,36 +141,47 @@ def torch_lists_the_target(context: RuleContext) -> str:
 
 
 def another_release_works(context: RuleContext) -> str:
-    """Another release of torch works on the same machine."""
-    for event in events(context, "release-regressed"):
-        return event.text or "another release of torch works here"
-    return ""
+    """What the text says of another release of torch that works on the same machine; empty if it
+    mentions none."""
+    regressions = events(context, "release-regressed")
+    if not regressions:
+        return ""
+    return regressions[0].text or "another release of torch works here"
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """A text that leaves no failure open shows a device in use, a speed, or a training."""
-    for event in events(context, "gpu-in-use", "gpu-speed", "gpu-trains"):
-        quote = (event.text or "")[:60].strip()
-        return f"the GPU computes ({quote})"
-    return ""
+    """The sentence that shows a device in use, a speed or a training on the GPU; empty if the text
+    shows none.
+
+    `report.works` only gives these events for a text in which every failure is mended.
+    """
+    proofs = events(context, "gpu-in-use", "gpu-speed", "gpu-trains")
+    if not proofs:
+        return ""
+    # The first one is enough, and its beginning.
+    quote = (proofs[0].text or "")[:60].strip()
+    return f"the GPU computes ({quote})"
 
 
 def a_program_found_the_gpu(context: RuleContext) -> str:
-    """A program's own log lists the GPU of another maker as usable."""
-    for event in events(context, "program-found-gpu"):
-        quote = (event.text or "")[:60].strip()
-        return f"the program found the GPU itself ({quote})"
-    return ""
+    """The line of a program's own log that lists the GPU of another maker as usable; empty if there
+    is none."""
+    log_lines = events(context, "program-found-gpu")
+    if not log_lines:
+        return ""
+    quote = (log_lines[0].text or "")[:60].strip()
+    return f"the program found the GPU itself ({quote})"
 
 
 def rocm_build_has_the_target(context: RuleContext) -> str:
-    """A program printed a ROCm build, and builds of that ROCm have kernels for the named board.
+    """A sentence if a program printed a ROCm build, and builds of that ROCm have kernels for the
+    named board; otherwise empty.
 
-    A kernel that is missing all the same is one for another GPU: the processor's own graphics, or
-    the target that a variable names.
+    If a kernel is missing nevertheless, it is one for another GPU: the processor's integrated
+    graphics, or the target that a variable names.
     """
     backend = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
-    # torch's own list of kernels would tell it exactly.
+    # torch's own list of kernels is exact, so it decides if the text has it.
     if backend is None or context.torch.kernels is not None:
         return ""
     rocm = backend[1]

@@ -32,7 +32,7 @@ from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
     NVML_DRIVER_NOT_LOADED,
-    absent_here,
+    driver_belongs_here,
     nvml_said,
     on_the_bus,
     said_on_the_host,
@@ -61,7 +61,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         return
     # The driver's version in a text may be of a package, and no proof that it runs.
     answers = listed_gpus(context) if is_report(context) else driver_answers(context)
-    is_of_this_machine = absent_here(context) or said_on_the_host(messages)
+    is_of_this_machine = driver_belongs_here(context) or said_on_the_host(messages)
     if is_of_this_machine and not answers and has_nvidia(context) is not False:
         evidence = (*messages, *nvml_said(context), *on_the_bus(context))
         yield finding(context, "driver-not-loaded", evidence)
@@ -234,7 +234,7 @@ def _driver_lists_nothing(context: RuleContext) -> bool:
     """Whether the module is bound to a GPU on the bus and NVML answers with an empty list."""
     machine = context.snapshot
     drivers_of_devices = [device.driver for device in nvidia_on_pci(context)]
-    is_bound = "nvidia" in drivers_of_devices and absent_here(context)
+    is_bound = "nvidia" in drivers_of_devices and driver_belongs_here(context)
     nvml_answers = machine.driver.module_loaded and not machine.driver.nvml_code
     return is_bound and bool(nvml_answers) and machine.gpus == ()
 
@@ -249,7 +249,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     lacks_open = request.needs_open and is_open is False
     has_needless_open = is_open and not request.takes_open
     # That no GPU is listed is proven live only; a text may leave the list out.
-    is_live = driver.module_loaded and absent_here(context) and not is_report(context)
+    is_live = driver.module_loaded and driver_belongs_here(context) and not is_report(context)
     if not messages and (lacks_open or has_needless_open) and is_live:
         flavour = "open" if is_open else "closed"
         text = f"{flavour} kernel modules"

@@ -37,7 +37,8 @@ def torch_missing(context: RuleContext) -> Findings:
     """torch is not installed for the target interpreter."""
     python, torch = context.snapshot.python, context.torch
     messages = events(context, "torch-missing")
-    # A build that is isolated has no torch, whatever the environment has.
+    # If torch is installed, the message came from pip's isolated build environment, which has no
+    # torch, and not from the target.
     if torch.version and events(context, "build-isolation-no-torch"):
         messages = ()
     if torch.installed is False:
@@ -49,8 +50,8 @@ def torch_missing(context: RuleContext) -> Findings:
 
 
 def torch_itself(context: RuleContext) -> Findings:
-    """The installed torch is incomplete, mixed from two versions, or cannot be imported; or a
-    package does not fit it."""
+    """The installed torch is incomplete, mixed from two versions, cannot be imported, does not fit
+    the installed numpy, or would load the toolkit's stub of libcuda instead of the driver's."""
     torch, numpy = context.torch, package(context, "numpy")
     if any(copy.intact is False for copy in packages(context, "torch")):
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
@@ -63,9 +64,11 @@ def torch_itself(context: RuleContext) -> Findings:
     version = torch.version
     if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
         both = f"torch {version}, numpy {numpy.version}"
-        # torch computes without numpy; only what crosses between them fails.
+        # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
+        # and from numpy fail.
         yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
     libcuda = context.driver.libcuda_path or ""
+    # CUDA toolkits have an empty libcuda in a folder `stubs`, only for linking.
     if "stub" in libcuda:
         yield seen(context, "libcuda-stub", "driver.libcuda_path", libcuda)
 
@@ -81,7 +84,8 @@ def two_torch_installs(context: RuleContext) -> Findings:
     for copy in copies:
         text = f"torch {copy.version} in {copy.location}"
         evidence.append(shown(context, "packages", text))
-    # In one folder their files are mixed; in two the first one hides the other.
+    # In one folder their files are mixed, which is an error. In two folders the first copy hides
+    # the other, which is only worth a warning.
     folders = {copy.location for copy in copies}
     yield finding(
         context,
@@ -97,7 +101,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     """The torch that Python would import lies outside the environment (user site-packages,
     PYTHONPATH).
 
-    Where it is not right for this machine, no other one in the environment would be seen.
+    It hides a torch that is installed in the environment. That matters if it has to be replaced.
     """
     python, location = context.snapshot.python, context.torch.location or ""
     if not location or not python.prefix:
@@ -106,7 +110,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     if location.startswith(folders_of_environment) or events(context, *HALVES_DO_NOT_FIT):
         return
     torch_has_to_change = context.choice.action != "kept"
-    # Where nothing can be installed the torch outside is what somebody chose.
+    # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
     is_in_the_way = torch_has_to_change and not paste.target_refuses(context)
     cause = "torch-outside-environment"
     yield seen(context, cause, "torch.location", location, weak=not is_in_the_way, place=location)
@@ -116,19 +120,19 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.torch
     messages = events(context, "torch-not-compiled-with-cuda")
-    # No build of today serves such a GPU; a Jetson has wheels of its own.
+    # Current builds support neither such an old GPU nor a Jetson, which has wheels of its own.
     if context.os.jetson or context.catalog.never_serves(context.snapshot.gpus or ()):
         return
     has_gpu = has_nvidia(context)
     if has_gpu is None:
-        # Where no source tells the GPU, only a text about CUDA makes one likely.
+        # If no source shows whether there is a GPU, only a text about CUDA makes one likely.
         has_gpu = is_report(context) and bool(
             messages or cuda_was_refused(context) or says_nothing_else(context)
         )
     is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
     if not has_gpu or not (messages or is_cpu_build):
         return
-    # A build with CUDA that is listed is not the one that says so.
+    # If the listed build has CUDA, another torch than that one printed the message.
     name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
     gpu = gpu_naming.gpu_names(context)
     evidence = [
@@ -146,7 +150,7 @@ def torch_in_words(context: RuleContext) -> str:
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    """torch's version and backend, as they were read."""
+    """The evidence that shows torch's version and backend."""
     backend = context.torch.backend or "unknown"
     text = f"{torch_in_words(context)}, backend {backend}"
     return (value_evidence(context, "torch.version", text),)
@@ -160,7 +164,7 @@ def foreign_wheel(context: RuleContext) -> Findings:
         cause = "rocm-wheel-on-nvidia"
     elif backend == "xpu":
         cause = "xpu-wheel-on-nvidia"
-    # Beside another maker's GPU the build may be meant for that one.
+    # If there is also a GPU of another maker, the build may be meant for that one.
     if cause and gpus(context) and not events(context, "foreign-gpu"):
         evidence = (shown(context, "torch.version", f"backend {backend}"),)
         yield finding(context, cause, evidence, who=torch_in_words(context))
@@ -170,7 +174,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     """torch, or a program that uses it, reports that CUDA is not available."""
     torch = context.torch
     messages = events(context, "cuda-unavailable")
-    # A program that is not built on torch speaks of itself.
+    # The message of a program that is not built on torch is not about torch.
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
     if torch.cuda_available is False and not messages:
@@ -197,21 +201,21 @@ def cuda_lib_missing(context: RuleContext) -> Findings:
 
 
 NAMES_SHOWN = 3
-"""Packages that a title names."""
+"""How many packages a title names."""
 
 
 def interpreter(context: RuleContext) -> Findings:
     """No torch can be installed for this Python, on this system, or with this libc."""
     os, python, torch = context.os, context.snapshot.python, context.torch
     if python.bits == 32:
-        # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
+        # A torch that ran, or that an installer lists, is 64-bit, and so is its Python.
         torch_is_there = torch.cuda_available is not None or package(context, "torch")
         if not is_report(context) or not torch_is_there:
             path = paste.python(context)
             yield seen(context, "python-32bit", "python.bits", f"{path}: 32 bits")
         return
     musl_messages = events(context, "musl-libc")
-    # An environment that has its torch: an old Python is no trouble of its own.
+    # If torch is installed, or the text is about something else, an old Python is not the problem.
     has_torch_or_trouble = torch.version or context.snapshot.events
     if is_report(context) and has_torch_or_trouble and not musl_messages:
         return
@@ -253,7 +257,7 @@ def environment(context: RuleContext) -> Findings:
     # uv installs without pip.
     if python.has_pip is False:
         yield seen(context, "pip-missing", "python.has_pip", "no pip", severity=Severity.NOTE)
-    # What is installed there may work: it only cannot be changed.
+    # A warning only, because what is installed there may work.
     if python.externally_managed:
         yield seen(
             context,
@@ -283,14 +287,14 @@ def host(context: RuleContext) -> Findings:
         text = f"{disk.path}: {gib(disk.free_bytes or 0)} free"
         disks.append(shown(context, "disks", text))
     if messages or disks:
-        # A disk that is nearly full has stopped nothing yet.
+        # Without an error message, a nearly full disk is only a warning.
         yield finding(context, "pip-cache-disk-full", (*messages, *disks), weak=not messages)
     shared_memory = machine.memory.shm_total_bytes
     # Docker's default is 64 MiB; what a DataLoader's workers share is often larger.
     if shared_memory is not None and shared_memory <= GIB and in_container(context):
         text = f"/dev/shm is {gib(shared_memory)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
-    # A text does not show which compilers a machine has. Triton compiles on Linux by gcc.
+    # A text does not show which compilers a machine has. On Linux, Triton compiles with gcc.
     if is_report(context) or not on(context, "linux"):
         return
     lacks_compiler = machine.packages is not None and machine.toolkit.compiler is None
@@ -303,11 +307,11 @@ SETTINGS = {
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "memory-caching-off",
     "NVIDIA_TF32_OVERRIDE": "tf32-precision",
 }
-"""CUDA's and torch's own documentation."""
+"""Maps variables to the cause if they are set to 1. Source: documentation of CUDA and torch."""
 
 
 def settings(context: RuleContext) -> Findings:
-    """Environment variables whose values cost speed or memory, or break something."""
+    """Environment variables that cost speed or memory, or break something, if they are set to 1."""
     for name, cause in SETTINGS.items():
         if context.snapshot.environment.get(name) == "1":
             yield seen(context, cause, "environment", f"{name}=1")

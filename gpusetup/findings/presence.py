@@ -1,4 +1,4 @@
-"""Whose GPU it is, and whether its driver is there at all and allowed to have the GPU."""
+"""Findings about a missing NVIDIA driver, and about machines without an NVIDIA GPU."""
 
 from __future__ import annotations
 
@@ -39,30 +39,36 @@ NVML_DRIVER_NOT_LOADED = 9
 NVML_UNKNOWN = 999
 
 
-def absent_here(context: RuleContext) -> bool:
-    """Whether the driver is missing from this machine itself, not from around it."""
+def driver_belongs_here(context: RuleContext) -> bool:
+    """Whether the machine itself must have the NVIDIA driver, so that it is missing if it is
+    absent.
+
+    False if the driver belongs to another machine, or on macOS, which has none.
+    """
     if context.other_host or on(context, "macos"):
         return False
-    # In these the driver is the host's.
+    # Containers, image builds and WSL use the driver of their host.
     return not (in_container(context) or in_an_image_build(context) or context.os.wsl)
 
 
 PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
-"""Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
+"""Events that show an installed driver: torch's "no NVIDIA driver" then means that none is
+loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver, has_gpu = context.driver, has_nvidia(context)
-    # nouveau has each GPU that no driver of NVIDIA's was ever installed for.
+    # nouveau drives every GPU for which NVIDIA's driver was never installed.
     messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
     driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
     if driver_runs or has_gpu is False:
         return
-    if not absent_here(context) and not said_on_the_host(messages):
+    if not driver_belongs_here(context) and not said_on_the_host(messages):
         return
     lacks_library = driver.library_found is False
-    # With a GPU the module on disk would be a driver; without one torch's build must ask for it.
+    # With a GPU, a kernel module on disk would be an installed driver. Without a known GPU, torch's
+    # build must need CUDA.
     is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
     is_said = messages and not events(context, *PACKAGES_ARE_THERE)
     if not is_said and not (lacks_library and is_suspected):
@@ -76,7 +82,7 @@ def driver_missing(context: RuleContext) -> Findings:
         subject = f"{lender.name} gave this notebook no GPU"
     else:
         fix = _install(context)
-        # The node of a cluster's job may have another GPU than the one that is named.
+        # A job of a cluster may run on a node with another GPU than the one in the text.
         names_gpu = has_gpu and not has_a_scheduler(context)
         subject = gpu_naming.gpu_names(context) if names_gpu else ""
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
@@ -89,12 +95,13 @@ def _install(context: RuleContext) -> Fix:
 
 
 def said_on_the_host(messages: Iterable[Event]) -> bool:
-    """Whether a container's toolkit says it, which asks the driver of the host."""
+    """Whether one of the messages comes from a container toolkit, which uses the host's driver."""
     return any(event.values.get("place") == "host" for event in messages)
 
 
 def _looked_in_vain(context: RuleContext) -> Events:
-    """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
+    """The messages of programs that looked for CUDA and did not find nvidia-smi or the driver's
+    library."""
     messages = []
     for event in events(context, "library-missing", "cuda-lib-missing"):
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES):
@@ -105,16 +112,18 @@ def _looked_in_vain(context: RuleContext) -> Events:
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
-"""What fails at its import: a text about it is no text about the driver, on a login node say.
+"""Failures of an import, which also happen without a GPU, for example on a login node. So a missing
+nvidia-smi in such a text is not the cause.
 
-The order of causes cannot say it: where a PCI bus shows a GPU without a driver, that is first."""
+The order of causes cannot express this, because a GPU without a driver on the PCI bus comes
+first."""
 
 
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 
 def on_the_bus(context: RuleContext) -> Events:
-    """NVIDIA's devices on the PCI bus with their drivers; the first two are evidence enough."""
+    """Evidence from the PCI bus: the first two NVIDIA devices with their drivers."""
     devices = []
     for device in nvidia_on_pci(context)[:2]:
         text = f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}"
@@ -126,7 +135,7 @@ NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
 
 
 def nvml_said(context: RuleContext) -> Events:
-    """NVML's own error; a text has it in its words, with its source."""
+    """NVML's error as evidence; empty if it reported none."""
     driver = context.driver
     if not driver.nvml_code:
         return ()
@@ -135,12 +144,10 @@ def nvml_said(context: RuleContext) -> Events:
 
 
 def serves_its_maker(context: RuleContext) -> bool:
-    """Whether the installed torch is for the GPU that is there, as far as its files say.
-
-    ROCm's beside AMD's, XPU's beside Intel's, the ordinary one on a Mac.
-    """
+    """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
+    the ordinary one on a Mac, the CPU build without a GPU."""
     torch = context.torch
-    # Whoever sends a text has a complaint, so a fitting build proves nothing.
+    # Somebody who sends a text has a problem, so a build that fits proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
     if events(context, *LOOKED_FOR_CUDA):
@@ -148,7 +155,7 @@ def serves_its_maker(context: RuleContext) -> bool:
     if _apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
-        # No GPU that torch has a build for: the CPU's is the right one.
+        # Without a GPU that torch has a build for, the CPU build is the right one.
         return not torch_has_another_build(context)
     makers = {device.vendor for device in context.snapshot.pci_devices or ()}
     stack = context.snapshot.makers
@@ -159,9 +166,9 @@ def serves_its_maker(context: RuleContext) -> bool:
 
 
 def torch_has_another_build(context: RuleContext) -> bool:
-    """Whether torch has a build for a GPU of AMD or Intel that is there.
+    """Whether torch has a build for one of this machine's AMD or Intel GPUs.
 
-    Old cards of AMD, and the graphics of most processors, have none that pays.
+    Old AMD cards and most integrated graphics have no build, or none that is worth it.
     """
     stack = context.snapshot.makers
     if stack is not None:
@@ -169,7 +176,7 @@ def torch_has_another_build(context: RuleContext) -> bool:
     for device in context.snapshot.pci_devices or ():
         if device.vendor == "intel" and device_has_xpu(device.device_id, device.name):
             return True
-        # An id that no table has may be a new card.
+        # An unknown id may be a new card, so it counts as supported.
         known = amd_device(device.device_id, device.name)
         if device.vendor == "amd" and (known is None or known.target in BUILT_FOR):
             return True
@@ -177,13 +184,14 @@ def torch_has_another_build(context: RuleContext) -> bool:
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
-    """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
+    """This machine has no NVIDIA GPU; the finding names the maker of the GPU that it has. A note if
+    no program needed CUDA."""
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
-    # What is wrong with another maker's stack that was read has causes of its own.
+    # Problems of another maker's stack have causes of their own.
     if maker_stacks.stack_of(context) is not None:
         return
-    # An error of CUDA comes from NVIDIA's driver: the Mac in the text is where somebody sits.
+    # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
     if _apple(context) and is_report(context) and events(context, "cuda-error"):
         return
     cause, fix = _of_whom(context)
@@ -194,7 +202,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     for event in events(context, "foreign-gpu"):
         name = event.values.get("name", "")
         target = gfx_of(name)
-        # Its target says which build has kernels for it.
+        # The target decides which build has kernels for the board.
         if target and not board:
             board = f"{name} ({target})"
     severity = Severity.NOTE if is_only_a_note else None
@@ -202,7 +210,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
 
 
 MESSAGES_SHOWN = 3
-"""Messages that the evidence quotes."""
+"""How many messages the evidence quotes."""
 
 
 def _what_is_there(context: RuleContext, cause: str) -> Event:
@@ -218,14 +226,14 @@ def _what_is_there(context: RuleContext, cause: str) -> Event:
 
 
 def _in_use(context: RuleContext) -> bool:
-    """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
+    """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
     torch = context.torch
     if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
         if events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built"):
             return False
         for event in events(context, "foreign-gpu"):
             target = gfx_of(event.values.get("name", ""))
-            # torch lists a GPU that its wheel has no kernels for, and fails at the first one.
+            # torch also lists a GPU without kernels in its wheel, and fails at the first kernel.
             if target is not None and target not in BUILT_FOR:
                 return False
         return True
@@ -235,7 +243,7 @@ def _in_use(context: RuleContext) -> bool:
 
 
 def _is_absent(context: RuleContext) -> bool:
-    """Whether no NVIDIA GPU is there: as a source says, or as all speaks for another maker's."""
+    """Whether there is no NVIDIA GPU: a source says so, or everything points to another maker."""
     machine, has_gpu = context.snapshot, has_nvidia(context)
     if has_gpu is not None:
         return not has_gpu
@@ -250,8 +258,9 @@ def _is_absent(context: RuleContext) -> bool:
 
 
 def _apple(context: RuleContext) -> bool:
-    """A Mac whose machine is Apple's, or one of which a text says only that it is a Mac."""
-    # Where a notebook is lent, the Mac is what its user sits at.
+    """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
+    counts too."""
+    # The user of a hosted notebook sits at the Mac, but the program runs elsewhere.
     is_lent = is_report(context) and events(context, "hosted-notebook")
     if is_lent and not events(context, *LOOKED_FOR_CUDA):
         return False
@@ -259,13 +268,13 @@ def _apple(context: RuleContext) -> bool:
         return True
     machine = context.os.machine
     is_apples = machine in ("aarch64", "arm64")
-    # A live machine always knows its architecture; of a text's Mac it is taken to be Apple's.
+    # Only a text can lack the architecture. Then the Mac is assumed to have an Apple chip.
     is_unsaid = machine is None and is_report(context)
     return on(context, "macos") and (is_apples or is_unsaid)
 
 
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
-"""Events of another maker's stack."""
+"""Events that only another maker's software reports."""
 
 
 # The first one names a GPU; all others prove that a program wanted one, so that its absence is a
@@ -310,16 +319,16 @@ STOPS_EARLIER = (
     "windows-dll-missing",
     "windows-pagefile-too-small",
 )
-"""Events of programs that fail with any GPU or none: then its absence is only worth knowing.
+"""Failures that happen with or without a GPU: then a missing GPU is only a note.
 
-The order of causes cannot say it: a machine without torch lacks its GPU first, while a text in
-which an installer finds no torch is not about a GPU at all."""
+The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
+while a text in which an installer finds no torch is not about a GPU at all."""
 
 
 def _runs(context: RuleContext) -> bool:
-    """Whether nothing in a text looked for a GPU in vain, or CUDA ran.
+    """Whether CUDA ran according to a text, or nothing in it looked for a GPU and failed.
 
-    A text shows a build and no more; of a Mac it shows paths alone.
+    The second covers texts that only show a build of torch or, from a Mac, only paths.
     """
     machine = context.snapshot
     if not is_report(context):
@@ -342,7 +351,7 @@ IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for i
 
 
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:
-    """The finding of the GPU's maker, and what to do with such a GPU."""
+    """The id of the finding for the GPU's maker, and the fix for such a GPU."""
     if _apple(context):
         return "apple-silicon", other_makers.apple(context)
     # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
@@ -360,12 +369,13 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
 
 
 def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
-    """A machine whose GPU torch has no build for: the CPU's build, if no torch is there yet."""
+    """The finding and the fix for a machine without a GPU that torch has a build for: install the
+    CPU build, unless torch is installed."""
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
     if in_container(context):
         text += IMAGE
-    # An installed torch stays; an error of CUDA comes from a machine that has a GPU.
+    # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
     if torch.installed or torch.version or events(context, "cuda-error"):
         return "no-nvidia-gpu", Fix(text=text)
     words: tuple[str, ...] = ("--backend", "cpu")

@@ -174,7 +174,7 @@ def joined(values: Sequence[str | None]) -> str | None:
         return usual_value
     parts = [f"{usual_count} x {usual_value}"]
     for value, count in counts[1:]:
-        # The usual ones need no numbers: they are the rest.
+        # The usual value needs no GPU indexes: it is that of all the others.
         indexes = [index for index, gpu_value in enumerate(values) if gpu_value == value]
         noun = "GPUs" if count > 1 else "GPU"
         parts.append(f"{count} x {value} ({noun} {ranges(indexes)})")
@@ -185,13 +185,13 @@ OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
 
 
 def commonest(value: str) -> str:
-    """The most common value in a text that `joined` made from the values of several GPUs.
+    """The value that most GPUs of a node have, read from the node's fact text.
 
     >>> commonest("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), commonest("NVIDIA L4")
     ('NVIDIA L40S', 'NVIDIA L4')
     """
     values = OF_SEVERAL_VALUES.fullmatch(value)
-    # The commonest comes first.
+    # The most common value comes first in the text.
     return values[1] if values else value
 
 

@@ -305,7 +305,7 @@ def _from_verify(raw: bytes, what: str) -> Node:
 def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]:
     """The speeds that verify measured, each with the model of its device."""
     for check in answer.checks:
-        # Other figures than speeds are not compared among nodes.
+        # Only speeds are compared among nodes, not the other figures of verify.
         is_speed = check.unit in RATE_UNITS and check.status != "skipped"
         if check.value is None or check.unit is None or not is_speed:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpusetup.errors import UsageError
 from gpusetup.fleet.node_finding import FindingKey, NodeFinding
@@ -21,7 +21,7 @@ class Rate(Frozen):
     device: str
     """The device's own name: `cuda:3`."""
     model: str
-    """The GPU's name: rates are compared among the same."""
+    """The GPU's name: only rates of the same model are compared."""
     value: float
     unit: str
 
@@ -29,8 +29,9 @@ class Rate(Frozen):
 class Drift(Frozen):
     """A difference between a node and most nodes of its kind, in one field.
 
-    Some fields are no facts of the node: `record.taken_at`, if the record is older than the others,
-    `record.future`, if it is dated in the future, and `node.kind`, if no other node has such GPUs.
+    Three fields are not facts of the node: `record.taken_at` if its record is older than those of
+    the others, `record.future` if the record is dated in the future, and `node.kind` if no other
+    node has such GPUs.
     """
 
     field: str
@@ -40,12 +41,12 @@ class Drift(Frozen):
     nodes: int
     """How many nodes have the majority's value, or how many devices were compared."""
     of: int
-    """Of how many."""
+    """How many nodes or devices there are in all."""
 
 
 class FactSplit(Frozen):
-    """A fact for which no value has a majority among the nodes of a kind, so that it is unclear
-    which nodes are right."""
+    """A fact that has no majority value among the nodes of a kind, so that it is unknown which
+    nodes are right."""
 
     field: str
     severity: Severity
@@ -61,14 +62,15 @@ class Node(Frozen):
     name: str = ""
     taken_at: str | None = None
     kind: tuple[str, ...] = ()
-    """The model of most of its GPUs; () if no GPU is seen."""
+    """The model of most of its GPUs; empty if it has no visible GPU."""
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     rates: tuple[Rate, ...] = ()
     problem: str | None = None
-    """Why there is no record, or no whole one."""
+    """Why there is no record, or an incomplete one; None if there is a complete one."""
     since: Mapping[FindingKey, str] = {}
-    """By the node's history: a finding -> when a check had it for the first time."""
+    """Maps a finding to the time when a check first reported it, according to the node's
+    history."""
     snapshot_file: str | None = None
     """The file of the node's snapshot, which doctor can read again."""
     snapshot_findings: tuple[str, ...] = ()
@@ -76,14 +78,15 @@ class Node(Frozen):
     broken_file: str | None = None
     """The file of a record that cannot be read."""
     sight: Sight = Sight(sources=())
-    """What the record could see."""
+    """Which sources the record could read."""
     has_record: bool = True
-    """False for a history alone, which does not say what the node is like."""
+    """False if only a history is stored, which has no facts about the node."""
 
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""What may be in a command as it is: a host's name."""
+"""A host name that needs no quoting in a command."""
 MOST_NAMES = 100_000
+"""More nodes than any cluster has: a longer list is a typing error, and would fill the memory."""
 
 
 NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
@@ -139,12 +142,12 @@ class NumberRange(Frozen):
     def is_before(self, digits: str) -> bool:
         """Whether a number directly follows the last number of this range."""
         next_number = int(self.last) + 1
-        # The same count of digits is a matter of the caller.
+        # The caller only compares numbers with the same count of digits.
         return int(digits) == next_number
 
     def __str__(self) -> str:
         first, last = self.first, self.last
-        # A range of one is a number.
+        # A range of a single number is written as the number.
         if first == last:
             return first
         return f"{first}-{last}"
@@ -163,61 +166,62 @@ def _split_at_number(name: str) -> tuple[str, str, str]:
 
 
 def expanded(text: str) -> tuple[str, ...]:
-    """The individual names in a list in Slurm's notation; UsageError if the list is malformed or
-    too long.
+    """The names in a list of nodes as Slurm writes it, each once; UsageError if it is not one, or
+    if it names more than MOST_NAMES nodes.
 
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
     """
-    # A comma inside brackets separates numbers, any other names.
+    # A comma inside brackets separates numbers, any other comma separates names.
     parts = re.split(r",(?![^\[]*\])", text)
     names: dict[str, None] = {}
     try:
         for part in parts:
             for name in _names_of_part(part.strip()):
                 names[name] = None
+                if len(names) > MOST_NAMES:
+                    raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES:,} nodes")
     except ValueError as problem:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE) from problem
-    # Two commas in a row.
+    # Two commas in a row have an empty name between them.
     names.pop("", None)
     has_stray_bracket = any("[" in name or "]" in name for name in names)
-    is_too_long = len(names) > MOST_NAMES
-    if has_stray_bracket or not names or is_too_long:
+    if has_stray_bracket or not names:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE)
     return tuple(names)
 
 
-def _names_of_part(part: str) -> list[str]:
-    """The names in one part of a list: a plain name, or a range such as `gpu[09-11]`."""
+def _names_of_part(part: str) -> Iterator[str]:
+    """The names in one part of a list, which is a name or a form like `gpu[09-11]`.
+
+    Raises ValueError if the brackets contain something other than numbers and ranges.
+    """
     prefix, bracket, after_bracket = part.partition("[")
     numbers_text, _, suffix = after_bracket.partition("]")
     # Without brackets the prefix is the whole name.
-    numbers = [""]
+    numbers: Iterable[str] = ("",)
     if bracket and after_bracket:
         numbers = _numbers(numbers_text)
-    return [f"{prefix}{number}{suffix}" for number in numbers]
+    for number in numbers:
+        yield f"{prefix}{number}{suffix}"
 
 
 WRITE = "write gpu[001-016],login1"
 
 
-def _numbers(inside: str) -> list[str]:
-    """The numbers that brackets contain (`1-3,7`), with leading zeros as written.
+def _numbers(inside: str) -> Iterator[str]:
+    """The numbers in the brackets (`08-10,7` has 08, 09, 10 and 7), one after the other, so that
+    the caller can stop.
 
-    Raises ValueError for what is no range, or too long a one.
+    Raises ValueError for a piece that is neither a number nor a rising range.
     """
-    numbers: list[str] = []
     for piece in inside.split(","):
         first, _, last = piece.strip().partition("-")
-        # `09` has two digits, and so has each of its range.
+        # All numbers of a range have as many digits as its first one.
         width = len(first)
         first_number = int(first)
         last_number = int(last or first)
-        span = range(first_number, last_number + 1)
-        # `[1-999999999]` would fill the memory.
-        is_plausible = 0 < len(span) <= MOST_NAMES
-        if not is_plausible:
+        if last_number < first_number:
             raise ValueError(piece)
-        for number in span:
-            numbers.append(f"{number:0{width}d}")
-    return numbers
+        for number in range(first_number, last_number + 1):
+            yield f"{number:0{width}d}"

@@ -166,13 +166,13 @@ def _gravest_split_first(split: FactSplit) -> tuple[int, str]:
 def all_differences(
     nodes: Sequence[Node], fact_drifts: Mapping[str, Sequence[Drift]], now: datetime
 ) -> dict[str, list[Drift]]:
-    """Node -> its differences from the others: in facts (`fact_drifts`), measured speeds, kind of
-    GPU, and the date of its record."""
+    """Maps each node to its differences from the others: `fact_drifts`, slow rates, its kind, and
+    the date of its record."""
     differences: dict[str, list[Drift]] = defaultdict(list)
     for drifts_by_node in (fact_drifts, outliers(nodes)):
         for name, rows in drifts_by_node.items():
             differences[name].extend(rows)
-    # Of these a node has one at most.
+    # A node has at most one of each of these.
     for drift_by_node in (lone_kinds(nodes), misdated_records(nodes, now)):
         for name, drift in drift_by_node.items():
             differences[name].append(drift)

@@ -43,8 +43,11 @@ class Order(Frozen):
 
 
 def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
-    """The request for packages and torch in the options. Raises UsageError if they name two
-    versions of torch."""
+    """The wish that the command's options express. Raises UsageError if they name two versions of
+    torch.
+
+    `by_conda`: whether conda will install it, so that only conda's builds count.
+    """
     wish = parse_words(request.packages, marker_environment(machine))
     wish = with_torch_named(wish, request.torch)
     wish = with_torch_of_companions(wish, load_catalog())
@@ -78,11 +81,11 @@ class Stops:
         """Raise Unsatisfiable if installing torch would not fix the problem, no build fits, or
         torch would be replaced unasked with another maker's build."""
         request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
-        # Wheels that are only downloaded are for another machine than this one.
+        # Wheels that are only downloaded are for another machine, whose problems are unknown.
         if not self.has_looked and not request.download:
             self.has_looked = True
             trouble = trouble_elsewhere(machine, choice, other_host=request.for_other_host)
-            # Packages beside a torch that stays are no repair of it, and neither is a named build.
+            # The problem does not matter if torch stays as it is, or if a build was requested.
             stays_beside = choice.installed is not None and not wish.is_about_torch
             is_wanted = wish.names_build or wish.upgrade or stays_beside
             # A file in the working folder hides torch from programs started there, and from nobody

@@ -46,7 +46,7 @@ def read_script(path: str) -> Script:
     try:
         document = parse_toml(blocks[0])
     except (ValueError, RecursionError) as problem:
-        raise BadInput(f"the metadata block of {path} is no TOML: {problem}") from problem
+        raise BadInput(f"the metadata block of {path} is not valid TOML: {problem}") from problem
     return Script(
         has_block=True,
         family=(*family_in(document.get("dependencies")), *imported),

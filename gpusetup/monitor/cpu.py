@@ -1,8 +1,9 @@
 """The verdict on a run without a watched GPU, from what the command and the machine did. Pure
 functions.
 
-On a machine without a GPU the training runs on the CPU; with one of another maker nobody told us
-how busy that is. So the verdicts speak of the CPU, the loader, the disk and the network alone.
+On a machine without a GPU the training runs on the CPU. If the GPU is of another maker, gpusetup
+cannot read how busy it is. So these verdicts are only about the CPU, the loader, the disk and the
+network.
 """
 
 from __future__ import annotations
@@ -36,97 +37,93 @@ class CpuCase(NamedTuple):
 
 
 def main_waits(work: Work) -> bool:
-    """Whether the command's busiest process often has to wait, so that it does not fill a core."""
-    # Python computes on one core, so a process that is busy all the time fills it.
+    """Whether the command's busiest process often waits; False if unknown."""
+    # Python computes on one core, so a process that never waits fills a core.
     busiest_cpu = work.busiest_cpu
     return below(busiest_cpu, marks.CORE_FULL)
 
 
 def memory_full(run: WatchedRun, work: Work) -> bool:
-    """Whether the machine's memory was so full at its peak that the next allocation makes it swap
-    or kills a process."""
-    # At its fullest: one such moment is enough.
+    """Whether memory was so full that the next allocation makes the machine swap or kills a
+    process."""
+    # The highest value of the run: one such moment is enough.
     memory_share = run.host_memory
     return at_least(memory_share, marks.MEMORY_TIGHT)
 
 
 COMPUTES = 10.0
-"""Percent of a core: a command that uses less does not miss the CPU that others use."""
+"""Percent of a core: a command that uses less hardly needs the CPU that others use."""
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
-    """Whether the machine's CPU is fully used, a large part of it by other programs, and the
-    command has to wait for it.
+    """Whether the CPU is full, other programs use a large part of it, and the command needs it.
 
-    A machine may be full all the time, and the command wait for something else: a command that
-    hardly computes does not miss what the others use.
+    On a full machine the command may still wait for something else, such as a disk. Then the other
+    programs are not its problem.
     """
     machine_cpu = or_zero(work.host_cpu)
     own_cpu = or_zero(work.cpu)
     others_cpu = machine_cpu - own_cpu
     others_share = others_cpu / run.host_cores if run.host_cores else None
     computes = at_least(work.cpu, COMPUTES)
-    # The same marks as beside a GPU.
+    # The same limits as in the verdicts on a run with a GPU.
     no_cpu_is_left = at_least(work.host_share, NO_CPU_LEFT)
     others_use_much = at_least(others_share, OTHERS_USE_MUCH)
-    misses_it = waits_for_a_core(work)
-    # Older recordings do not tell what the command wanted: a disk or resting workers come first.
-    if misses_it is None:
-        misses_it = not (waits_for_a_disk(run, work) or workers_wait(work))
-    return computes and no_cpu_is_left and others_use_much and misses_it
+    needs_more_cpu = waits_for_a_core(work)
+    # Older recordings lack the waiting for a core. Then a busy disk or waiting workers are the
+    # more likely cause.
+    if needs_more_cpu is None:
+        needs_more_cpu = not (waits_for_a_disk(run, work) or workers_wait(work))
+    return computes and no_cpu_is_left and others_use_much and needs_more_cpu
 
 
 def waits_for_resting_workers(run: WatchedRun, work: Work) -> bool:
-    """Whether the main process waits for loader workers that wait for something themselves, such as
-    storage."""
-    # Without a core to run on, they would rest too.
+    """Whether the process waits for loader workers that hardly compute, because they wait for
+    storage or the network themselves."""
+    # Workers that get no core hardly compute either: that is another verdict.
     return main_waits(work) and workers_wait(work) and not lacks_cpu_most(work)
 
 
 def workers_are_behind(run: WatchedRun, work: Work) -> bool:
-    """Whether the main process waits for loader workers that compute without a break."""
+    """Whether the process waits for loader workers that compute without pause."""
     worker_cpu = work.worker_cpu
     workers_are_full = at_least(worker_cpu, WORKER_FULL)
     return main_waits(work) and workers_are_full
 
 
 def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
-    """Whether the main process waits while the command reads a lot from a disk or is blocked by
-    one."""
+    """Whether the process waits, and a disk is busy or blocks its processes."""
     reads = at_least(work.read_rate, marks.READ_RATE)
-    # State D is also how a process waits for a network file system.
+    # Processes that wait for a network file system are in state D ("blocked") too.
     is_blocked = at_least(work.blocked, SOME)
     uses_a_disk = (is_blocked or reads) and not reads_over_the_network(work)
     return main_waits(work) and uses_a_disk and not lacks_cpu_most(work)
 
 
 def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
-    """Whether the main process waits while the machine receives a lot over the network."""
+    """Whether the process waits, and the machine receives a lot over the network."""
     network_rate = work.network_rate
     receives = at_least(network_rate, marks.NETWORK_RATE)
     return main_waits(work) and receives
 
 
 def reads_over_the_network(work: Work) -> bool:
-    """Whether more data come over the network than from a disk, as from a network file system or an
-    object store.
-
-    Processes that wait for such a file system are blocked as by a disk.
-    """
+    """Whether the data comes over the network rather than from a disk: more than twice as many
+    bytes, as from a network file system or an object store."""
     receives = at_least(work.network_rate, marks.NETWORK_RATE)
     return receives and or_zero(work.read_rate) < or_zero(work.network_rate) / 2
 
 
 def rests(run: WatchedRun, work: Work) -> bool:
     """Whether all processes of the command together hardly compute."""
-    # A training that only sleeps between two looks at a queue stays below this.
+    # A training that only polls a queue stays below this.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 
 
 def all_cores_compute(run: WatchedRun, work: Work) -> bool:
-    """Whether the command uses nearly all cores that its affinity and quota allow."""
-    # By its affinity and its quota; without them those of the machine.
+    """Whether the command uses all cores that it may use; False if their number is unknown."""
+    # Its affinity and its quota limit them; without these, all cores of the machine count.
     usable_cores = or_zero(run.usable_cores)
     usable_percent = usable_cores * 100
     share = percent(work.cpu, usable_percent)
@@ -141,26 +138,30 @@ def has_more_cores(run: WatchedRun) -> bool:
 
 
 def one_core_computes(run: WatchedRun, work: Work) -> bool:
-    """Whether the command's busiest process computes nearly all the time."""
-    # It may use several threads, but not all cores: that is asked before.
+    """Whether the busiest process computes without waiting."""
+    # It may use several threads. Whether they fill all cores is an earlier case in CASES.
     busiest_cpu = work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
 
 def wait_words(work: Work) -> str:
-    """An end of a sentence that says how long the command's threads waited for a core, in percent;
-    "" if that is unknown."""
+    """The end of a sentence: how long the command's threads waited for a core; empty if that is
+    unknown."""
     if work.cpu_wait_share is None:
         return ""
     return f"; its threads waited for a core {whole(work.cpu_wait_share)} % of their time"
 
 
 def cpu_words(run: WatchedRun, work: Work) -> str:
-    """The beginning of most sentences here: how much CPU the command used, and of how many
-    cores."""
-    cores = or_zero(run.usable_cores)
-    cpu = whole(work.cpu)
-    return f"the command used {cpu} % CPU of {cores:g} cores"
+    """The beginning of most sentences here: how much CPU the command used, in percent of one core.
+
+    The number of cores is left out if it is unknown, as in a recording without the machine.
+    """
+    cpu_used = f"the command used {whole(work.cpu)} % CPU"
+    cores = run.usable_cores
+    if not cores:
+        return cpu_used
+    return f"{cpu_used} of {cores:g} cores"
 
 
 CASES: tuple[CpuCase, ...] = (
@@ -262,12 +263,12 @@ CASES: tuple[CpuCase, ...] = (
         ("see-where-it-waits",),
     ),
 )
-"""The first whose proof holds is the verdict."""
+"""The first case whose proof holds gives the verdict."""
 
 
 def judged_without_gpu(run: WatchedRun) -> Judgement:
-    """The verdict on the command and its evidence; the verdict is None if no command was watched or
-    it ended too soon."""
+    """The verdict on a run without a watched GPU; without a verdict if no command was watched long
+    enough."""
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))

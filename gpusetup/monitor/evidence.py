@@ -57,7 +57,7 @@ def loaders(count: float) -> str:
     >>> loaders(1.2), loaders(4)
     ('1 loader worker', '4 loader workers')
     """
-    # A mean over the run, which is shown rounded.
+    # The count is a mean over the run, and shown rounded.
     is_one = round(count) == 1
     noun = "loader worker" if is_one else "loader workers"
     return f"{count:.0f} {noun}"
@@ -66,31 +66,31 @@ def loaders(count: float) -> str:
 def loaders_and_their_cpu(work: Work) -> str:
     """The number of loader workers and the CPU that each uses, as words."""
     workers = loaders(work.workers)
-    # None: there are workers, and they used no CPU at all.
+    # `worker_cpu` is None if the workers used no CPU at all.
     cpu = whole(or_zero(work.worker_cpu))
     return f"{workers} at {cpu} % of a core each"
 
 
 def worked(subject: Subject) -> str:
-    """The beginning of most sentences here: the percentage of time that the GPU worked."""
+    """The beginning of most sentences: how much of the time the GPU worked."""
     label = subject.gpu.label
     utilization = whole(subject.work.utilization)
     sentence = f"GPU {label} worked {utilization} % of the time"
     parts = subject.gpu.parts
-    # The table of figures counts the pauses, this figure may not.
+    # This figure may leave the pauses out, while the table of figures counts them.
     leaves_pauses_out = subject.work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
 def kernels_ran(subject: Subject) -> str:
-    """The percentage of time that kernels ran, for a GPU that looks busy although its kernels may
-    only wait."""
+    """How much of the time kernels ran, for a GPU that only looks busy: they may have waited."""
     utilization = whole(subject.work.utilization)
     return f"kernels ran {utilization} % of the time"
 
 
 def at_power(subject: Subject) -> str:
-    """The power draw as the end of a sentence; "" if the power or its limit is unknown."""
+    """The end of a sentence, such as ` at 83 % of the power limit`; empty if the power or its limit
+    is unknown."""
     power_share = subject.work.power_share
     if power_share is None:
         return ""
@@ -104,7 +104,7 @@ def over_the_links(subject: Subject) -> str:
     sentence = f"{kernels_ran(subject)}{at_power(subject)}"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
     for link, rate in rates.items():
-        # A link that carries nothing, or of which nothing is told, is not named.
+        # A link without traffic, or with an unknown rate, is not named.
         if rate:
             gigabytes = f"{rate / 1e9:.1f} GB/s"
             sentence += f", {gigabytes} over {link}"
@@ -112,7 +112,7 @@ def over_the_links(subject: Subject) -> str:
 
 
 def over_the_host_link(subject: Subject) -> str:
-    """A sentence with the rates over PCIe to and from the GPU, and how much the link can carry."""
+    """How much went over PCIe in each direction, and how much the link can carry."""
     work = subject.work
     to_card = or_zero(work.pcie_in)
     from_card = or_zero(work.pcie_out)
@@ -125,8 +125,7 @@ def over_the_host_link(subject: Subject) -> str:
 
 
 def lanes(subject: Subject) -> str:
-    """Words for how many of its lanes the GPU's PCIe link uses, and how much they carry if that is
-    known."""
+    """How many of its lanes the PCIe link uses, and how much these can carry."""
     gpu = subject.gpu
     words = f"its PCIe link uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
     limit = gpu.link_limit

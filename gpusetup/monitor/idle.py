@@ -166,11 +166,10 @@ WAITS_FOR_PEOPLE = {
 
 
 def is_starting(run: WatchedRun) -> bool:
-    """Whether the run has only just begun: it is shorter than 30 s, or 150 s if GPU memory rises
-    because something is loaded."""
+    """Whether a run is too short to judge. A run that is still loading gets more time."""
     rises = [gpu.memory_rose for gpu in run.gpus]
     most_memory = max(rises, default=0)
-    # Memory that rises says that something is loaded, which may take minutes.
+    # While GPU memory rises a model is being loaded, which may take minutes.
     is_loading = most_memory >= marks.CUDA_CONTEXT
     young_seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
     return run.seconds < young_seconds

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.05
 RESIZED = "SIGWINCH"
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", RESIZED)
 SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
-"""Those that a terminal sends to the command too."""
+"""Signals that a terminal sends to the monitor and to the command."""
 
 
 class NotStarted(GpuSetupError):
@@ -64,7 +64,7 @@ class Command:
             raise NotStarted(argv[0], problem) from problem
         # Our own handlers come back when the command has ended.
         self._old = {}
-        for number in _numbers(FORWARDED):
+        for number in _signals_named(FORWARDED):
             self._old[number] = signal.signal(number, self._forward)
         self._output.begin()
         self.tree: ProcessTree | None = None
@@ -88,10 +88,12 @@ class Command:
         self.tree = or_none(ProcessTree, self._child.pid)
 
     def _forward(self, number: int, frame: object) -> None:
-        if number in _numbers((RESIZED,)):
-            # The terminal told the command too, but before its own had the new size.
+        if number in _signals_named((RESIZED,)):
+            # The command got this signal from the terminal too, but before its own pseudo-terminal
+            # had the new size.
             self._output.resize()
-        elif number in _numbers(SENT_BY_TERMINAL) and _has_terminal():
+        # The terminal has already sent these to the command.
+        elif number in _signals_named(SENT_BY_TERMINAL) and _has_terminal():
             return
         self._child.send_signal(number)
 
@@ -113,14 +115,14 @@ class Command:
         return 128 - code if was_ended_by_signal else code
 
 
-def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
+def _signals_named(names: Sequence[str]) -> tuple[signal.Signals, ...]:
     """The signals with these names that this system has; Windows lacks most of them."""
     known_signals = signal.Signals.__members__
-    numbers = []
+    signals = []
     for name in names:
         if name in known_signals:
-            numbers.append(known_signals[name])
-    return tuple(numbers)
+            signals.append(known_signals[name])
+    return tuple(signals)
 
 
 def _has_terminal() -> bool:

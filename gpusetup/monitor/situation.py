@@ -13,7 +13,7 @@ from gpusetup.monitor.health import faults_of
 from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.run import WatchedRun, useful_workers
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.work import Work, or_zero
+from gpusetup.monitor.work import Work
 
 
 class Situation(NamedTuple):
@@ -32,8 +32,8 @@ class Situation(NamedTuple):
 
     @property
     def work(self) -> Work | None:
-        """What happened while the GPU worked or, if the verdict is about the whole run, what the
-        command did; None if unknown."""
+        """The figures of the GPU's run or, if no GPU was watched, of the command since it started.
+        None if there are none."""
         subject = self.subject
         if subject is None:
             return self.run.since_start
@@ -41,26 +41,24 @@ class Situation(NamedTuple):
 
     @property
     def config(self) -> str | None:
-        """The training config that the command names, quoted for a shell; None if it names none."""
+        """The training config in the command, quoted for a shell; None if there is none, or if a
+        recording lacks the command."""
         command = self.run.command or ()
-        # A recording may tell no command.
         return config_of(command)
 
     @property
     def script(self) -> str | None:
-        """The first Python script that the command names, quoted for a shell; None if it names
-        none."""
+        """The script in the command, quoted for a shell; None if there is none, as in
+        `python -m package`."""
         command = self.run.command or ()
         scripts = [word for word in command if word.endswith(".py")]
-        # `python -m package` has none.
         if not scripts:
             return None
         return own_word(scripts[0])
 
     @property
     def pid(self) -> int | None:
-        """The lowest pid that computes on the first GPU with such a process; None if no process is
-        known."""
+        """The pid of a process that computes on a GPU; None if none is known."""
         for gpu in self.run.gpus:
             if gpu.holders:
                 return min(gpu.holders)
@@ -87,8 +85,7 @@ CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 
 
 def config_of(command: tuple[str, ...]) -> str | None:
-    """The YAML or JSON config that the command names, quoted for a shell; None if it names none or
-    only DeepSpeed's.
+    """The training config that the command names, quoted for a shell; None if it names none.
 
     >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
     'conf/a.yaml'
@@ -96,11 +93,13 @@ def config_of(command: tuple[str, ...]) -> str | None:
     """
     previous = ""
     for word in command:
+        # The option before the file's name, as one word with the file or as two: in
+        # `--deepspeed_config zero3.json`, all that precedes the first point.
         option = f"{previous} {word}".partition(".")[0]
-        # DeepSpeed's own file is no training config.
-        is_deepspeeds = "deepspeed" in option
-        if word.endswith(CONFIG_ENDINGS) and not is_deepspeeds:
-            # `--config=FILE` and `--config FILE` both occur.
+        # DeepSpeed's settings are not a training config.
+        is_for_deepspeed = "deepspeed" in option
+        if word.endswith(CONFIG_ENDINGS) and not is_for_deepspeed:
+            # `--config=FILE` as well as `--config FILE`.
             file = word.rpartition("=")[2]
             return own_word(file)
         previous = word
@@ -109,7 +108,7 @@ def config_of(command: tuple[str, ...]) -> str | None:
 
 Words = Callable[[Situation], str]
 Command = Callable[[Situation], str | None]
-"""None if the run does not tell what belongs in the command."""
+"""A shell command for a step; None if the run lacks what belongs in it."""
 
 
 def always(text: str) -> Callable[[Situation], str]:
@@ -127,8 +126,8 @@ def tune(situation: Situation) -> str | None:
 
 
 def benchmark(situation: Situation) -> str | None:
-    """The command that measures which settings make the training faster; None if the watched
-    command has no config."""
+    """The command that measures what makes the training faster; None if the command has no
+    config."""
     config = situation.config
     if config is None:
         return None
@@ -136,7 +135,7 @@ def benchmark(situation: Situation) -> str | None:
 
 
 def plan(situation: Situation) -> str | None:
-    """The command that shows how much memory the training needs; None if the watched command has no
+    """The command that shows how much memory the training needs; None if the command has no
     config."""
     config = situation.config
     if config is None:
@@ -145,6 +144,7 @@ def plan(situation: Situation) -> str | None:
 
 
 def torchrun(situation: Situation) -> str | None:
+    """The command that starts one process for each working GPU; None if no script is known."""
     if situation.script is None:
         return None
     return f"torchrun --nproc_per_node={situation.working_gpus} {situation.script}"
@@ -154,18 +154,19 @@ def show_where_it_waits(situation: Situation) -> str:
     """The py-spy command that prints what a running Python process is doing; `PID` stands for an
     unknown pid."""
     pid = situation.pid
-    # No process is listed in a container.
+    # In a container nvidia-smi lists no processes: the person has to look the PID up.
     process = "PID" if pid is None else str(pid)
     return f"py-spy dump --pid {process}"
 
 
 def where_it_waits(situation: Situation) -> str:
+    """Advice for a process that waits: look at it or, if there may be several ranks, at each."""
     run = situation.run
     has_one_gpu = len(run.gpus) <= 1
-    # A command that is watched shows whether a launcher or several processes are in it.
-    is_one_process = run.command is not None and run.cpu is not None
+    # Only if the command's processes were watched does `launched` say whether there are ranks.
+    processes_are_known = run.command is not None and run.cpu is not None
     has_ranks = run.launched or run.nodes > 1
-    if not has_ranks and (has_one_gpu or is_one_process):
+    if not has_ranks and (has_one_gpu or processes_are_known):
         return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
@@ -175,7 +176,7 @@ def where_it_waits(situation: Situation) -> str:
 
 
 def watching_words(situation: Situation) -> str:
-    """Advice on how to run the monitor so that it also sees what the GPU waits for."""
+    """Advice on how to let the monitor see what the GPU waits for."""
     run = situation.run
     if run.command:
         return (
@@ -191,8 +192,7 @@ def watching_words(situation: Situation) -> str:
 
 
 def limit_words(situation: Situation) -> str:
-    """A clause that says that the GPU gets less power than its limit allows or, if the limit is
-    unknown, that something outside the GPU keeps its clocks down."""
+    """The end of an advice: how one sees that the GPU gets too little power."""
     subject = situation.subject
     if subject is None or subject.power_limit_watts is None:
         return "something outside the GPU holds its clocks far down"
@@ -206,7 +206,7 @@ def plug_it_in(situation: Situation) -> str:
 
 
 def look_outside(situation: Situation) -> str:
-    """Advice on where else the power of the GPU may be limited."""
+    """Advice for a server whose GPU gets too little power: where outside the GPU to look."""
     return (
         "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
         f"limits in the firmware: {limit_words(situation)}"
@@ -214,8 +214,8 @@ def look_outside(situation: Situation) -> str:
 
 
 def watch_the_command(situation: Situation) -> str | None:
-    """The monitor command that also watches the processes; `gpusetup doctor` if nothing ran on the
-    GPU, None if no process is known."""
+    """The command that lets the monitor also watch processes: of the command, or of the program on
+    the GPU. `gpusetup doctor` if nothing ran there; None if the program is unknown."""
     command = situation.run.command
     if command:
         words = " ".join(map(own_word, command))
@@ -228,10 +228,10 @@ def watch_the_command(situation: Situation) -> str | None:
 
 
 def processes_by(column: str) -> Command:
-    """A function that returns the command to list the processes that use most of something, given
-    by a column name of `ps`."""
+    """The command that lists the processes with the highest values in this column of `ps`, such as
+    `pcpu` or `rss`."""
     columns = f"pid,user,{column},comm"
-    # `head` shows nine of them.
+    # `head` shows the heading and nine processes.
     return always(f"ps -eo {columns} --sort=-{column} | head")
 
 
@@ -244,16 +244,16 @@ def raise_the_limit(situation: Situation) -> str:
 
 
 def higher_limit(situation: Situation) -> str:
-    """Advice to raise the power limit, with the current and the possible limit in watts."""
+    """Advice to raise the power limit, with the current limit and the higher one in watts."""
     limit = situation.figure(lambda subject: subject.power_limit_watts)
     watts = situation.figure(lambda subject: subject.could_draw)
-    # Whoever lowered it may have had a reason.
+    # The limit may have been lowered because the cooling is weak.
     condition = "if the cooling allows it"
     return f"Raise the power limit from {limit} W to {watts} W, {condition}"
 
 
 def more_workers(situation: Situation) -> str:
-    """Advice on how many loader workers to use, with the current number."""
+    """Advice to use more loader workers, with their number and how many could help."""
     work = situation.work
     worker_count = whole(work.workers if work else None)
     most = useful_workers(situation.run)
@@ -264,7 +264,7 @@ def more_workers(situation: Situation) -> str:
 
 
 def other_programs(situation: Situation) -> str:
-    """Advice to end other programs, with the CPU that they use."""
+    """Advice to end other programs, with how much CPU they use."""
     cores = situation.run.host_cores
     cpu = situation.figure(lambda subject: subject.others_cpu)
     return (
@@ -274,7 +274,7 @@ def other_programs(situation: Situation) -> str:
 
 
 def other_users(situation: Situation) -> str:
-    """Advice about the other processes on the GPU, naming them if they are known."""
+    """Advice to free the GPU from other processes, with their names if they are known."""
     subject = situation.subject
     foreign = subject.run.foreign_holders(subject.gpu) if subject else []
     if foreign:
@@ -287,7 +287,7 @@ def other_users(situation: Situation) -> str:
 
 
 def the_link(situation: Situation) -> str:
-    """Advice on a slow PCIe link, with the rate that it can carry if it is known."""
+    """Advice for a PCIe link with too few lanes, with what it can transfer if that is known."""
     subject = situation.subject
     limit = subject.gpu.link_limit if subject else 0.0
     carries = ""
@@ -303,7 +303,7 @@ def the_link(situation: Situation) -> str:
 
 
 def who_uses_the_cpu(situation: Situation) -> str:
-    """Advice to find out which program uses the CPU, with how busy the CPU is."""
+    """Advice to find what uses the CPU, with how busy the machine is in percent of all cores."""
     work = situation.work
     busy = whole(work.host_share if work else None)
     return (
@@ -313,14 +313,14 @@ def who_uses_the_cpu(situation: Situation) -> str:
 
 
 def first_workers(situation: Situation) -> str:
-    """Advice to load data with workers, with a useful number of them."""
+    """Advice for a loader without workers: how many it should get."""
     workers = useful_workers(situation.run)
-    # Pinned memory lets the copy to the GPU run beside the computing.
+    # From pinned memory, copies to the GPU overlap with computing.
     return f"Load with workers: num_workers={workers}, pin_memory=True"
 
 
 def run_ahead(situation: Situation) -> str:
-    """Advice to let loader workers prepare batches while the GPU computes."""
+    """Advice to let workers prepare batches while the GPU computes."""
     most = useful_workers(situation.run)
     return (
         "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
@@ -329,7 +329,8 @@ def run_ahead(situation: Situation) -> str:
 
 
 def fetch_in_advance(situation: Situation) -> str:
-    """Advice for loader workers that wait for storage or the network, with their current number."""
+    """Advice for workers that wait for storage or the network: with more of them, more items are
+    fetched at the same time."""
     workers = whole(situation.work.workers if situation.work else None)
     return (
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
@@ -340,16 +341,18 @@ def fetch_in_advance(situation: Situation) -> str:
 
 
 def more_cores(situation: Situation) -> str:
-    """Advice to give the command more cores, with the number that it may use now."""
-    usable_cores = situation.run.usable_cores
-    cores = or_zero(usable_cores)
-    return f"Give the command more CPU cores: it uses all {cores:g}"
+    """Advice to give the command more CPU cores, with how many it may use if that is known."""
+    cores = situation.run.usable_cores
+    count = f" {cores:g}" if cores else ""
+    return f"Give the command more CPU cores: it uses all{count}"
 
 
 def more_threads(situation: Situation) -> str:
-    cores = or_zero(situation.run.usable_cores)
+    """Advice for a single process that computes: use more of the cores."""
+    cores = situation.run.usable_cores
+    cores_in_words = f"more of the {cores:g} cores" if cores else "more cores"
     return (
-        f"Compute on more of the {cores:g} cores: set OMP_NUM_THREADS or torch.set_num_threads, or "
+        f"Compute on {cores_in_words}: set OMP_NUM_THREADS or torch.set_num_threads, or "
         "load data in worker processes. If this machine has a GPU for torch, `gpusetup doctor` "
         "says why it is not used"
     )
@@ -362,12 +365,13 @@ def its_error(situation: Situation) -> str:
 
 
 def early_error(situation: Situation) -> str:
-    """Advice to read the error of a command that ended before anything ran on the GPU."""
+    """The same advice for a command that ended before it used the GPU."""
     error = its_error(situation)
     return f"{error}, and nothing had run on the GPU"
 
 
 def watch_longer(situation: Situation) -> str:
+    """Advice to watch for longer, with the seconds that were watched."""
     seconds = whole(situation.run.seconds)
     return (
         f"Watch longer: nothing ran on the GPU in the first {seconds} s. The command may still be "
@@ -381,10 +385,15 @@ def unlock(situation: Situation) -> str:
     return f"sudo nvidia-smi -i {label} -rgc"
 
 
-def reset_the_gpu(situation: Situation) -> str:
-    """The command that resets the GPUs with memory faults; nvidia-smi refuses while a process uses
-    one."""
+def reset_the_gpu(situation: Situation) -> str | None:
+    """The command that resets every GPU with memory faults; None if there is none.
+
+    nvidia-smi refuses it while a process uses the GPU.
+    """
     faulty = [gpu.label for gpu in situation.run.gpus if faults_of(gpu)]
+    # `-i` without a GPU is an error.
+    if not faulty:
+        return None
     labels = ",".join(faulty)
     return f"sudo nvidia-smi --gpu-reset -i {labels}"
 
@@ -393,12 +402,12 @@ def reset_clocks(situation: Situation) -> str:
     """The commands that reset both application clocks and locked clocks."""
     label = situation.gpu_label
     application_clocks = f"sudo nvidia-smi -i {label} -rac"
-    # The driver does not say which of the two somebody set.
+    # The driver does not report which of the two was set.
     return f"{application_clocks}; {unlock(situation)}"
 
 
 def other_gpus(situation: Situation) -> str:
-    """Advice to train on all GPUs, with the GPUs that did nothing."""
+    """Advice to use the GPUs that did nothing, with their indexes."""
     run = situation.run
     unused = [gpu.label for gpu in run.unused_gpus]
     labels = ", ".join(unused)

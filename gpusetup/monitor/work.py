@@ -68,7 +68,7 @@ def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
     """The mean of a figure of the command's processes, over the samples that have it."""
 
     def figure_of(row: Moment) -> float | None:
-        # The first sample has none: rates need two readings.
+        # A rate needs two readings, so the first sample has no figures of processes.
         if row.tree is None:
             return None
         return figure(row.tree)
@@ -80,7 +80,7 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
     """The mean of a figure of the machine, over the samples that have it."""
 
     def figure_of(row: Moment) -> float | None:
-        # A log of nvidia-smi tells nothing of the machine.
+        # A log of nvidia-smi has no figures of the machine.
         if row.host is None:
             return None
         return figure(row.host)
@@ -89,10 +89,9 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
 
 
 class Work:
-    """The means of what a GPU, the command and the machine did over some samples. Shares are
-    percentages.
+    """Means over some samples of a GPU. Shares are percentages; None means that no source has it.
 
-    What is None was told by no source. CPU percentages count cores: 400 is four of them.
+    CPU percentages are of one core: 400 is four full cores.
     """
 
     memory_busy = of_gpu(lambda gpu: gpu.memory_busy_percent)
@@ -106,9 +105,12 @@ class Work:
     nvlink_in = of_gpu(lambda gpu: gpu.nvlink_rx_bytes_per_second)
     nvlink_out = of_gpu(lambda gpu: gpu.nvlink_tx_bytes_per_second)
     busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
-    """Of the busiest process that is no loader's worker; None if no command was watched."""
+    """The CPU of the busiest process that is not a loader worker; None if no command was
+    watched."""
     cpu = of_tree(lambda tree: tree.cpu_percent)
+    """The CPU of all processes of the command together."""
     cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)
+    """How much of a core its threads waited for: 100 is one thread that waits all the time."""
     loader_workers = of_tree(lambda tree: tree.loader_workers)
     loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
     read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
@@ -127,11 +129,11 @@ class Work:
         self.rows = rows
         self.highest_clock = highest_clock
         self.samples = len(rows)
-        # A GPU that tells no utilisation is not called quiet: it may work.
+        # A GPU without a known utilization may be working, so it does not count as quiet.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
-        # The ends of a run have samples of their own kind, so the extremes are left out.
+        # The first and last samples of a run are unusual, so the 5 % at either end are left out.
         self.utilization_p5 = percentile(uses, 5)
         self.utilization_p95 = percentile(uses, 95)
         self.utilization_apart = self.utilization_p95 - self.utilization_p5
@@ -161,7 +163,7 @@ class Work:
             if quiet:
                 length = len(list(rows))
                 lengths.append(length)
-        # It was never quiet.
+        # 0 if it was never quiet.
         if not lengths:
             return 0.0
         return fmean(lengths)
@@ -171,7 +173,7 @@ class Work:
         """Throttle reason -> the percentage of the samples with work in which it was active."""
         counts: Counter[str] = Counter()
         for row in self.running:
-            # Several may be on at once.
+            # One sample may have several reasons.
             reasons = row.gpu.throttle_reasons or ()
             counts.update(reasons)
         shares = {}
@@ -185,7 +187,7 @@ class Work:
         """The power draw in percent of the power limit or, if the limit is unknown, of the rated
         power; None if unknown."""
         name = self.rows[0].gpu.name
-        # Laptops and old drivers tell no limit.
+        # Laptops and old drivers report no limit.
         limit = self.power_limit or rated_watts(name)
         return percent(self.power_watts, limit)
 
@@ -197,10 +199,10 @@ class Work:
         """
         if self.clock_most:
             return percent(self.clock_mhz, self.clock_most)
-        # `nvidia-smi dmon` tells the clock alone.
+        # `nvidia-smi dmon` reports the clock but not its maximum.
         clocks = [row.gpu.clock_sm_mhz for row in self.running]
-        highest_seen = highest([*clocks, self.highest_clock])
-        return percent(self.clock_mhz, highest_seen)
+        highest_measured = highest([*clocks, self.highest_clock])
+        return percent(self.clock_mhz, highest_measured)
 
     @property
     def pcie_rate(self) -> float | None:
@@ -243,8 +245,8 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """The average CPU use of a loader worker, in percent of one core; None if there are no
-        workers or they used none."""
+        """The mean CPU of a loader worker, in percent of a core; None if there are no workers or
+        they used no CPU."""
         worker_count = self.workers
         loader_cpu = self.loader_cpu
         if not worker_count or not loader_cpu:
@@ -253,20 +255,22 @@ class Work:
 
     @property
     def cpu_wait_share(self) -> float | None:
-        """The percentage of the time that the command's threads wanted a core in which they had to
-        wait for one; None if unknown."""
+        """The command's waiting for a core, in percent of its waiting and computing together.
+
+        50 means that its threads waited as long as they computed. None if either is unknown, or if
+        they did neither.
+        """
         waited = self.cpu_wait
-        # Older recordings, and other systems than Linux, do not tell it.
-        if waited is None:
+        computed = self.cpu
+        # Only Linux reports the waiting, and older recordings lack it.
+        if waited is None or computed is None:
             return None
-        wanted = waited + or_zero(self.cpu)
-        return percent(waited, wanted)
+        return percent(waited, waited + computed)
 
     @property
     def helpers_cpu(self) -> float | None:
-        """The CPU use of the command's processes without the busiest one and the loader workers, in
-        percent of one core; None if no command was watched."""
-        # No command was watched.
+        """The CPU of the command's processes without the busiest one and the loader workers, in
+        percent of a core; None if no command was watched."""
         if self.cpu is None:
             return None
         busiest_cpu = or_zero(self.busiest_cpu)
@@ -275,7 +279,7 @@ class Work:
 
     @property
     def host_share(self) -> float | None:
-        """The CPU use of the machine, in percent of all its cores; None if unknown."""
+        """How busy the machine's CPU is, in percent of all its cores; None if unknown."""
         busy = self.host_cpu
         cores = self.host_cores
         if not busy or not cores:
@@ -297,7 +301,6 @@ def mean(values: Iterable[float | None]) -> float | None:
     (2.0, None)
     """
     figures = [value for value in values if value is not None]
-    # No source told any.
     if not figures:
         return None
     return sum(figures) / len(figures)

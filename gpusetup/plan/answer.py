@@ -197,15 +197,18 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
-    """All sentences of advice in the answer: errors in the config, what to do before the start, and
-    what is uncertain."""
+    """All sentences of the answer: what is wrong, what to do before the start, what is
+    uncertain."""
+    # From the machine, the config and the decision, in this order.
     if request.hardware.remark:
         yield request.hardware.remark
-    wrong_factor = factor_remark(request.rope, decision.job)
-    if wrong_factor:
-        yield wrong_factor
+    # The config may extend the context by RoPE scaling with a factor too small for it.
+    wrong_rope_factor = factor_remark(request.rope, decision.job)
+    if wrong_rope_factor:
+        yield wrong_rope_factor
     if decision.fits and decision.shown.recipe.env:
         yield SET_BEFORE_START
+    # Notes from reading the question, then those from its result.
     yield from request.notes
     yield from notes(request.question, decision, request.hardware)
 

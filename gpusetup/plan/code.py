@@ -19,7 +19,8 @@ from gpusetup.plan.place import Place
 Sizes = dict[str, int]
 """Phase -> bytes."""
 UNLIMITED_BATCH = 1 << 40
-"""A batch that nobody trains: where memory does not grow with the batch."""
+"""Where the search for the largest batch ends. Nobody trains with such a batch: if it fits, memory
+does not grow with the batch."""
 
 # --- one GPU of several ---------------------------------------------------------------------------
 
@@ -159,12 +160,16 @@ class CodeQuestion(Frozen):
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
-    """The largest batch that fits on one GPU, with expandable segments if the system supports them;
-    None if only one batch was traced or memory does not grow with the batch."""
+    """The largest batch for one GPU, in samples, with expandable segments if the system supports
+    them; 0 if none fits.
+
+    None if it is unknown, because the code was traced with a single batch size, or if there is no
+    limit, because memory does not grow with the batch.
+    """
     if len(trace.traces) < 2:
         return None
     free = question.free
-    # Expandable segments are what the answer will advise where they work.
+    # The answer advises expandable segments where they work. Without them, memory fragments.
     if not question.hardware.limits().env:
         free /= 1 + FRAGMENTATION
 
@@ -173,6 +178,7 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
         phases = phase_bytes(step, question.request)
         return max(phases.values()) <= free
 
+    # If every batch fits, the search ends just below its limit.
     batch = largest(fits, UNLIMITED_BATCH)
     return None if batch >= UNLIMITED_BATCH - 1 else batch
 

@@ -84,13 +84,13 @@ def question_of(
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         rank=reader.number("rank", LARGEST["lora"]),
-        # Last, after everything was read.
+        # Last, because it lists all keys that were read.
         read=read_of(reader, fields),
     )
 
 
 def assumed_trainer(fields: Fields) -> str:
-    """The sentence that says what plan assumes if a config shows no trainer."""
+    """The sentence about the trainer that plan assumes, for a config that does not show it."""
     usual = "a plain loop in 32 bits"
     if fields.get("lora") is not None:
         usual = "transformers' Trainer with PEFT"
@@ -105,7 +105,7 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
     for name in dict(defaults(TrainingQuestion)):
         if name in fields:
             question_fields[name] = fields[name]
-    # What is not said stays out: the trainer's default counts for it.
+    # Fields that the config does not set are left out: the trainer's defaults apply.
     for name in JOB_DEFAULTS.keys() - question_fields:
         if fields.get(name) is not None:
             job_fields[name] = fields[name]
@@ -113,9 +113,11 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
 
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
-    """The report about a config: the keys that were read, the assumptions, and the unread keys that
-    may need memory."""
+    """The account of the config in the answer: the keys that were read, what was assumed, and the
+    keys that plan does not understand although they may need memory."""
     keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
+    # Plan counts the additional models in these maps as a whole, so it need not understand their
+    # keys.
     not_understood = reader.not_understood(counted_maps(fields))
     return ConfigRead(
         file=reader.config.name,
@@ -127,27 +129,26 @@ def read_of(reader: Reader, fields: Fields) -> ConfigRead:
 
 
 def counted_maps(fields: Fields) -> frozenset[str]:
-    """The config sections about additional models whose memory plan already counts, so that unread
-    keys in them are not reported.
+    """The maps about additional models (rollout, critic) whose keys need not be understood, because
+    plan counts the models as a whole or they take no memory of this training.
 
-    Trinity-RFT's are on other GPUs, or within what was measured; of a teacher nothing is counted.
+    Trinity-RFT's models are on other GPUs or part of what was measured. A teacher is not counted.
     """
     counts_models = fields["trainer"] == "trinity" or fields.get("rl")
     if counts_models:
         return OTHER_MODELS - {"teacher"}
-    # What samples or serves beside a supervised training is another program.
+    # Beside a supervised training, whatever samples or serves is another program.
     return frozenset(("rollout", "explorer", "inference"))
 
 
 def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
-    """The question for this number of GPUs, with the config's batch converted to the batch of all
-    GPUs together."""
+    """The question for this number of GPUs, with the batch of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     if from_config.per_gpu is None and from_config.total is None:
         return question
     gpu_groups = max(gpus // question.group_size, 1)
     if from_config.per_gpu is None:
-        # The batch of a step, in as many parts as are accumulated.
+        # The total batch of a step is divided among the accumulated parts.
         batch = (from_config.total or 0) // (question.accumulate or 1)
         return replace(question, batch=max(batch, gpu_groups))
     batch = from_config.per_gpu * gpu_groups

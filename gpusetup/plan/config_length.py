@@ -55,11 +55,11 @@ def read_lengths(reader: Reader) -> Lengths:
 
 
 def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
-    """The longest sequence of Trinity-RFT in tokens, if its config gives only the prompt and the
-    response; None if one of them is missing."""
+    """The longest sequence of Trinity-RFT in tokens, if its config only limits prompt and response;
+    None if it lacks one of the two."""
     if not lengths.prompt or not lengths.response:
         return None
-    # The two are limited apart, so that a sequence may be as long as both.
+    # Prompt and response have a limit each, so a sequence may be as long as both together.
     tokens = lengths.prompt + lengths.response
     reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
     return tokens

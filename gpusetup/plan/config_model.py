@@ -16,7 +16,8 @@ from gpusetup.plan.tables import tables_in
 
 
 def model(reader: Reader, fields: Fields) -> Fields:
-    """The model's name or folder from the config, with torchtitan's flavor appended."""
+    """The field `model`, from the first setting that names a model or its folder; empty if there is
+    none. `fields` is not needed here: all parts of the reading have the same parameters."""
     for setting, text in reader.all("named-model"):
         if names_model(setting, text):
             return model_of_setting(reader, setting, text)
@@ -24,8 +25,8 @@ def model(reader: Reader, fields: Fields) -> Fields:
 
 
 def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
-    """The model that one setting names; BadInput if it points to a file that is not a
-    config.json."""
+    """The model that a setting names; `BadInput` for a file that is not a config.json."""
+    # torchtitan has the size in a key of its own: name `llama3`, flavor `8B`.
     flavor = reader.word("flavor")
     if flavor:
         text = f"{text}-{flavor}"
@@ -39,7 +40,7 @@ def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
             "this file is no model's config.json",
             hint="a name, a config.json or its folder",
         )
-    # torchtune's builders of QLoRA quantise the base.
+    # torchtune's QLoRA builders quantise the base model.
     return {"model": name, "quantize": "nf4"} if ".qlora_" in text else {"model": name}
 
 
@@ -66,7 +67,7 @@ def known_name(text: str) -> str:
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
     if is_known(name):
         return name
-    # A path on the person's disk often ends in the model's name.
+    # A local path often ends in the model's name.
     last_part = name.rstrip("/").rpartition("/")[2]
     return last_part if is_known(last_part) else name
 

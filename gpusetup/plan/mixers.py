@@ -125,8 +125,8 @@ def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[
 
 
 def full_attention_layers(config: ModelConfig) -> frozenset[int]:
-    """The numbers of the layers with full attention, counted from 1, in a model with Kimi's linear
-    attention; empty for other models."""
+    """The layers with full attention, counted from 1, of a model whose other layers have Kimi's
+    linear attention; empty for any other model."""
     linear_config = config.values.get("linear_attn_config")
     if not isinstance(linear_config, dict):
         return frozenset()
@@ -160,7 +160,7 @@ def is_state_space_alone(config: ModelConfig) -> bool:
 
 
 def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -> int:
-    """The number of parameters of one layer's mixer."""
+    """The parameters of the mixer in one layer: its attention, or what it has instead."""
     if mixer == LINEAR:
         return linear_attention(config)
     if mixer == STATE_SPACE:
@@ -182,8 +182,8 @@ def is_parallel(config: ModelConfig) -> bool:
 
 
 def attention(config: ModelConfig, widths: AttentionWidths) -> int:
-    """The number of parameters of attention: projections of queries, keys, values and output, and
-    an output gate if the config has one."""
+    """The parameters of one layer's attention: the projections for queries, keys, values and
+    output. A gate for the output needs as many as the queries."""
     if config.get("kv_lora_rank"):
         return latent_attention(config)
     rows = 2 * widths.query + 2 * widths.key_value
@@ -193,8 +193,8 @@ def attention(config: ModelConfig, widths: AttentionWidths) -> int:
 
 
 def latent_attention(config: ModelConfig) -> int:
-    """The number of parameters of DeepSeek's latent attention (arXiv 2405.04434), which compresses
-    keys and values into a narrow tensor."""
+    """The parameters of one layer of DeepSeek's latent attention (arXiv 2405.04434), whose keys and
+    values come from one narrow tensor."""
     hidden = config.hidden
     heads = config.need("num_attention_heads")
     rank = config.need("kv_lora_rank")
@@ -205,7 +205,7 @@ def latent_attention(config: ModelConfig) -> int:
     query_rank = config.get("q_lora_rank")
     queries = hidden * query_width
     if query_rank:
-        # The queries, too, come through a narrow tensor.
+        # The queries come through a narrow tensor too.
         queries = query_rank * (hidden + query_width)
     compression = hidden * (rank + rotated)
     expansion = rank * heads * (plain + value)
@@ -214,8 +214,9 @@ def latent_attention(config: ModelConfig) -> int:
 
 
 def linear_attention(config: ModelConfig) -> int:
-    """The number of parameters of Gated DeltaNet (Qwen3-Next, Qwen3.5): projections, two gates and
-    a short convolution."""
+    """The parameters of one layer of linear attention: Kimi's, or Gated DeltaNet of Qwen3-Next and
+    Qwen3.5 (projections, two gates, a short convolution)."""
+    # Only a config with Kimi's linear attention has such a list of layers.
     if full_attention_layers(config):
         return kimi_linear_attention(config)
     value_heads = config.need("linear_num_value_heads")
@@ -223,15 +224,17 @@ def linear_attention(config: ModelConfig) -> int:
     values = value_heads * config.need("linear_value_head_dim")
     kernel = config.get("linear_conv_kernel_dim", 4)
     convolution = (2 * keys + values) * kernel
-    # Values, their gate and the output are of one width; two more gates have a number a head.
+    # Values, their gate and the output have the same width; two more gates have one number per
+    # head.
     projections = 2 * keys + 3 * values + 2 * value_heads
     return config.hidden * projections + convolution
 
 
 def kimi_linear_attention(config: ModelConfig) -> int:
-    """The number of parameters of Kimi Delta Attention: four projections, and two gates that pass
-    through the width of one head."""
+    """The parameters of one layer of Kimi Delta Attention: four projections, and two gates through
+    the width of one head. BadInput if the config lacks the number or the width of its heads."""
     hidden = config.hidden
+    # `full_attention_layers` has seen that the config has this key.
     linear_config = config.values["linear_attn_config"]
     heads = linear_config.get("num_heads")
     head_width = linear_config.get("head_dim")
@@ -243,7 +246,7 @@ def kimi_linear_attention(config: ModelConfig) -> int:
 
 
 def state_space(config: ModelConfig) -> int:
-    """The number of parameters of a Mamba 2 mixer if the config has heads for it, otherwise of
+    """The parameters of one state space layer: Mamba 2 if the config has heads for it, otherwise
     Mamba 1 (arXiv 2405.21060, 2312.00752)."""
     heads, inner = state_space_heads(config)
     state = config.first("mamba_d_state", "ssm_state_size", "state_size") or 16
@@ -259,7 +262,7 @@ def state_space(config: ModelConfig) -> int:
 
 
 def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
-    """The number of parameters of a Mamba 1 layer without its input and output projections: gate,
+    """The parameters of a Mamba 1 layer without its input and output projections: gate,
     convolution and selection."""
     step_rank = config.first("mamba_dt_rank", "time_step_rank")
     if step_rank == 0:

@@ -62,16 +62,17 @@ def model_table() -> ModelTable:
 
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
-    """Spelling of a model name -> hub id: full ids in lower case, aliases and short names."""
+    """Maps what people call the known models to their hub ids: the id in lower case, other names
+    from the table (`also`), and short names without the owner."""
     ids: dict[str, str] = {}
     rows = model_table().models
     for name, row in rows.items():
         ids[name.lower()] = name
         ids |= dict.fromkeys(row.get("also", ()), name)
-    # Short names come after all whole ones, which they must not replace.
+    # A short name must not replace the full name of another model, so it comes later.
     for name in rows:
         ids.setdefault(short_name(name), name)
-        # People write the point of a version that has an underline in the id.
+        # An id may spell the point of a version as an underscore (`3_1`), while people write 3.1.
         with_points = re.sub(r"(?<=\d)_(?=\d)", ".", name)
         ids.setdefault(short_name(with_points), name)
     for name, row in rows.items():

@@ -52,8 +52,7 @@ def version_note(server: Server) -> str:
 
 
 def uncounted_by_serving(server: Server) -> tuple[str, ...]:
-    """The reasons why a server that fits by the estimate may still fail to start; empty if there
-    are none."""
+    """What plan cannot count for a server that fits, so that it may still not start."""
     reasons: list[str] = []
     shape = server.shape
     if shape.assumed:
@@ -67,7 +66,7 @@ def uncounted_by_serving(server: Server) -> tuple[str, ...]:
     if is_tight:
         reasons.append(f"{free / GIB:.1f} GiB are left, which is within the estimate's error")
     before = server.engine.whole_context_before
-    # Who names a version is answered for that version.
+    # Unless the question names a version, the installed engine may be older.
     may_be_older = before and not server.engine_version
     if may_be_older and not whole_context_fits(server):
         reasons.append(f"{server.engine_name} before {before} refuses this context")
@@ -102,11 +101,13 @@ def command_of(server: Server) -> str:
 
 
 def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
-    """The answer for one server: whether it fits, the longest context, and the most requests at
-    once."""
+    """The answer for one server: whether it fits, and the longest context and the most requests
+    that fit."""
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
+    # What remains for the cache. An engine that computes whole prompts at once needs more memory
+    # for a longer context, so this depends on the context.
     free = free_with_context(server, server.context)
     bytes_of_sequence = sequence_bytes(server, server.context)
     used = server.sequences * bytes_of_sequence
@@ -139,7 +140,8 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
 
 
 def free_with_context(server: Server, tokens: int) -> float:
-    """The bytes per GPU that are available for the cache if requests may have this many tokens."""
+    """The bytes that remain for the cache, beside the weights and a pass, at this context
+    length."""
     if not server.computes_whole_prompts:
         return free_for_cache(server)
     pass_tokens = max(tokens, server.tokens_at_once)
@@ -147,15 +149,15 @@ def free_with_context(server: Server, tokens: int) -> float:
 
 
 def largest_context(server: Server) -> int:
-    """The longest context in tokens that fits for all requests at once, at most the model's native
-    context."""
+    """The longest context, in tokens, that all requests can have at once, within the model's
+    limit."""
 
     def fits(tokens: int) -> bool:
         one_sequence = sequence_bytes(server, tokens)
         free = free_with_context(server, tokens)
         return server.sequences * one_sequence <= free
 
-    # A model's positions end the context, however much memory there is.
+    # No context is longer than the model's positions, however much memory there is.
     native = server.shape.native_context or LARGEST_SOLUTION
     return min(largest(fits), native)
 
@@ -169,7 +171,7 @@ def is_beyond(server: Server) -> bool:
 
 
 def serve_notes(server: Server, fits: bool) -> Iterator[str]:
-    """Notes on the answer: the engine version, the model's shape, and the context."""
+    """Notes beside the answer: the engine's version, an assumed shape, and the machine."""
     shape = server.shape
     yield version_note(server) if fits else modelled_version(server)
     if shape.base:

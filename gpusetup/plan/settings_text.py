@@ -49,7 +49,7 @@ def override(name: str, value: Any) -> str:
 
 
 def flag(name: str, value: Any) -> str:
-    """One setting as a command-line flag, quoted for the shell; a switch that is on has no value.
+    """One option for a command line; a switch that is on is written without a value.
 
     >>> flag("max_length", 4096), flag("fsdp", "full_shard auto_wrap"), flag("bf16", True)
     ('--max_length 4096', "--fsdp 'full_shard auto_wrap'", '--bf16')

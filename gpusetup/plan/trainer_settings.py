@@ -73,8 +73,7 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
 
 
 def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
-    """Yields what the plan needs but the written settings do not express, found by reading them
-    back."""
+    """What the trainer must also be told, because the settings do not express it."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
@@ -90,20 +89,26 @@ def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
 
 
 FSDP = ("fsdp", "fsdp1")
-"""The strategies that one key of a trainer means."""
+"""Strategies that a trainer sets with the same key, so that they count as equal."""
 
 
 def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
-    """The job that the written settings describe when they are read back as a config."""
+    """The job that plan reads from the settings which it has written for a trainer.
+
+    A field that differs from the planned job is one that the settings do not express: `missing`
+    lists it.
+    """
     config = read_config(text.encode(), "train.yaml")
     from_config = question_of(config, trainer)
     question = for_gpus(from_config, job.gpus)
-    # A data set's length and the model are no matter of memory settings: they are the plan's.
+    # The settings are only about memory, so the data's length and the model come from the plan.
     question = replace(question, context=job.context, tokens=job.tokens)
+    # LoRA's rank too. Settings that quantise the base are already read as a training with LoRA.
     is_quantised = question.job_fields.get("quantize") is not None
     if job.lora is not None and not is_quantised:
         job_fields = {**question.job_fields, "lora": job.lora}
         question = replace(question, job_fields=job_fields)
+    # Only the job's fields are compared, so the machine does not matter.
     no_limits = MachineLimits(capacity=0)
     return job_of(question, job.shape, no_limits)
 

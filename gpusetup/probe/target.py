@@ -181,11 +181,15 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
 
 
 def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
-    """Whether this is the interpreter that runs gpusetup, which then need not be started."""
+    """Whether an interpreter is the one that runs gpusetup, so that it need not be started.
+
+    `facts` are those of gpusetup's own interpreter.
+    """
     our_python = str(facts.get("executable") or "")
     if python == our_python:
         return True
-    # `bin/python` and `bin/python3` of an environment are one; in /usr/bin they need not be.
+    # In an environment `bin/python` and `bin/python3` are the same interpreter; in /usr/bin they
+    # may differ.
     in_environment = our_python and facts.get("prefix") != facts.get("base_prefix")
     return bool(in_environment) and parent(python) == parent(our_python)
 

@@ -221,9 +221,9 @@ def _people_of(plain: Any) -> Iterator[str]:
 
 
 MAX_PIECE = 4000
-"""No pattern sees more characters than this at once."""
+"""The most characters that a pattern searches at once."""
 MAX_TEXT = 1 << 16
-"""What a record needs of one text."""
+"""The most characters of one text that are kept."""
 
 
 _PIECE = (
@@ -233,7 +233,9 @@ _PIECE = (
 
 
 def pieces(text: str) -> Iterable[str]:
-    """A text in pieces of lines, or of words if a line is long; an endless word is left out.
+    """A text in pieces of at most MAX_PIECE characters: lines, or words if a line is longer.
+
+    A word longer than that becomes `<long>`. The text is cut after MAX_TEXT characters.
 
     >>> [len(piece) for piece in pieces("a " * 3000)]
     [4000, 2000]
@@ -245,7 +247,7 @@ def pieces(text: str) -> Iterable[str]:
 
 
 def redact_document(plain: Any) -> Any:
-    """A plain document (a receipt's) as it may be shared.
+    """A copy of a plain JSON document, such as a receipt, with private data removed.
 
     >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
     {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
@@ -255,9 +257,8 @@ def redact_document(plain: Any) -> Any:
 
 
 def redact_answer(plain: Any) -> Any:
-    """An answer, made of redacted readings and our own words, without what is private anywhere.
-
-    Our own addresses and commands stay.
+    """A copy of an answer with private data removed. It consists of redacted readings and gpusetup's
+    own texts, whose addresses and commands stay.
 
     >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
     {'text': 'sudo reboot; ~/x; <secret>'}

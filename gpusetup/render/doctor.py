@@ -193,7 +193,7 @@ def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
-    """The sentence for an answer whose cause is unknown."""
+    """The sentence for an answer that names no cause."""
     symptom = answering(answer)
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
@@ -265,7 +265,7 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
 
 
 def evidence_line(evidence: Evidence) -> ScreenLine:
-    """A line with a piece of evidence and its source in brackets."""
+    """A line with a piece of evidence, and its source in brackets."""
     text = f"  {evidence.text}"
     source = ""
     if evidence.source:
@@ -274,7 +274,8 @@ def evidence_line(evidence: Evidence) -> ScreenLine:
 
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
-    """Yields the lines of a fix: what to do, advice, the commands, alternatives and lookups."""
+    """The lines of a fix: its sentence, advice, and commands, then alternatives to it, and commands
+    that look something up first."""
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
     if advice:
         yield ""
@@ -283,20 +284,20 @@ def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
         yield ""
         for line in fix.commands:
             yield command(line, 4)
-    for title, commands in (*ways_beside(fix), *looks_of(fix)):
+    for title, commands in (*titled_alternatives(fix), *titled_look_ups(fix)):
         yield ""
         yield ScreenLine(f"  {title}", hang=2)
         for line in commands:
             yield command(line, 4)
 
 
-def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """Yields the title and commands of each alternative of a fix; the title begins with "Or" unless
-    it is the first way.
+def titled_alternatives(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
+    """The alternatives of a fix with their commands. A title begins with "Or" unless it comes first
+    in a fix without commands.
 
     >>> from gpusetup.model.finding import Alternative
     >>> here = Alternative(title="on the host", commands=())
-    >>> [title for title, _ in ways_beside(Fix(text="", alternatives=(here, here)))]
+    >>> [title for title, _ in titled_alternatives(Fix(text="", alternatives=(here, here)))]
     ['On the host', 'Or on the host']
     """
     for number, alternative in enumerate(fix.alternatives):
@@ -317,15 +318,15 @@ def sentence(title: str) -> str:
     return first_letter.upper() + title[1:]
 
 
-def looks_of(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """Yields the title and commands of each lookup to do before a fix."""
+def titled_look_ups(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
+    """The commands that look something up before the fix, with their titles."""
     for look in fix.looks:
         title = sentence(look.title)
         yield f"{title}:", look.commands
 
 
 def needs(fix: Fix) -> str:
-    """The rights and the reboot that a fix needs, in brackets; "" if it needs neither.
+    """What a fix needs in addition to its commands, in brackets; empty if it needs nothing.
 
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
     ' (needs administrator rights and a reboot)'

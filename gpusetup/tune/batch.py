@@ -288,8 +288,8 @@ def divisors(number: int, most: int) -> Iterator[int]:
 
 
 def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
-    """Suggest the largest split that plan is certain fits; a batch that plan calls close is left
-    unchanged."""
+    """Suggest the largest split that plan is certain to fit; a batch that may fit is not
+    changed."""
     current = plan_verdict(case, split.size)
     if isinstance(current, CannotJudge) or current.verdict == "close":
         return
@@ -304,7 +304,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         yield from _more_may_run(case, split, largest_clear)
         return
     smallest = plan_verdict(case, 1, split.effective)
-    # What plan does not count may make it fit: then nothing is called impossible.
+    # If plan says that it may fit after all, it is not called impossible.
     may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
     if not may_fit:
         yield DoesNotFit(
@@ -314,7 +314,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 
 
 def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
-    """A note that a guide's value is above the batch size of which plan is certain."""
+    """A note if a guide's batch is larger than the largest that plan is certain to fit."""
     mark = batch_mark(case)
     # A recommender's tier is said in any case, by `_recommenders_tier`.
     if mark is None or mark.of_all_gpus:
@@ -328,20 +328,21 @@ def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterato
 
 
 def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
-    """The largest micro-batch that plan is certain fits, with the same effective batch; None if
-    there is none."""
+    """The largest micro-batch that plan is certain to fit, with the same effective batch; None if
+    it is not certain of any."""
     effective = split.effective
+    # The largest divisor comes first.
     for size in divisors(effective, effective):
         verdict = plan_verdict(case, size, effective // size)
-        # A fifth of the card stays free then.
+        # A verdict is only clear if about a fifth of the card's memory stays free.
         if isinstance(verdict, BatchVerdict) and verdict.verdict == "clear":
             return size
     return None
 
 
 def _way_to_fit(case: ConfigCase, split: Split) -> str:
-    """A sentence on what to do if plan is certain of no batch size: measure it, or follow plan's
-    advice if not even 1 fits."""
+    """What to do if plan is not certain of any batch: measure it, or plan's advice if not even a
+    batch of 1 fits."""
     measure_it = f"`{measuring(case)}` measures it"
     verdict = plan_verdict(case, 1, split.effective)
     card = case.facts.card

@@ -42,7 +42,7 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
     (True, True, False)
     """
     least_gb = nominal_gb * NOMINAL_SHARE
-    # A card that is sold with 24 GB has 24 GiB.
+    # The gigabytes on a card's box are GiB: one sold with 24 GB has about 24 GiB.
     least_bytes = least_gb * GIB
     return memory_bytes >= least_bytes
 

@@ -37,11 +37,12 @@ class Preset(NamedTuple):
     trains: str
     guide: str
     expected: str
-    """What the guide promises; the file says instead how to measure it."""
+    """The speed that the guide promises. The file does not repeat it, and says how to measure
+    it."""
     lines: tuple[Line, ...]
 
     def value(self, key: str) -> str | None:
-        """The value that the preset gives to a key; None if it does not set the key."""
+        """The value that the preset sets for a key; None if it does not set the key."""
         for line in self.lines:
             if line.key == key:
                 return line.value
@@ -54,8 +55,10 @@ class Preset(NamedTuple):
 def _sequence_lines(
     model: str, epochs: int, batch: tuple[int, int], hidden: int, workers: Line
 ) -> tuple[Line, ...]:
-    """The settings of one of the acceleration guide's presets. `batch` is the batch size and the
-    accumulation steps."""
+    """The lines of one of the acceleration guide's presets.
+
+    `batch`: the batch size, and how many batches are accumulated for a step of the optimizer.
+    """
     batch_size, accumulation = batch
     steps_reason = "the batch is one step of the optimizer"
     if accumulation > 1:
@@ -67,6 +70,7 @@ def _sequence_lines(
         Line("num_layers", "2", "2 to 4 are usual", f"{ACCELERATION}, its table"),
         Line("dropout", "0.2", "0.1 to 0.3 are usual", f"{ACCELERATION}, its table"),
         Line("epochs", str(epochs), "watch the validation loss, stop earlier", ACCELERATION),
+        # The file's head says how to measure it.
         Line("batch_size", str(batch_size), "a mark to measure, see above", ACCELERATION),
         Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
         Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
@@ -77,8 +81,7 @@ def _sequence_lines(
 
 
 def _workers(count: int, source: str = ACCELERATION) -> Line:
-    """The guide's number of loader workers, with a note that `tune` replaces it with the number of
-    usable cores."""
+    """The line with the guide's number of workers; `tune` replaces it with the machine's cores."""
     reason = "one for each usable core is better: `gpusetup tune` sets it"
     return Line("num_workers", str(count), reason, f"{source}, corrected")
 
@@ -103,7 +106,7 @@ class ImageFigures(NamedTuple):
     compiles: bool = False
     precision_reason: str = TENSOR_CORES
     depth_source: str = OPTIMISATION
-    """Whose number of blocks, patch size and workers these are."""
+    """The source of the number of blocks, the patch size and the workers."""
 
 
 def _image_lines(figures: ImageFigures) -> tuple[Line, ...]:

@@ -129,7 +129,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
     why = Why(reason="persistent workers do not start again in every epoch", source=LOADER_SOURCE)
-    yield from _switch_on(case, "persistent", why)
+    yield from _suggest_switching_on(case, "persistent", why)
     yield from add_key(case, "persistent", "true", why)
     why = Why(reason=f"each worker prepares {LEAST_PREFETCH} batches ready", source=LOADER_SOURCE)
     for setting in case.with_role("prefetch"):
@@ -146,10 +146,10 @@ def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
         yield f"{name} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
 
 
-def _switch_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
-    """The changes that switch on the settings of a role that are off."""
+def _suggest_switching_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
+    """Suggest to switch on each setting with this role that is off."""
     for setting in case.with_role(role):
-        # One without a plain yes or no is left to its owner.
+        # A value other than true or false is left as it is.
         is_off = switch_value(setting) is False
         if is_off:
             yield from change_value(case, setting, "true", why)
@@ -173,7 +173,7 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
     reason = "copies from pinned memory run while the GPU computes"
     source = "acceleration guide; torch.utils.data"
     why = Why(reason=reason, source=source)
-    yield from _switch_on(case, "pin", why)
+    yield from _suggest_switching_on(case, "pin", why)
 
 
 # --- computing ----------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
         why = "fused kernels read the memory less often; the first step takes minutes"
-        yield from _switch_on(case, "compile", Why(reason=why, source=MEASURED))
+        yield from _suggest_switching_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
     for setting in case.with_role("compile") if is_faster is None else ():
         if switch_value(setting) is False:

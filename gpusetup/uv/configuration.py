@@ -126,7 +126,7 @@ def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
     environ = os.environ
     for variable, key in TEXTS.items():
         text = environ.get(variable)
-        # uv takes an empty variable for one that is not set.
+        # uv ignores an empty variable.
         if text:
             yield variable, {key: text}
     for variable, key in SWITCHES.items():

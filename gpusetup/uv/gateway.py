@@ -85,8 +85,7 @@ class Gateway:
                 refuse(client, refusal)
 
     def _answer(self, client: socket.socket, head: list[str], rest: bytes) -> str | None:
-        """Connect uv to the requested host and return None, or return the HTTP status with which to
-        refuse the request."""
+        """Connect uv to the requested host. Returns None, or the HTTP status of a refusal."""
         if not self._is_uv(head):
             return "407 Proxy Authentication Required"
         method, target, _ = head[0].split(" ", 2)

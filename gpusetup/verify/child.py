@@ -30,13 +30,14 @@ LAST_WORDS = {
 }
 """How a process ended -> what that usually means."""
 GENTLY_SECONDS = 5.0
-"""How long it may take to end what it started, after a Ctrl-C."""
+"""How long the process may take, after a Ctrl-C, to end what it started."""
 LOOKS = 40
-"""How often a process that has not answered is looked at within its limit."""
+"""How often, within its limit, a process without an answer is looked at."""
 BUSY = 5.0
-"""After so many times its limit nobody waits any more for a process that waits for a core."""
+"""A process that keeps waiting for a core is given up after this many times its limit."""
 GRACE_SECONDS = 5.0
-"""A check of many questions ends by itself when its time is over; after so long it is ended."""
+"""A check of many questions ends by itself when its time is over. If it has not done so after this
+long, it is killed."""
 
 CALM = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -58,13 +59,13 @@ class ChildTask(NamedTuple):
 
     check: Check
     subject: str
-    """What it is told: the device, or what `--device` asks for."""
+    """The device, or the value of `--device`, that the check gets."""
     limit_seconds: float = 300.0
-    """What the machine may give to it, from the last word of a check that names what it asks."""
+    """How long it may stay silent: without an answer, or without a message on what it computes."""
     whole_seconds: float = float("inf")
-    """What may pass altogether."""
+    """How long it may take altogether."""
     more: Environment = ()
-    """Variables besides its own."""
+    """Variables in addition to the check's own."""
 
     @property
     def environment(self) -> Environment:
@@ -79,22 +80,24 @@ class ChildTask(NamedTuple):
 
 
 class Child:
-    """The computing process; started at the first task, and anew after it died. It serves as long
-    as the checks want the same variables."""
+    """The computing process. It is started at the first task, and again after it died or if a check
+    needs other variables."""
 
     def __init__(self, verbose: bool, asked: Optional[Asked] = None):
         self.start_with = {"verbose": verbose, "asked": (asked or Asked())._asdict()}
         self.environment: Environment = ()
         self.process: Any = None
         self.kernels = ""
-        """The folder of what torch compiles."""
+        """The folder for what torch compiles; empty if the user has set one."""
         self.lines: "queue.Queue[str]" = queue.Queue()
-        self.relay = threading.Thread()
+        self.relays: List[threading.Thread] = []
+        """The threads that read stdout and stderr of the process."""
         self.last_place: Row = {}
-        """What the check said last of what it computes (`{"at": ...}`); empty if nothing yet."""
+        """The last message on what the check is computing (`{"at": ...}`); empty if there is
+        none."""
 
     def ask(self, task: ChildTask) -> Row:
-        """Run one check: its outcome and seconds, as the worker says them."""
+        """Run one check. Returns its outcome and seconds as the worker reports them."""
         # Variables count only if they are set before torch starts.
         if task.environment != self.environment:
             self.end()
@@ -117,7 +120,7 @@ class Child:
         return answer
 
     def _wait_for_answer(self, task: ChildTask, end: float) -> Row:
-        """What the worker answers, or how it ended.
+        """The worker's answer, or an outcome that says how the process ended.
 
         A process that waits for a core is slow, not hung: that time does not count as silence.
         """
@@ -146,7 +149,7 @@ class Child:
                 look_seconds = min(task.limit_seconds / LOOKS, seconds_left)
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
-                # What it waited for a core does not count.
+                # The time in which it waited for a core does not count.
                 waited_for_core = waited_seconds(process.pid) - waited_before
                 passed = time.monotonic() - last_word
                 silent_seconds = passed - waited_for_core
@@ -182,10 +185,13 @@ class Child:
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}
 
     def _start(self, environment: Environment) -> None:
-        """Start the process, with these variables, and tell it how the user asked."""
+        """Start the process with these variables, read its output in two threads, and send it the
+        options of the user's command."""
+        # The options of this Python, such as `-I` or `-W`. Only a private function of the standard
+        # library lists them.
         flags: List[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        # Without a new folder torch takes kernels that an earlier program left in its folder for
-        # the user, and the compiler does not run at all.
+        # Torch's usual folder may have kernels that an earlier program compiled. In a new folder
+        # the compiler has to run, so that it is checked too.
         folder = None
         with contextlib.suppress(OSError):
             if not os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
@@ -194,7 +200,7 @@ class Child:
         if folder:
             variables["TORCHINDUCTOR_CACHE_DIR"] = folder
             variables["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        # What the user set counts more, except for what the check itself needs.
+        # The user's variables come before CALM, but after those that the check itself needs.
         variables.update(os.environ)
         variables.update(environment)
         self.process = process = subprocess.Popen(
@@ -206,12 +212,17 @@ class Child:
             encoding="utf-8",
             errors="replace",
             env=variables,
+            # A group of its own: `end` ends all that the process started, and a Ctrl-C in the
+            # terminal does not reach it.
             start_new_session=True,
         )
         self.environment, self.lines = environment, queue.Queue()
+        # Answers come on stdout. All of stderr is text for the person, so it has no queue.
+        self.relays = []
         for stream, answers in ((process.stdout, self.lines), (process.stderr, None)):
-            self.relay = threading.Thread(target=_relay, args=(stream, answers), daemon=True)
-            self.relay.start()
+            relay = threading.Thread(target=_relay, args=(stream, answers), daemon=True)
+            relay.start()
+            self.relays.append(relay)
         self._say({**self.start_with, "path": sys.path, "folder": folder})
 
     def _say(self, message: Row) -> None:
@@ -234,17 +245,20 @@ class Child:
             # One that sleeps in the driver cannot be killed: it is given up, not waited for.
             with contextlib.suppress(subprocess.TimeoutExpired, OSError):
                 process.wait(timeout=5)
-                self.relay.join(timeout=1)
+                # So that all that the process printed stands before the report.
+                for relay in self.relays:
+                    relay.join(timeout=1)
                 process.stdin.close()
-        # What torch compiled is of no use to another run.
+        # A later run has its own folder for what torch compiles.
         shutil.rmtree(self.kernels, ignore_errors=True)
 
 
 def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
-    """Hand on each answer, an empty one when the child has gone; and what libraries say, as text
-    that no terminal and no CI runner obeys.
+    """Put each answer on the queue, and an empty line when the child has ended. Print all other
+    lines, without sequences that a terminal or a CI runner would obey.
 
-    What a `sitecustomize` prints before the worker has its stream is no answer.
+    `answers`: None if the stream has no answers. A line that a `sitecustomize` prints before the
+    worker starts is not an answer.
     """
     with stream:
         for line in stream:

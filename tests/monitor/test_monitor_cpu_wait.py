@@ -18,6 +18,8 @@ from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose, loop
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary, TreeSample
 from gpusetup.monitor.host import ProcessTree
+from gpusetup.monitor.run import WatchedRun
+from gpusetup.monitor.situation import Situation, reset_the_gpu
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
 from gpusetup.render.monitor import summary_text
@@ -173,3 +175,20 @@ def test_threads_that_get_no_core_are_counted_as_waiting() -> None:
     if not waits:
         pytest.skip("this kernel does not count the waiting")
     assert max(waits) > 100, waits
+
+
+def test_an_unknown_number_of_cores_is_left_out() -> None:
+    tree = Tree(main=30)
+    run = compose(random.Random(3), [], tree, Host(), command=TRAIN)
+    samples = []
+    for sample in run.samples:
+        host = sample.host and replace(sample.host, cores=None)
+        processes = sample.tree and replace(sample.tree, cores=None)
+        samples.append(replace(sample, host=host, tree=processes))
+    summary = judged(replace(run, samples=tuple(samples)))
+    assert "the command used" in summary.evidence and "of 0 cores" not in summary.evidence
+
+
+def test_no_gpu_is_reset_if_none_has_faults() -> None:
+    run = compose(random.Random(3), [Gpu(use=loop(0.2, 0.4))], Tree(), Host(), command=TRAIN)
+    assert reset_the_gpu(Situation(WatchedRun(RunTally(run.samples)))) is None

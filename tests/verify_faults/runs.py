@@ -41,7 +41,7 @@ def run(name: str, mutant: Mutant | None) -> Outcome:
         with context:
             return function_of(check)("cpu")
     except Exception as problem:  # as the worker does
-        return raised(problem)
+        return raised(problem, "cpu")
 
 
 def bad(outcomes: Mapping[str, Outcome]) -> dict[str, str]:

@@ -81,13 +81,12 @@ class Slurm(Engine):
         return "another job uses the node now" if is_refused else ""
 
     def end(self) -> None:
-        # The name is that of all jobs of this run.
+        # All jobs of this run have the same name.
         cancel = ("scancel", f"--name={self.run_name}")
         self._run_slurm(cancel)
 
     def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
-        """The words of the srun command for one node: an exclusive job that starts immediately or
-        not at all."""
+        """The srun command for one node: an exclusive job that starts at once or not at all."""
         seconds = self.work.limit + START_SECONDS
         minutes = math.ceil(seconds / 60)
         return (
@@ -110,7 +109,7 @@ def no_list_of_nodes(output: Output) -> Blocked:
     """The error to raise if sinfo failed, with the last line that it printed."""
     lines = output.stderr.strip().splitlines()
     last_line = lines[-1] if lines else f"exit {output.exit}"
-    # Our own wait knows more than sinfo does.
+    # If we gave up waiting, that says more than sinfo's last line.
     reason = output.problem or last_line
     return Blocked(
         f"Slurm does not say which nodes it has: sinfo: {reason}",
@@ -119,7 +118,7 @@ def no_list_of_nodes(output: Output) -> Blocked:
 
 
 COLUMNS = 6
-"""Of a line of sinfo in the form above."""
+"""Columns in a line of sinfo, as `SinfoRow` lists them."""
 
 
 class SinfoRow(NamedTuple):
@@ -149,12 +148,12 @@ class SinfoRow(NamedTuple):
 
 
 def sinfo_rows(text: str) -> list[SinfoRow]:
-    """The parsed lines of sinfo, with those of the default partition first."""
+    """The lines of sinfo, those of the default partition (`*`) first."""
     rows = []
     for line in text.splitlines():
         # The reason is last, because it may have bars of its own.
         columns = line.strip().split("|", COLUMNS - 1)
-        # A node's name becomes part of a command.
+        # The node's name becomes part of a command, so unusual ones are skipped.
         if len(columns) == COLUMNS and SAFE.fullmatch(columns[0]):
             rows.append(SinfoRow(*columns))
     rows.sort(key=_is_of_other_partition)
@@ -162,10 +161,12 @@ def sinfo_rows(text: str) -> list[SinfoRow]:
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Two maps by node: srun's options that request all its resources, and why it is not idle (""
-    if it is).
+    """Two maps by node: srun's options that request all its resources, and the reason why it is not
+    idle (empty if it is).
 
-    An exclusive job has the whole node; its step, without these words, one CPU and no GPU.
+    `partition`: only nodes of this one; None for all. UsageError if there is no such partition.
+    The options are needed because an exclusive job has the whole node, but without them its step
+    gets one CPU and no GPU.
 
     >>> rows = "n1|idle|all*|96|gpu:8(S:0-1)|none\\nn2|down|all*|96|(null)|a | b\\n"
     >>> node_resources(rows, None)[1]
@@ -176,7 +177,8 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     rows = sinfo_rows(text)
     for row in rows:
         is_wanted = partition is None or partition == row.partition
-        # A node of several partitions has a row for each: that of the default one (`*`) counts.
+        # A node in several partitions has a row for each. `sinfo_rows` puts that of the default
+        # partition first, so later rows of a node are skipped.
         if row.node in resources or not is_wanted:
             continue
         resources[row.node] = _srun_resources(row.partition, row.cpus, row.gres)

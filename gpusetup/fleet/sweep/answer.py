@@ -129,7 +129,7 @@ def _groups_of_host(
     is alone."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
-        # A fault between two ranks is no host's, so its number keeps it alone.
+        # A fault between two ranks belongs to no host: its number puts it in a group of its own.
         host_or_number: str | int = number
         if fault.fault in OF_NODES:
             first_rank = fault.ranks[0]

@@ -159,7 +159,7 @@ def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[in
 
     >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}
     >>> asked = Round(number=0, stage="between", pairs=tuple(rates))
-    >>> found = scores_of([Result(round=asked, rates=rates)], "between", range(4))
+    >>> found = scores_of([RoundResult(round=asked, rates=rates)], "between", range(4))
     >>> found.slow, found.middle
     ((2,), 1.0)
     """

@@ -273,12 +273,12 @@ def forget_making(journal: Journal) -> None:
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
-    """The first path that is not inside the environment, goes through a symbolic link, or is in the
-    store; None if all are fine."""
+    """The first path that is unsafe to touch: outside of the environment (`store.parent`), through
+    a symbolic link, or inside the undo store. None if all paths are safe."""
     real_prefix = os.path.realpath(store.parent)
     is_inside: dict[str, bool] = {}
     for path in paths:
-        # A file name with NUL exists nowhere, and every call refuses it.
+        # No file name can contain NUL, and every call refuses it.
         if "\0" in path:
             return path
         folder, name = os.path.split(path)
@@ -291,8 +291,8 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
 
 
 def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
-    """Whether a folder is the prefix or below it, without symbolic links on the way, and outside
-    the store."""
+    """Whether a folder is the environment's or below it, not reached through a symbolic link, and
+    not in the store."""
     prefix = str(store.parent)
     if not f"{folder}{os.sep}".startswith(f"{prefix}{os.sep}"):
         return False
@@ -305,7 +305,7 @@ def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
 
 
 def ours(path: Path) -> os.stat_result | None:
-    """The status of the file at a path in the store; None if nothing exists there.
+    """The status of the file at a path in a store; None if there is none.
 
     `Blocked` for a link, and for what is neither ours, nor root's, nor of whom the environment
     belongs to (in a container that is often another number than ours).

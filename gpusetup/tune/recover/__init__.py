@@ -223,10 +223,10 @@ class _Attempts:
         for start, stop in cuts(self.count, micro):
             loss, weight = self.case.part(start, stop, self.part_losses)
             if weight == 0:
-                continue  # nothing in it counts, and its mean is no number
+                continue  # nothing in it counts, so its mean is NaN
             if not expected:
-                # As much as the whole batch counts, if each part did as the first one, by its
-                # samples.
+                # The weight of the whole batch, if every part has as much weight per sample as the
+                # first one.
                 parts_like_this = 1.0 if sums else self.count / (stop - start)
                 expected = weight * parts_like_this
             total += weight
@@ -237,7 +237,7 @@ class _Attempts:
         if not losses:
             message = "The batch has nothing that counts for the loss"
             raise CannotRecover(message, hint="leave the batch out")
-        # What the parts counted in the end corrects what was expected.
+        # Corrects the expected weight by the actual weight of all parts.
         factor = 1.0 if sums else expected / total
         is_off = abs(factor - 1) > ROUNDING
         if is_off:
@@ -260,7 +260,7 @@ class _Attempts:
         changed_buffers = self.undo.state.changed_buffers()
         if changed_buffers:
             differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
-        # Losses that are only averaged differ anyway.
+        # Uneven losses already make the gradients differ, so comparing them would find nothing new.
         difference = None if uneven else self.compare_halves()
         if difference:
             differs.append(difference)

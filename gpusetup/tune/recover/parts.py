@@ -178,8 +178,8 @@ class PartLosses(Frozen):
 
     @property
     def weight(self) -> float | None:
-        """The number that the part's loss is a mean over; None if its losses have different
-        divisors or none was seen."""
+        """The number that the mean of the part's loss is divided by; None if its losses are divided
+        by different numbers, or if no loss is known."""
         distinct = set(self.divisors)
         # Two losses that divide by different things have no common mean.
         if len(distinct) != 1:
@@ -187,17 +187,17 @@ class PartLosses(Frozen):
         return self.divisors[0]
 
     def divisors_of_a_sample(self) -> tuple[float, ...]:
-        """The divisor of each loss, divided by the number of samples."""
+        """For each loss of the part, the number that its mean is divided by, per sample."""
         ratios = []
         for divisor in self.divisors:
-            # Rounded: parts of other lengths divide with other errors.
+            # Rounded, so that parts of different lengths compare as equal in spite of
+            # floating-point errors.
             ratios.append(round(divisor / self.samples, 9))
         return tuple(ratios)
 
 
 class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
-    """A context manager that records the number by which each torch loss function divides its
-    sum."""
+    """A context manager that records the number by which each loss function divides its sum."""
 
     def __init__(self) -> None:
         super().__init__()

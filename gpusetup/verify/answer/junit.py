@@ -13,7 +13,8 @@ ELEMENT = {FAILED: "failure", CRASHED: "error", SKIPPED: "skipped"}
 
 
 def as_junit(report: Report) -> str:
-    """One suite a device, one case a check. Under `--strict` a skip is a failure here too."""
+    """The report as XML: a suite for each device, with a case for each check. Under `--strict` a
+    skip is a failure here too."""
     attributes = suite_attributes("gpusetup verify", report.results, report)
     root = Element("testsuites", attributes)
     # In the order in which the devices were tested.
@@ -28,13 +29,14 @@ def as_junit(report: Report) -> str:
 
 
 def add_suite(root: Element, device: str, report: Report) -> None:
-    """The results of one device, with what was tested."""
+    """Add the results of one device to the document, with the versions and the device tested."""
     results = [result for result in report.results if result.device == device]
     attributes = suite_attributes(device, results, report)
     suite = SubElement(root, "testsuite", attributes)
-    kinds = [element_of(result, report) for result in results]
-    suite.set("skipped", str(kinds.count("skipped")))
-    # What was tested, so that a report read later still says it.
+    # Only a suite may have this count: the root element has no such attribute.
+    elements = [element_of(result, report) for result in results]
+    suite.set("skipped", str(elements.count("skipped")))
+    # A report that is read later must still say what was tested.
     properties = SubElement(suite, "properties")
     facts = dict(report.facts)
     for row in report.facts["devices"]:
@@ -49,39 +51,42 @@ def add_suite(root: Element, device: str, report: Report) -> None:
 
 
 def suite_attributes(name: str, results: Sequence[Result], report: Report) -> Dict[str, str]:
-    """The name of a suite and the sums of its results."""
-    kinds = [element_of(result, report) for result in results]
+    """The name of a suite and the sums of its results, for the root too."""
+    elements = [element_of(result, report) for result in results]
     seconds = sum(result.seconds for result in results)
     return {
         "name": plain(name),
         "time": f"{seconds:.3f}",
-        "tests": str(len(kinds)),
-        "failures": str(kinds.count("failure")),
-        "errors": str(kinds.count("error")),
+        "tests": str(len(elements)),
+        "failures": str(elements.count("failure")),
+        "errors": str(elements.count("error")),
     }
 
 
 def add_case(suite: Element, result: Result, report: Report) -> None:
-    """One result: what it measured and, if it did not pass, what that means and the next step."""
+    """Add one result: what it measured and, if it did not pass, what that means and the next
+    step."""
     attributes = {
         "name": result.name,
         "classname": f"gpusetup.verify.{plain(result.device)}",
         "time": f"{result.seconds:.3f}",
     }
     case = SubElement(suite, "testcase", attributes)
-    kind = element_of(result, report)
-    if not kind:
+    element = element_of(result, report)
+    if not element:
         SubElement(case, "system-out").text = plain(measured(result), "\n")
         return
     message = {"type": result.outcome.status, "message": plain(result.outcome.detail, "\n")}
-    # What a person needs who sees the failure in CI.
+    # All that a person needs who only sees this failure in CI.
     lines = [measured(result), *meaning_lines(result)]
-    SubElement(case, kind, message).text = plain("\n".join(lines), "\n")
+    SubElement(case, element, message).text = plain("\n".join(lines), "\n")
 
 
 def element_of(result: Result, report: Report) -> str:
-    """The element that a result becomes; empty where it passed."""
-    kind = ELEMENT.get(result.outcome.status, "")
-    if kind == "skipped" and not good(result, report.strict):
+    """The name of the XML element for a result (`failure`, `error`, `skipped`); empty if it
+    passed."""
+    element = ELEMENT.get(result.outcome.status, "")
+    # Under `--strict` a skipped check counts as a failure.
+    if element == "skipped" and not good(result, report.strict):
         return "failure"
-    return kind
+    return element

@@ -62,7 +62,7 @@ def check_object(result: Result) -> Row:
 
 
 def finite(value: Any) -> Any:
-    """A value that JSON has. It has no infinity; the detail says it."""
+    """The value; None for infinity and NaN, which JSON lacks. The result's `detail` shows them."""
     if isinstance(value, float) and not isfinite(value):
         return None
     return value

@@ -30,7 +30,7 @@ BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have
 def memory(device: str) -> Outcome:
     """Check that most of the free memory returns what was written to it.
 
-    It catches bits that turn, and addresses that are mixed up.
+    It catches bits that flip, and addresses that are mixed up.
     """
     byte_count, reason = amount(device)
     tested_blocks = blocks(device, byte_count)
@@ -151,7 +151,7 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
         for order in (upwards, downwards):
             for number, block in order:
                 written = pattern_words(block, pattern, number)
-                # On the way back every bit is turned.
+                # On the way back every bit is inverted.
                 if order is downwards:
                     written.bitwise_not_()
                 yield from first_wrong_word(block, written)
@@ -159,12 +159,13 @@ def faults(tested_blocks: List[Any]) -> Iterator[str]:
 
 
 def first_wrong_word(block: Any, written: Any) -> Iterator[str]:
-    """The first word of a block that is not as it was written, with the bits that turned."""
-    # The whole block at once: nearly always it is right.
+    """Describes the first word of a block that differs from what was written, with the bits that
+    flipped; nothing if all are equal."""
+    # Compare the whole block first, because it is nearly always right.
     if torch.equal(block, written):
         return
     index = int((block != written).nonzero()[0])
-    # As numbers without a sign.
+    # As unsigned numbers.
     all_bits = 2**64 - 1
     written_word = int(written[index]) & all_bits
     read_word = int(block[index]) & all_bits

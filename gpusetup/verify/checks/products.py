@@ -60,7 +60,7 @@ def float32_modes(device: str) -> Outcome:
     user_mode = torch.get_float32_matmul_precision()
     parts: List[Part] = []
     try:
-        # The finest once more: a setting may stay in force by mistake.
+        # `highest` again at the end, in case a coarser setting stays in force by mistake.
         for mode in ("highest", "high", "medium", "highest"):
             torch.set_float32_matmul_precision(mode)
             for part in multiplied(device, "float32", SHAPES[:2]):
@@ -85,17 +85,17 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
             shapes = (*SHAPES, largest)
     try:
         parts = list(multiplied(device, name, shapes))
-        # Of the formats whose numbers are few enough, each is read and written.
+        # If a format has few enough numbers, each of them is read and written.
         if name in CODED:
             parts += codes_are_exact(device, name)
-    # Of a format that it lacks, Apple's backend says so by a TypeError.
+    # Apple's backend raises TypeError for a format that it lacks.
     except (RuntimeError, TypeError) as problem:
         if not lacks(device, name, problem):
             raise
         detail = f"torch {torch.__version__} multiplies no {name} on {device}"
         return Outcome(SKIPPED, detail)
     permitted = read_precision(torch, device)
-    # A coarser setting is the user's own, so the report says which.
+    # If the user has allowed a coarser format for float32 products, the report names it.
     setting = ""
     if name == "float32" and permitted.name != "ieee":
         setting = f", {permitted.name} by {permitted.because}"
@@ -118,31 +118,36 @@ WRONG_ELSEWHERE = (
     "the device computes wrong numbers: run the check again, then try another release of torch or "
     "an update of the system, which brings the driver"
 )
-"""Of Intel's and Apple's GPUs, which have neither Xid nor NVIDIA's variables."""
+"""The hint for Intel's and Apple's GPUs, which have neither Xid nor NVIDIA's variables."""
 
 
 def lacks(device: str, name: str, problem: BaseException) -> bool:
-    """Whether an error only says that this device has no such products; a GPU that has the units
-    for it must not say so."""
+    """Whether an error only says that this device cannot multiply in the format `name`.
+
+    If it can, any other refusal (see `refuses`) is a failure of the check.
+    """
+    # Backends of Intel and Apple lack formats, and have several messages for it.
     if kind(device) in OTHER_ACCELERATORS:
         return refuses(problem)
-    # An old GPU imitates bfloat16 or refuses it.
+    # A GPU without bfloat16 units emulates the format or refuses it.
     if name == "bfloat16" and not has_bfloat16(torch, device):
         return refuses(problem)
+    # torch's message for a format that this build of it has no kernel for, such as float16 on the
+    # CPU in old releases.
     return "not implemented for" in str(problem)
 
 
 def multiplied(
     device: str, name: str, shapes: Tuple[Shape, ...], run: Product = operator.matmul
 ) -> Iterator[Part]:
-    """Each element of a product is checked by its row's sum with weights.
+    """Check every row of the products by its sum with weights (Freivalds' algorithm).
 
-    A row of a product times weights is a row of the left factor times what the right one makes of
-    the weights (Freivalds). All are whole numbers, so one wrong element of 16 millions is seen.
+    (A @ B) @ w must equal A @ (B @ w). All are whole numbers, so that a single wrong element among
+    16 million shows.
     """
     dtype = getattr(torch, name)
     format_name = name
-    # Of float32 the setting decides to what the factors are rounded.
+    # In float32 the user's setting decides to which format the factors are rounded.
     if name == "float32":
         format_name = read_precision(torch, device).name
     for shape in shapes:

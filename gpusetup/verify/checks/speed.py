@@ -21,8 +21,8 @@ SLOWEST_PRODUCTS = {"cpu": 0.001, "cuda": 0.05}
 GFLOP/s); a fifth of the smallest GPU that torch supports (Jetson Nano, 0.24 by its data sheet)."""
 FAST = {"cpu": 768, "cuda": 4096}
 LONG_ENOUGH_SECONDS = 0.02
-"""Of a round on a GPU: a single product takes less time there than to start it and to wait for
-it, and less than the clock takes to rise from idle."""
+"""The length of a round on a GPU. A single product would be too short: it takes less time than
+starting it and waiting for it, and less than the clock takes to rise from idle."""
 MOST_TIMES = 1000
 CPU_SIZES = (4096, 2048, 1024)
 """Sides of the products that a CPU may be measured with: the GPU's first, so that both do the same
@@ -44,7 +44,7 @@ def speed_half(device: str) -> Outcome:
 def _speed(device: str, name: str, check: str) -> Outcome:
     size = FAST[kind(device)]
     rate = product_rate(device, name)
-    # Below it the device is at fault, whatever the model.
+    # A slower device is at fault.
     lowest_rate = least_rate(device, check)
     return rated(f"{size} x {size} products in {name}", rate, (lowest_rate, "TFLOP/s"))
 
@@ -127,12 +127,16 @@ def seconds_of_cpu_product(size: int, times: int) -> float:
 
 
 def least_rate(device: str, check: str) -> float:
-    """What this model must reach, or the least of all."""
+    """The rate below which the device fails a check: the higher of the lowest for any device of its
+    kind and, if one is known, that for its GPU model.
+
+    In GB/s for the check `copy-within`, otherwise in TFLOP/s.
+    """
     lowest_of_all = SLOWEST_COPY if check == "copy-within" else SLOWEST_PRODUCTS[kind(device)]
     if kind(device) != "cuda":
         return lowest_of_all
     properties = torch.cuda.get_device_properties(device)
-    # Of many models no figure is published.
+    # Many models have no published figure, so only the general limit applies to them.
     lowest_of_model = least(check, str(properties.name)) or 0.0
     return max(lowest_of_all, lowest_of_model)
 

@@ -17,7 +17,7 @@ from ..values import FAILED, PASSED, Outcome, asked, kind
 SIZES = {"cpu": 1024, "cuda": 8192}
 """Edges of the product."""
 MEMORY_SHARE = 0.25
-"""Of what is free: the buffer that is copied and compared."""
+"""The share of the free memory for the pattern and its copy."""
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
 """The first and the last minute are compared; of a shorter run, the first and last third."""
@@ -107,7 +107,7 @@ def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
         tflops = product.operations * products_of_window / passed / 1e12
         rates.append((now - began, tflops))
         wrong_bytes += wrong_bytes_of_copy(len(rates))
-        # The copy does not count into the rate of the products.
+        # The time of the copy is not part of the products' rate.
         window_began, products_of_window = clock(), 0
     return Load(products, wrong_products, len(rates), wrong_bytes, tuple(rates))
 
@@ -121,7 +121,7 @@ class SquareProduct(NamedTuple):
 
 
 def square_product(device: str) -> SquareProduct:
-    """A product in float16 on a GPU, where its tensor cores compute, and in float32 on a CPU."""
+    """A product in float16 on a GPU, to load its tensor cores, and in float32 on a CPU."""
     size = SIZES[kind(device)]
     dtype = torch.float16 if kind(device) == "cuda" else torch.float32
     a = numbers(torch, size, size, salt=1).to(device, dtype)
@@ -135,12 +135,15 @@ def square_product(device: str) -> SquareProduct:
 
 
 def memory_pattern(device: str) -> Callable[[int], int]:
-    """What writes a pattern that changes each time, copies it, and counts the bytes that differ."""
+    """Returns a function that writes a pattern (another one for each turn), copies it, and returns
+    how many bytes of the copy differ."""
     most_bytes = MOST_BYTES[kind(device)]
+    # Enough that on a CPU MEMORY_SHARE of it is not below `most_bytes`.
     free_bytes = most_bytes * 4
     if kind(device) == "cuda":
         free_bytes, _ = torch.cuda.mem_get_info(device)
-    # 8 bytes of a number and 8 of its copy.
+    # 8 bytes for a number of the pattern and 8 for its copy. While the two are compared, the
+    # positions and a product exist too: at most twice as much memory.
     elements = int(min(free_bytes * MEMORY_SHARE, most_bytes) // 16)
     places = torch.arange(elements, dtype=torch.int64, device=device)
 
@@ -157,9 +160,9 @@ def memory_pattern(device: str) -> Callable[[int], int]:
 
 
 def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """What a GPU model must reach, by what the driver said of its clocks.
+    """What a GPU model must reach, depending on what the driver reported to hold its clocks down.
 
-    Where nobody knows what held them, it may have been the power limit.
+    If that is unknown, it may have been the power limit.
     """
     only_power_limit = readings.get("reasons", (CAPPED,)) == (CAPPED,)
     may_slow_down = only_power_limit or MOVING.search(name)

@@ -140,7 +140,8 @@ def grad_scaler(device: str) -> Outcome:
 
 
 SPOILT = (1, 7, 33, 1031, 65_543)
-"""Sizes of gradients of which one number is spoilt: none is a multiple of a vector."""
+"""Sizes of gradients, one number of which is made infinite or NaN; none is a multiple of a
+vector."""
 
 
 class Spoilt(NamedTuple):
@@ -153,19 +154,19 @@ class Spoilt(NamedTuple):
 def spoilt_numbers() -> Iterator[Spoilt]:
     """The first, the middle and the last number of each gradient."""
     for gradient, size in enumerate(SPOILT):
-        # Short gradients have fewer places.
+        # A set, because in a short gradient these positions coincide.
         for element in {0, size // 2, size - 1}:
             yield Spoilt(gradient, element)
 
 
 def overflows_are_noticed(device: str) -> Iterator[Part]:
-    """One infinity or NaN, in any place of any gradient, is noticed; without one none is, and each
-    gradient comes back from its scale."""
-    # What the gradients are without a scale.
+    """Check that a scaler notices one infinity or NaN at any position of any gradient, reports none
+    without one, and then returns the unscaled gradients."""
+    # The gradients before they are scaled.
     gradients = [numbers(torch, size, salt=60 + number) for number, size in enumerate(SPOILT)]
     leaves = [torch.zeros(size, device=device) for size in SPOILT]
     scaler, descent = scaler_of(device, 8.0), Descent(leaves)
-    # A scaler makes its scale at the first use.
+    # A scaler creates its scale at the first use.
     scaler.scale(torch.ones((), device=device))
     turns: Tuple[Optional[Spoilt], ...] = (None, *spoilt_numbers())
     for turn, spoilt in enumerate(turns):
@@ -174,7 +175,7 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
             leaf.grad = gradient.to(device) * scale
         expected_scale = scale
         if spoilt:
-            # In turns, because both are overflows.
+            # Infinity and NaN in turns: both count as overflows.
             value = float("inf" if turn % 2 else "nan")
             leaves[spoilt.gradient].grad[spoilt.element] = value
             expected_scale = scale / 2
@@ -191,11 +192,12 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
 
 WORDS, WIDTH, LENGTH = 97, 64, 24
 DEEP = 256.0
-"""Some thirty operations one after the other, each a few roundings of sums of up to 256 terms."""
+"""Roundings in a forward and backward pass: some thirty operations one after the other, each with a
+few roundings of sums of up to 256 terms."""
 
 
 def transformer() -> Any:
-    """A small one, in float32 on the CPU."""
+    """A small transformer, in float32 on the CPU."""
     torch.manual_seed(asked().seed)
     nn = torch.nn
     heads, inner_width, dropout = 4, 4 * WIDTH, 0.0
@@ -214,17 +216,18 @@ def text() -> Any:
 
 
 def loss_of(model: Any, words: Any) -> Any:
-    """The model is to say the word before."""
+    """The loss of a model that must predict, for each word, the word before it."""
     previous_words = words.roll(1, 1).flatten()
     scores = model(words).flatten(0, 1)
     return torch.nn.functional.cross_entropy(scores, previous_words)
 
 
 def language_model(device: str) -> Outcome:
-    """Train a small transformer as in float64: two batches accumulated in each of four steps,
-    clipped, with momentum.
+    """Train a small transformer on the device, and compare its parameters with the same training in
+    float64 on the CPU.
 
-    It catches what is wrong only when layers, gradients and the optimizer work together.
+    Each of four steps accumulates two batches, clips the gradients, and uses momentum. It catches
+    what is only wrong when layers, gradients and the optimizer work together.
     """
     # Both trainings start from the same parameters.
     model = transformer()
@@ -233,11 +236,13 @@ def language_model(device: str) -> Outcome:
     exact_moves = moves_of_training(exact_model, words)
     moves = moves_of_training(model.to(device), words.to(device))
     precision = read_precision(torch, device)
+    # Two batches in each of four steps give eight gradients, each with the error of one pass
+    # (DEEP).
     allowed = 8 * DEEP * UNIT_ROUNDOFF[precision.name]
     parts = []
     for name, exact_move in exact_moves.items():
         move = moves[name].cpu().double()
-        # The length of the difference, as part of the exact one's.
+        # The error relative to how far the parameter moves in the exact training.
         difference = (move - exact_move).norm()
         share = difference / exact_move.norm()
         parts.append(agree(name, share, torch.zeros(()), allowed))
@@ -245,10 +250,10 @@ def language_model(device: str) -> Outcome:
 
 
 def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
-    """How far each parameter moved in four steps."""
+    """By how much each number of each parameter changed in the four steps, by parameter name."""
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
     parameters = list(model.parameters())
-    # The exact training goes from tensor to tensor, the other one through kernels on lists.
+    # The exact training updates tensor by tensor, the other one by kernels for lists of tensors.
     on_lists = parameters[0].dtype == torch.float32
     optimizer = torch.optim.SGD(parameters, lr=0.5, momentum=0.9, foreach=on_lists)
     for _ in range(4):

@@ -293,7 +293,7 @@ def plain(torch: Any, returned: Any) -> List[Any]:
         return [dense(torch, returned)]
     if isinstance(returned, (bool, int)):
         return [torch.tensor(returned)]
-    # float64 holds what Python's own numbers are.
+    # A float of Python is a float64.
     if isinstance(returned, float):
         return [torch.tensor(returned, dtype=torch.float64)]
     tensors: List[Any] = []
@@ -305,7 +305,7 @@ def plain(torch: Any, returned: Any) -> List[Any]:
 
 @contextlib.contextmanager
 def in_float64(torch: Any) -> Iterator[None]:
-    """Meanwhile float64 is the format of tensors that are made without naming one."""
+    """Inside the `with` block, torch makes new tensors in float64 unless a format is named."""
     default_dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -316,8 +316,8 @@ def in_float64(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exact_products(torch: Any) -> Iterator[None]:
-    """Meanwhile no product of float32 is rounded to fewer bits, and no sum of halves is kept in
-    half precision."""
+    """Inside the `with` block, products of float32 are not rounded to fewer bits, and sums of
+    16-bit numbers are not kept in 16 bits."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     switches = [(cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     reductions = (

@@ -312,9 +312,11 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
 
 
 def smaller_numbers(draw: Draw, x: Any) -> Any:
-    """Fractions that are smaller by up to a third, so that repeated ones differ."""
+    """`x`, each number reduced by a random share of up to a third, so that equal numbers become
+    different."""
     torch = draw.torch
-    # The database's divisors have the least number for zero; its quotients have no end.
+    # In the database's divisors the smallest number stands for zero. Quotients by it are too large
+    # to compare, so it becomes 1.
     least = torch.finfo(x.dtype).tiny
     x = x.masked_fill(x.abs() == least, 1.0)
     share = torch.rand(tuple(x.shape), generator=draw.generator) / 3

@@ -343,7 +343,7 @@ class Entry(NamedTuple):
         if self.listed:
             times = draw.choice((1, 1, 8))
             longer = grown(draw, call, 8 * MOST // times)
-            call = many(torch, longer, times)
+            call = with_repeated_lists(torch, longer, times)
         return draw.question(self.on(device), dtype, call)
 
     def varied(self, draw: Draw, call: Call, dtype: str) -> Call:
@@ -449,13 +449,15 @@ def otherwise(draw: Draw, call: Call) -> Call:
     return replaced(torch, call, cut)
 
 
-def many(torch: Any, call: Call, times: int) -> Call:
-    """The call with lists so many times as long: more tensors than one call of a kernel takes."""
+def with_repeated_lists(torch: Any, call: Call, times: int) -> Call:
+    """The call with its lists repeated `times` times, so that they have more tensors than one
+    kernel can process."""
     list_length = len(call.args[0])
 
     def repeat(argument: Any) -> Any:
         if isinstance(argument, torch.Tensor):
-            # One number for each tensor of the list, as the scalars of `_foreach_mul` are.
+            # A tensor with one number for each tensor of the list, such as the scalars of
+            # `_foreach_mul`.
             return argument.repeat(times) if argument.shape == (list_length,) else argument
         return argument * times if isinstance(argument, list) else argument
 
@@ -465,7 +467,7 @@ def many(torch: Any, call: Call, times: int) -> Call:
 
 
 def entries(database: Database) -> Dict[str, Entry]:
-    """By name; without those that are left out."""
+    """Maps names to entries, without the operators that are left out."""
     by_name = {}
     infos = [(info, False) for info in database.operators]
     infos += [(info, True) for info in database.lists]

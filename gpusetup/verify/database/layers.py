@@ -63,7 +63,8 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
 
 
 def draw_attention_mask(d: Draw, queries: int, keys: int) -> Any:
-    """A mask in which each query sees two of three keys, as flags or as numbers to be added."""
+    """A mask that shows each query two of three keys, as flags (True: visible) or as numbers to be
+    added to the scores."""
     t = d.torch
     shape = d.choice(((queries, keys), (1, 1, queries, keys), (1, keys)))
     is_seen = d.whole(0, 3, *shape) > 0
@@ -78,13 +79,14 @@ BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
 NOT_OFFERED = (
     *("No available kernel", "No viable backend", "cuDNN Frontend error", "No execution plan"),
 )
-"""What torch says where a backend does not take such a call."""
+"""Parts of torch's messages if a backend does not support a call."""
 
 
 def attended(
     q: Any, k: Any, v: Any, mask: Any, causal: bool, grouped: bool, backend: Any, **scale: Any
 ) -> Any:
-    """Attention by one backend or, if that does not offer itself, by the one that torch chooses."""
+    """Attention by this backend or, if it does not support the call, by the one that torch
+    chooses."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -106,7 +108,8 @@ def attended(
 
 
 def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
-    """What draws the input, the start and the weights of a recurrent net with so many gates."""
+    """Returns a function that draws the input, the initial state and the weights of a recurrent net
+    with this number of gates."""
 
     def draw(d: Draw) -> Arguments:
         steps = d.choice((1, 3, 7))
@@ -119,10 +122,10 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
         weights = []
         all_gates = gates * hidden
         for layer in range(layers):
-            # A further layer gets what both directions of the one before returned.
+            # A later layer gets the outputs of all directions of the layer before.
             input_width = width if layer == 0 else hidden * directions
             for _ in range(directions):
-                # Of the input, of the state, and a bias of each.
+                # The weights of the input and of the state, and a bias for each.
                 weights.append(0.3 * d.normal(all_gates, input_width))
                 weights.append(0.3 * d.normal(all_gates, hidden))
                 weights.append(0.3 * d.normal(all_gates))
@@ -130,7 +133,7 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
         batch_first = d.flag()
         shape = (batch, steps, width) if batch_first else (steps, batch, width)
         x = d.normal(*shape)
-        # An LSTM (four gates) also starts from a cell.
+        # The state of an LSTM (four gates) has a second part, its cell.
         state_count = 2 if gates == 4 else 1
         start = [d.normal(layers * directions, batch, hidden) for _ in range(state_count)]
         return (x, start, weights), {"layers": layers, "both": both, "first": batch_first}
@@ -157,9 +160,14 @@ def run_net(name: str) -> Callable[..., Any]:
 
 
 def draw_transformer(d: Draw) -> Arguments:
-    """Tokens, the weights of one encoder layer, and a mask of padding or of attention."""
+    """Tokens, the weights of one encoder layer, and a mask of padding or of attention; None for no
+    mask. In a mask, True hides a token, as torch defines it.
+
+    Options: the number of heads, `first` (normalise before each part, not after it: `norm_first`),
+    and `gelu` (otherwise ReLU).
+    """
     heads = d.choice((1, 2, 4))
-    # The heads share the width out.
+    # Each head gets an equal part of the width.
     width = heads * d.choice((8, 16, 33))
     inner = d.choice((8, 33, 64))
     # In the order of the layer's parameters: attention, its output, two products, two norms.
@@ -179,14 +187,15 @@ def draw_transformer(d: Draw) -> Arguments:
     mask = None
     if mask_shape:
         mask = d.whole(0, 3, *mask_shape) == 0
-        # A token that sees no other has no defined answer.
+        # The first token stays visible: if all are hidden, the answer is not defined.
         mask[:, 0] = False
     options = {"heads": heads, "first": d.flag(), "gelu": d.flag()}
     return (x, weights, mask), options
 
 
 def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, gelu: bool) -> Any:
-    """A layer as `eval` computes it: by its fast path where no gradient is asked."""
+    """The output of the encoder layer in `eval` mode, where torch has a fast path if no gradient is
+    needed."""
     import torch
 
     # The bias of the first product after the attention.
@@ -204,7 +213,7 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
     parameters = {}
     for (name, _), weight in zip(layer.named_parameters(), weights):
         parameters[name] = weight
-    # A square mask is of attention, another one of padding.
+    # A square mask is one of attention, any other one of padding.
     is_square = mask is None or len(mask) == mask.shape[1]
     masks = (mask,) if is_square else (None, mask)
     return torch.func.functional_call(layer, parameters, (x, *masks))

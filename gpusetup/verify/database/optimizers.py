@@ -44,7 +44,7 @@ class OptimizerEntry(NamedTuple):
         dtype = FORMATS[turn // 2 % len(FORMATS)]
         working_format = getattr(torch, dtype)
         shapes: Tuple[Shape, ...] = SHAPES
-        # Short ones, so that many fit into one kernel.
+        # In every second turn the parameters are short, so that one kernel updates many of them.
         if turn % 2:
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
 
@@ -56,14 +56,14 @@ class OptimizerEntry(NamedTuple):
             return values
 
         settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
-        # Two together, as torch's database does not have them.
+        # Two settings together, which torch's database does not combine.
         first, second = draw.choice(settings), draw.choice(settings)
         options = {**first, **second}
         start = draw_values(SIZE)
         gradients = [draw_values(1.0) for _ in range(STEPS)]
         call = Call((start, gradients), options, lambda x: x)
         forms = self.forms(torch, device.partition(":")[0], dtype)
-        # The forms depend on the format, too.
+        # The forms also depend on the number format.
         case = OptimizerCase(self.name, self.info, shapes, forms)
         return draw.question(case, dtype, call)
 
@@ -80,7 +80,7 @@ class OptimizerEntry(NamedTuple):
             forms.append("foreach")
         if has_fused:
             forms.append("fused")
-        # It keeps the step count on the GPU, for CUDA graphs.
+        # `capturable` keeps the step count on the GPU, for CUDA graphs.
         if self.info.has_capturable_arg and kind == "cuda":
             forms.append("capturable")
         return tuple(forms)
@@ -93,14 +93,14 @@ class OptimizerCase(NamedTuple):
     info: Any
     shapes: Tuple[Shape, ...]
     forms: Tuple[str, ...]
-    """Those that this optimizer has here."""
+    """The forms that this optimizer has on the device, such as `fused`."""
     sums: bool = False
     """Each number is trained by itself, however long its tensor is."""
 
     def run(self, *args: Any, **options: Any) -> List[Any]:
-        """The plain form."""
+        """Train by the plain form, which updates one parameter after the other."""
         form = {}
-        # Without this option torch chooses the form by itself.
+        # Unless `foreach` is off, torch may choose that form by itself.
         if "foreach" in self.info.supported_impls:
             form["foreach"] = False
         start, gradients = args
@@ -112,8 +112,13 @@ class OptimizerCase(NamedTuple):
             yield WayOfQuestion(form, self._way_of(form), "", False)
 
     def _way_of(self, form: str) -> Way:
-        """The way that trains by a form; NoWay if torch refuses the form for these options."""
+        """Returns the function that trains by a form of the optimizer, such as `fused` or
+        `foreach`.
 
+        The function raises NoWay if torch refuses the form for these options.
+        """
+
+        # `torch` is not needed, but every Way has it.
         def way(torch: Any, asking: Asking) -> Answer:
             def run(*args: Any, **options: Any) -> List[Any]:
                 start, gradients = args
@@ -129,10 +134,10 @@ class OptimizerCase(NamedTuple):
         return way
 
     def trained(self, start: Any, gradients_of_steps: Any, options: Dict[str, Any]) -> List[Any]:
-        """What each step leaves of all parameters in a row.
+        """For each step, all parameters after it in one flat tensor.
 
-        One half of the parameters is trained with half the rate. The last parameter never has a
-        gradient, and the one before misses it once.
+        If the optimizer supports groups, half of the parameters have half the learning rate. The
+        last parameter never has a gradient, and the one before lacks it in one step.
         """
         import torch
 
@@ -146,13 +151,13 @@ class OptimizerCase(NamedTuple):
                 is_missing = parameter is parameters[-2] and step == MISSING
                 parameter.grad = None if is_missing else copied_to_shape(gradient, shape)
             optimizer.step()
-            # In one row: one comparison for each step.
+            # Flat, so that one comparison covers a step.
             flat = [parameter.detach().reshape(-1) for parameter in parameters]
             parameters_after_steps.append(torch.cat(flat))
         return parameters_after_steps
 
     def _optimizer(self, parameters: List[Any], options: Dict[str, Any]) -> Any:
-        """The optimizer, with two groups of parameters where it takes groups."""
+        """The optimizer; with two groups of parameters if it supports groups."""
         if not self.info.supports_param_groups:
             return self.info.optim_cls(parameters, **options)
         half = len(parameters) // 2
@@ -165,7 +170,7 @@ class OptimizerCase(NamedTuple):
 
 
 def copied_to_shape(x: Any, shape: Shape) -> Any:
-    """A copy of the numbers in this shape; one of two axes is transposed in memory."""
+    """A copy of `x` in this shape; a matrix is stored column by column."""
     y = x.detach().clone()
     if len(shape) < 2:
         return y
@@ -174,7 +179,7 @@ def copied_to_shape(x: Any, shape: Shape) -> Any:
 
 
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
-    """By name; without those that are left out."""
+    """Maps names to optimizers, without those in LEFT_OUT."""
     by_name = {}
     for info in infos:
         name = info.optim_cls.__name__

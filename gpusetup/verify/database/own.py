@@ -143,12 +143,16 @@ def draw_added_rows(d: Draw) -> Any:
 
 
 def draw_gather(d: Draw) -> Any:
-    """A tensor, an axis, transposed places along it of which many are equal, and values."""
+    """A tensor, an axis, a transposed tensor of indices along it, and values to add there.
+
+    Many of the indices are equal.
+    """
     axis_count = d.choice((1, 2, 2))
     shape = d.shape(axis_count, 2**14)
     dim = d.choice(range(axis_count))
     index_shape = list(shape)
-    # A kernel that mixes up the two axes still has an answer for a square of places.
+    # With as many rows as columns of indices, a kernel that exchanges the two axes returns a wrong
+    # answer. Otherwise it would only raise an error.
     if axis_count == 2 and d.flag():
         index_shape = [min(shape)] * 2
     length = index_shape[dim]
@@ -197,7 +201,8 @@ def draw_int8_product(d: Draw) -> Any:
 
 
 def int8_product(a: Any, b: Any) -> Any:
-    """The product of int8 in int32; of the wide copy by float64, which holds every such sum."""
+    """The int8 product in int32; for the exact copy in a wider format, the same by float64, which
+    holds every such sum exactly."""
     import torch
 
     if a.dtype == torch.int8:
@@ -218,8 +223,9 @@ def draw_classes(d: Draw) -> Any:
     class_count = d.length(8193) if d.flag() else d.choice((2, 10, 33))
     rows = d.choice((3, 8, 33))
     classes = d.whole(0, class_count, rows)
-    # -100 is the class that `cross_entropy` ignores unless it is told another.
+    # `cross_entropy` ignores the class -100 by default.
     classes[0] = d.choice((-100, 0))
+    # With a single class every loss is 0, so there are at least two.
     logits = d.normal(rows, max(class_count, 2))
     options = {
         "reduction": d.choice(("mean", "sum", "none")),
@@ -229,14 +235,14 @@ def draw_classes(d: Draw) -> Any:
 
 
 def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
-    """Sorted so that equal numbers keep their order."""
+    """The sorted numbers and their positions; equal numbers keep their order."""
     import torch
 
     return torch.sort(x, dim=axis, descending=downwards, stable=True)
 
 
 def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
-    """Rows added to a table by each of the three functions that do so."""
+    """The table after rows were added to it, by each of the three functions that do so."""
     index_of_each_value = indices[:, None].expand_as(values)
     return (
         x.index_add(0, indices, values),
@@ -246,7 +252,8 @@ def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
 
 
 def gather_and_scatter(x: Any, axis: int, indices: Any, values: Any) -> Tuple[Any, Any]:
-    """Numbers taken from places along an axis, and others added there."""
+    """Numbers taken from these indices along an axis, and the tensor after values were added
+    there."""
     gathered = x.gather(axis, indices)
     scattered = x.scatter_add(axis, indices, values)
     return gathered, scattered

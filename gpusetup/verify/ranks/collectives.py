@@ -49,7 +49,7 @@ class Turn:
         way_to_call = "together" if in_one_batch else draw.way
         self.call = self.collective.calls[way_to_call]
         uneven_ways = UNEVEN_NCCL if uses_nccl else UNEVEN_GLOO
-        # Of all other collectives the parts have one length.
+        # In all other collectives the parts have equal lengths.
         is_uneven = op == "all_to_all" and draw.way in uneven_ways
         lengths = part_lengths(self, is_uneven)
         self.numbers = numbers_of(self, lengths)
@@ -103,12 +103,13 @@ class Turn:
             reduction=getattr(dist.ReduceOp, reduction_name, None),
             next_rank=next_rank,
             previous_rank=previous_rank,
-            # Those who send upwards send first, the others receive first.
+            # Against a deadlock: ranks that send to a higher rank send first, the others receive
+            # first.
             sends_first=ranks[me] <= next_rank,
         )
 
     def _tensor(self, size: int) -> Any:
-        """A tensor in the layout of this call, full of what is wrong in an answer."""
+        """A tensor in the layout of this call, filled with a number that no answer has."""
         margin = 0
         # At eight different offsets, so that the tensor begins aligned and not.
         if self.draw.layout == "offset":
@@ -121,14 +122,15 @@ class Turn:
         return memory[margin:end]
 
     def _in_layout(self, sent: Any) -> Any:
-        """The same memory as two columns, if the call is to be given a transposed tensor."""
+        """The tensor as two columns of the same memory if the call is to get a transposed one;
+        otherwise the tensor itself."""
         if self.draw.layout != "transposed":
             return sent
         can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
         return sent.view(2, -1).t() if can_be_halved else sent
 
     def wrong(self) -> str:
-        """What is not as it must be; empty where all is."""
+        """What is wrong with the answer of the call; empty if nothing is."""
         message, numbers = self.message, self.numbers
         if numbers.expected:
             expected = torch.cat(numbers.expected)
@@ -151,15 +153,18 @@ class CallNumbers(NamedTuple):
     """The numbers of one call on one rank, on the CPU."""
 
     sent: List[Any]
-    """Its own, in parts."""
+    """The numbers that this rank sends, in parts."""
     expected: List[Any]
-    """What must arrive, piece by piece; nothing where this rank gets no answer."""
+    """What must arrive, piece by piece; empty if this rank gets no answer."""
     limit: Any
     """How far each number of the answer may be off; None: not at all, every bit counts."""
 
 
 def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
-    """For each member, how many numbers it has for each; the same on every rank."""
+    """For each member, the lengths of the parts that it sends: one part, or one for each member.
+
+    All ranks draw the same lengths.
+    """
     size, draw_below = turn.draw.size, turn.chance.randrange
     parts = turn.world if turn.collective.has_parts else 1
     if not is_uneven:
@@ -177,12 +182,16 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
 
 
 def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
-    """What this rank sends and must receive, worked out from the numbers of all members."""
+    """What this rank sends and must receive, worked out from the numbers of all members.
+
+    `lengths`: for each member, the lengths of the parts that it sends (see `part_lengths`). There
+    is one part, or one for each member if the collective distributes parts (`has_parts`).
+    """
     me, collective = turn.members.me, turn.collective
     kind = turn.draw.kind
     longest = max(sum(lengths_of_parts) for lengths_of_parts in lengths)
     seed = turn.chance.getrandbits(60)
-    # The same seed on every rank: each knows the numbers of all.
+    # Every rank draws the same seed, so each can compute the numbers of all members.
     table = rows(kind, turn.world, longest, seed)
     parts_of_members = []
     for row, lengths_of_parts in zip(table, lengths):
@@ -191,13 +200,16 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
     total_parts: Sequence[Any] = ()
     limit = None
     if collective.source is AnswerSource.TOTAL:
+        # The answer is a reduction (sum, maximum) of all members' numbers, perhaps in parts.
         _, reduction = kind
         total = reduced(table, reduction)
         total_parts = total.numbers.split(lengths[me])
         limits = total.limits.split(lengths[me])
+        # A member gets its own part of the total; without parts there is only the first.
         limit = limits[me if collective.has_parts else 0]
     expected = []
     for piece in collective.pieces_after(me, turn.root, turn.world):
+        # A piece without an owner is one of the total.
         parts = total_parts if piece.owner is None else parts_of_members[piece.owner]
         expected.append(parts[piece.part])
     return CallNumbers(list(parts_of_members[me]), expected, limit)

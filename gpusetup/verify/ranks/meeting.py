@@ -1,4 +1,4 @@
-"""The ranks meet: each comes, none has another's GPU, all were asked the same."""
+"""The first check among ranks: all connect, none uses another's GPU, all have the same options."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ LATER = (
     "torch.nn.parallel",
     "torch.distributed.optim",
 )
-"""What the checks use; loaded while there is time. An old torch lacks some."""
+"""Modules that later checks use, loaded before the timeouts get short. An old torch lacks some."""
 
 
 def meet(device: str) -> Outcome:
-    """All ranks form a group, and no two of them use the same GPU."""
+    """Check that all ranks can form a group, in which no two use the same GPU (see
+    `exchange_first_words`). Skipped if this torch cannot connect ranks."""
     if not dist.is_available():
         return Outcome(SKIPPED, "this torch was built without torch.distributed")
     on_gpu = device.startswith("cuda")
@@ -49,7 +50,7 @@ def meet(device: str) -> Outcome:
         return Outcome(SKIPPED, f"this torch is built without NCCL ({build})", hint=NO_NCCL)
     if on_gpu:
         torch.cuda.set_device(device)
-    # The kind of an error differs between backends and releases.
+    # The type of the error differs between backends and releases.
     try:
         return form_group(device)
     except Exception as problem:
@@ -77,7 +78,7 @@ def form_group(device: str) -> Outcome:
     if late_ranks:
         late = f"{named(late_ranks)} did not connect within {MEET_SECONDS:g} s"
         return Outcome(FAILED, f"the ranks do not meet: {late}", hint=NETWORK)
-    # From here on nobody waits longer than for one collective.
+    # From here on no rank waits longer than for one collective.
     store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
     dist.init_process_group(
         group.backend,
@@ -91,7 +92,8 @@ def form_group(device: str) -> Outcome:
 
 
 def exchange_first_words(group: ProcessGroup) -> Outcome:
-    """All were asked the same, no other rank has this GPU, and a first message arrives."""
+    """Check that all ranks have the same options, that no other rank uses this GPU, and that a
+    first message arrives."""
     options = (asked().seed, asked().level, asked().only)
     options_of_ranks = shared(group, "asked", repr(options))
     if len(set(options_of_ranks)) > 1:
@@ -107,13 +109,13 @@ def exchange_first_words(group: ProcessGroup) -> Outcome:
             hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
             return Outcome(FAILED, problem, hint=hint)
         detail += ", each on its own GPU"
-    # Sets the connections up, and loads what a first call loads.
+    # The first call sets up the connections and loads libraries.
     dist.all_reduce(torch.ones(1, device=group.device))
     return Outcome(PASSED, detail)
 
 
 def gpu_identity(device: str) -> str:
-    """What tells this GPU from all others: its UUID or, without one, the host and the device."""
+    """What identifies this GPU among all: its UUID or, if unknown, the host and the device."""
     uuid = gpu_uuid(torch, device)
     if uuid:
         return uuid

@@ -167,13 +167,13 @@ class JudgedRow(NamedTuple):
 
 
 def near_one_by_one(row: JudgedRow, expected: Sequence[Number], limit: Limit) -> Part:
-    """The comparison of each element, which names the first wrong one."""
+    """Compare element by element, and name the first wrong one."""
     worst_share = 0.0
     most_allowed = 0.0
     wrong_positions: List[int] = []
     for position, (value, exact) in enumerate(zip(row.values, expected)):
         if value == exact:
-            # Also where the limit is 0, or both are infinite.
+            # Right even if the limit is 0, or if both are infinite.
             continue
         allowed = limit.of(exact)
         share = share_of_limit(value, exact, allowed)
@@ -191,13 +191,16 @@ def near_one_by_one(row: JudgedRow, expected: Sequence[Number], limit: Limit) ->
 
 
 def offered(run: Callable[[], Any]) -> Any:
-    """What a call computes; None if torch lacks its form or format on this device.
+    """The result of a call; None if torch does not support it in this form or format on this
+    device.
 
-    Asked for each call alone, so that one missing form does not end the questions behind it.
+    Each call has its own `offered`, so that the calls after an unsupported one still run. Raises
+    every other error: it is a fault of the kernel, or the device cannot be used any more
+    (`sticky`).
     """
     try:
         return run()
-    except Exception as problem:  # whatever else a kernel raises is its answer
+    except Exception as problem:  # kernels raise errors of many types
         if sticky(problem) or not refuses(problem):
             raise
         return None
@@ -206,8 +209,8 @@ def offered(run: Callable[[], Any]) -> Any:
 def near_at_once(
     label: str, values: Sequence[Number], expected: Sequence[Number], limit: Limit
 ) -> Optional[Part]:
-    """The comparison of two lists as wholes, ten times as fast as a loop; None if that cannot
-    tell, because an element is wrong or infinite."""
+    """Compare two lists as a whole, ten times as fast as a loop; None if this cannot decide,
+    because an element is wrong or infinite."""
     if list(values) == list(expected):
         return Part(label, 0.0, 0.0)
     if not limit.absolute:

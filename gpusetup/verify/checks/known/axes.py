@@ -239,7 +239,8 @@ def picks_along_axes(device: str) -> Iterator[Part]:
 
 
 def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterator[Part]:
-    """Each way to take the elements of every line in another order."""
+    """The elements of every line along an axis in another order, by each torch function that can do
+    it."""
     length = shape[axis]
     order = [(5 * position + 1) % length for position in range(length)]
     picked_lines: Lines = []
@@ -255,7 +256,7 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
     places = for_all_lines(index, shape, axis)
     computed = inputs.gather(axis, places)
     yield exactly(f"gather {label}", computed, exact)
-    # The same places, counted from the end.
+    # The same positions, counted from the end of the axis.
     subscripts: List[Any] = [slice(None)] * 3
     subscripts[axis] = index - length
     computed = inputs[tuple(subscripts)]

@@ -11,11 +11,11 @@ from .answers import Limit, dice, dtype_name_of, exactly, formats_on, near, roun
 from .number_lists import elements_at, joined, scaled, sums_of_pairs
 
 SIZES = ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9))
-"""Rows and columns of a table, and bags. 16 bits cannot name each of 70,001 rows."""
+"""Rows and columns of a table, and the number of bags. 70,001 rows are more than 16 bits count."""
 
 
 class Bags(NamedTuple):
-    """A table of whole numbers, and which of its rows lie in which bag."""
+    """A table of whole numbers, and for each bag the numbers of the rows in it."""
 
     table: List[List[float]]
     members: List[List[int]]
@@ -53,7 +53,7 @@ class Bags(NamedTuple):
         means: List[float] = []
         for number, bag in enumerate(self.members):
             start = number * self.width
-            # Nothing of an empty bag is divided.
+            # The sums of an empty bag are zeros: they stay zeros.
             divisor = max(1, len(bag))
             for total in sums[start : start + self.width]:
                 means.append(total / divisor)
@@ -71,10 +71,13 @@ class Bags(NamedTuple):
         return largest
 
     def gradient(self, upstream: List[List[float]]) -> List[float]:
-        """What arrives at each row of the table, of a sum: as often as the row lies in a bag."""
+        """The gradient of the table, row by row, if `upstream` has the gradient of each bag's sum.
+
+        A row gets the gradient of every bag that it is in.
+        """
         rows = [[0.0] * self.width for _ in self.table]
         for bag, arriving in zip(self.members, upstream):
-            # A row that comes twice gets it twice.
+            # A row that is in a bag twice gets its gradient twice.
             for row in bag:
                 rows[row] = sums_of_pairs(rows[row], arriving)
         return joined(rows)
@@ -106,14 +109,15 @@ class BagTensors(NamedTuple):
     starts: Any
 
     def looked_up(self, mode: str, weights: Any = None) -> Any:
-        """What torch makes of each bag."""
+        """torch's sum, mean or maximum of each bag, according to `mode`."""
         return torch.nn.functional.embedding_bag(
             self.members, self.table, self.starts, mode=mode, per_sample_weights=weights
         )
 
 
 def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
-    """The table learns; members are one list, in which starts say where each bag begins."""
+    """The bags as tensors: a table that needs a gradient, all members in one list, and where each
+    bag begins in that list."""
     numbers = joined(bags.table)
     table = tensor_of(numbers, dtype_name, device, len(bags.table), bags.width)
     table.requires_grad_()

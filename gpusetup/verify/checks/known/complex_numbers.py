@@ -22,7 +22,7 @@ LENGTHS = (1, 17, 1025, 70_001)
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
 """Powers of two, products of small primes, and primes: each goes another way through a library."""
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
-"""The complex format whose parts have a format."""
+"""Maps a real format to the complex format whose real and imaginary parts have it."""
 
 
 def complex_numbers(device: str) -> Outcome:
@@ -130,15 +130,17 @@ def complex_matrices(device: str) -> Iterator[Part]:
 
 
 POSITIONS = (0.0, 1.0, 2.0, 63.0, 511.0, 4097.0)
-"""Of tokens in a text."""
+"""Positions of tokens in a text."""
 RATES = (1.0, 0.5, 0.125, 2.0**-7)
-"""By how much a pair of numbers turns from one token to the next."""
+"""By how many radians a pair of numbers turns from one token to the next."""
 
 
 def rotated_pairs(device: str) -> Iterator[Part]:
-    """Catches a rotary embedding that turns a pair by another position's angle, or lost digits.
+    """Catches a rotary embedding that turns a pair by another position's angle, or loses digits of
+    large angles.
 
-    The angles reach 4,097 radians, whose sine a coarse reduction of the angle would spoil.
+    The angles reach 4,097 radians: if a kernel reduces them to one turn too coarsely, their sines
+    are wrong.
     """
     pair = 3 - 2j
     rotated: List[complex] = []
@@ -148,6 +150,7 @@ def rotated_pairs(device: str) -> Iterator[Part]:
             rotated.append(rotation * pair)
     exact = parts_of(rotated)
 
+    # COMPLEX has the real formats as keys: angles are real numbers.
     for dtype_name in COMPLEX:
         positions = tensor_of(POSITIONS, dtype_name, device)
         rates = tensor_of(RATES, dtype_name, device)

@@ -58,7 +58,7 @@ def kept_flags(computed: Any) -> List[bool]:
 def within_chance(label: str, count: int, draws: int) -> Part:
     """Whether the share of draws that were kept is one that chance allows."""
     expected = draws * (1 - DROPPED)
-    # Of a binomial distribution.
+    # The variance of a binomial distribution.
     variance = draws * DROPPED * (1 - DROPPED)
     allowed = SIGMAS * sqrt(variance)
     distance = abs(count - expected)
@@ -72,7 +72,7 @@ def lanes(device: str) -> Iterator[Part]:
         computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
         flags = kept_flags(computed)
         kept_count = sum(flags)
-        # What is kept makes up for what is dropped.
+        # The numbers that are kept are scaled up, so that the mean stays.
         exact = [1 / (1 - DROPPED)] * kept_count
         kept_values = computed[computed != 0]
         limit = Limit(relative=4 * roundoff(dtype_name))
@@ -86,7 +86,8 @@ def lanes(device: str) -> Iterator[Part]:
 
 
 def positions(device: str) -> Iterator[Part]:
-    """Catches a position that is kept in every draw, such as the last one of a row."""
+    """Catches a position that is kept or dropped in too many draws, such as the last one of a row
+    in all."""
     counts = [0] * POSITIONS
     inputs = ones(device, "float32", POSITIONS)
     for _ in range(DRAWS):
@@ -105,7 +106,7 @@ def gradients_through_dropout(device: str) -> Iterator[Part]:
             leaf = ones(device, dtype_name, length).requires_grad_()
             outputs = torch.nn.functional.dropout(leaf, DROPPED)
             (gradient,) = torch.autograd.grad(outputs, leaf, torch.ones_like(outputs))
-            # Of ones the outputs are the factors themselves.
+            # The inputs are ones, so the outputs are the factors of the gradient.
             exact = flat_list(outputs)
             label = f"gradient of dropout, {length} {dtype_name} numbers"
             yield exactly(label, gradient, exact)

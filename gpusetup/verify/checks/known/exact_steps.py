@@ -71,24 +71,26 @@ def trained_in_python(rates: Rates) -> List[float]:
 
 
 class Parameters(NamedTuple):
-    """Parameters on a device: what learns, in two groups, and what must stay as it is."""
+    """Parameters on a device: those that are trained, and two that must not change."""
 
     learning: List[Any]
     transposed: Any
-    """A matrix that lies by columns in memory."""
-    resting: Any
-    """In a group whose rate is 0."""
-    without_gradient: Any
+    """A matrix stored by columns; trained too."""
+    zero_rate: Any
+    """Has gradients, but is in a group with learning rate 0."""
+    no_gradient: Any
+    """Is in the group that is trained, but its gradient is None."""
 
 
 MATRIX_HEIGHT, MATRIX_WIDTH = 33, 17
-"""Odd, so that no vector of a kernel fits."""
+"""Odd, so that no vector of a kernel divides it."""
 MATRIX_SIZE = MATRIX_HEIGHT * MATRIX_WIDTH
-RESTING_LENGTH = 1025
+UNCHANGED_LENGTH = 1025
+"""Numbers in each of the two parameters that must not change: one more than a block of 1,024."""
 
 
 def made_parameters(dtype_name: str, device: str) -> Parameters:
-    """Parameters as they are before the first step."""
+    """All parameters with their values before the first step."""
     start = [start_of(position) for position in range(PERIOD)]
     learning: List[Any] = []
     for length in LENGTHS:
@@ -97,30 +99,32 @@ def made_parameters(dtype_name: str, device: str) -> Parameters:
             continue
         learning.append(tensor_of(repeated(start, length), dtype_name, device))
     matrix = matrix_by_columns(start, dtype_name, device)
-    resting = tensor_of(repeated(start, RESTING_LENGTH), dtype_name, device)
-    without_gradient = resting.clone()
-    for tensor in (*learning, matrix, resting, without_gradient):
+    zero_rate = tensor_of(repeated(start, UNCHANGED_LENGTH), dtype_name, device)
+    no_gradient = zero_rate.clone()
+    # All of them may get gradients; `give_gradients` leaves one out.
+    for tensor in (*learning, matrix, zero_rate, no_gradient):
         tensor.requires_grad_()
-    return Parameters(learning, matrix, resting, without_gradient)
+    return Parameters(learning, matrix, zero_rate, no_gradient)
 
 
 def matrix_by_columns(period: List[Number], dtype_name: str, device: str) -> Any:
-    """A matrix whose columns lie side by side in memory."""
+    """A matrix that is stored column by column."""
     values = repeated(period, MATRIX_SIZE)
     columns = tensor_of(values, dtype_name, device, MATRIX_WIDTH, MATRIX_HEIGHT)
     return columns.t()
 
 
 def give_gradients(parameters: Parameters, number: int) -> None:
-    """The gradients of one step; the transposed matrix has one that lies as it does."""
-    dtype_name = dtype_name_of(parameters.resting)
-    device = str(parameters.resting.device)
+    """Set the gradients of one step. The gradient of the matrix is stored by columns, like the
+    matrix itself; `no_gradient` gets none."""
+    dtype_name = dtype_name_of(parameters.zero_rate)
+    device = str(parameters.zero_rate.device)
     period: List[Number] = []
     for position in range(PERIOD):
         period.append(gradient_of(position, number))
 
-    # The resting parameter has a gradient too: only its rate keeps it as it is.
-    for tensor in (*parameters.learning, parameters.resting):
+    # `zero_rate` has a gradient too: only its learning rate keeps it from changing.
+    for tensor in (*parameters.learning, parameters.zero_rate):
         gradient = repeated(period, len(tensor))
         tensor.grad = tensor_of(gradient, dtype_name, device)
     matrix_gradient = matrix_by_columns(period, dtype_name, device)
@@ -132,6 +136,7 @@ Train = Callable[[Parameters, Dict[str, bool]], None]
 
 
 def plainly(parameters: Parameters, options: Dict[str, bool]) -> None:
+    """All steps with the same rate."""
     train(parameters, options, last_rate=RATE)
 
 
@@ -163,17 +168,17 @@ def train(
 
 
 def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
-    """An optimizer with two groups, of which the second one has a rate of 0."""
-    # A parameter without a gradient is skipped, and must not end the step.
-    moving = [*parameters.learning, parameters.transposed, parameters.without_gradient]
-    moving_group = {"params": moving}
-    resting_group = {"params": [parameters.resting], "lr": 0.0}
-    groups = [moving_group, resting_group]
+    """An SGD optimizer with two groups: one that is trained, and one with learning rate 0."""
+    # The optimizer must skip a parameter without a gradient, and go on with the next one.
+    trained = [*parameters.learning, parameters.transposed, parameters.no_gradient]
+    trained_group = {"params": trained}
+    zero_rate_group = {"params": [parameters.zero_rate], "lr": 0.0}
+    groups = [trained_group, zero_rate_group]
     return torch.optim.SGD(groups, lr=RATE, momentum=MOMENTUM, **options)
 
 
 class Case(NamedTuple):
-    """A way to train, and how torch and Python are told of it."""
+    """A way to train: the function for torch, and the rates for the exact steps in Python."""
 
     label: str
     train: Train
@@ -190,9 +195,10 @@ CASES: Sequence[Case] = (
 
 
 def exact_steps(device: str) -> Iterator[Part]:
-    """Catches a group with another group's rate, a lost state, and parameters that must not move.
+    """Catches a group with another group's rate, a lost state, and a change of parameters that must
+    not change.
 
-    Also a parameter that lies by columns, and one whose gradient is none.
+    One parameter is stored by columns, and one has no gradient.
     """
     for case in CASES:
         period = trained_in_python(case.rates)
@@ -222,7 +228,8 @@ def is_missing_form(problem: Exception) -> bool:
 def parameters_after_steps(
     parameters: Parameters, period: List[float], label: str
 ) -> Iterator[Part]:
-    """What has learned, and what must be as it was."""
+    """Compare the trained parameters with the exact steps, and the two others with their values
+    before the first step."""
     for tensor in parameters.learning:
         length = len(tensor)
         yield exactly(f"{label}, {length} numbers", tensor, repeated(period, length))
@@ -230,9 +237,8 @@ def parameters_after_steps(
     exact = repeated(period, MATRIX_SIZE)
     yield exactly(f"{label}, a matrix by columns", columns, exact)
 
-    # As before the first step.
     start = [start_of(position) for position in range(PERIOD)]
-    exact = repeated(start, RESTING_LENGTH)
-    yield exactly(f"{label}, a group with rate 0", parameters.resting, exact)
-    still = parameters.without_gradient
-    yield exactly(f"{label}, a parameter without a gradient", still, exact)
+    exact = repeated(start, UNCHANGED_LENGTH)
+    yield exactly(f"{label}, a group with rate 0", parameters.zero_rate, exact)
+    unchanged = parameters.no_gradient
+    yield exactly(f"{label}, a parameter without a gradient", unchanged, exact)

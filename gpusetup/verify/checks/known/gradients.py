@@ -396,12 +396,13 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
 
 
 def gradients_of_checkpoints(device: str) -> Iterator[Part]:
-    """Catches a part of a model that is computed again from other numbers than before."""
+    """Catches activation checkpointing that recomputes a part from other inputs than in the forward
+    pass."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)
             exact = scaled(flat_list(leaf), 6)
-            # Torch has two implementations of it.
+            # torch has two implementations of checkpointing.
             for method, is_reentrant in (("reentrant", True), ("plain", False)):
                 leaf.grad = None
                 outputs = checkpoint(three_squares, leaf, use_reentrant=is_reentrant)
@@ -411,7 +412,7 @@ def gradients_of_checkpoints(device: str) -> Iterator[Part]:
 
 
 def three_squares(x: Any) -> Any:
-    """Its gradient is 6 x: exact in every format."""
+    """3 x * x, whose gradient 6 x is exact in every format."""
     return x * x * 3
 
 
@@ -423,7 +424,7 @@ def second_derivatives(device: str) -> Iterator[Part]:
     for dtype_name in ("float32", "float64"):
         leaf = whole_leaf((1025,), dtype_name, device)
         cubes = leaf * leaf * leaf
-        # The graph makes the gradient itself something that has a gradient.
+        # With `create_graph` the gradient can be differentiated again.
         (first,) = torch.autograd.grad(cubes.sum(), leaf, create_graph=True)
         (second,) = torch.autograd.grad(first.sum(), leaf)
         exact = scaled(flat_list(leaf), 6)

@@ -46,8 +46,9 @@ class ConvolutionLayer(NamedTuple):
     groups: int = 1
 
     def output_length(self, length: int) -> int:
-        """How many places the kernel has along an axis of the image."""
-        # From the first tap of the kernel to the last one.
+        """The output's length for an image's length along an axis: in how many positions the kernel
+        fits."""
+        # From the kernel's first weight to its last one.
         reach = self.dilation * (self.kernel - 1) + 1
         padded_length = length + 2 * self.padding
         last_start = padded_length - reach
@@ -59,7 +60,8 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def weight_shape(self) -> Shape:
-        """A filter sees the channels of its group only."""
+        """Filters, channels of a group, rows and columns: a filter only uses its group's
+        channels."""
         group_channels = self.channels // self.groups
         return (self.filters, group_channels, self.kernel, self.kernel)
 
@@ -72,9 +74,10 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def is_invertible_in_size(self) -> bool:
-        """Whether the transposed convolution gives images of this height again.
+        """Whether the transposed convolution returns images of this height.
 
-        With a stride several heights have the same output; torch then takes the least of them.
+        With a stride, images of several heights have the same output height; the transposed
+        convolution then returns the smallest of them.
         """
         if self.stride == 1:
             return True
@@ -113,7 +116,7 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
     chance = dice(f"image {shape} {salt}")
     numbers: List[int] = []
     for _ in range(prod(shape)):
-        # As many zeros as other numbers keep the sums small.
+        # Half of the numbers are zeros, which keeps the sums small.
         number = chance.choice((-1, 0, 0, 1, 2))
         numbers.append(number)
     # A kernel that leaves out the last element gives other sums.
@@ -122,7 +125,8 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
 
 
 class Pixel(NamedTuple):
-    """The index of an element of images, or of a weight: there an image is a filter."""
+    """The index of an element of images or of a weight tensor; in a weight, `image` is the
+    filter."""
 
     image: int
     channel: int
@@ -144,25 +148,27 @@ def pixels_of(shape: Shape) -> Iterator[Pixel]:
 
 
 def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
-    """Every product of a pixel and a weight, with the output that it is part of."""
+    """Every product of a pixel and a weight in the convolution, with the output that it is added
+    to."""
     group_filters = layer.filters // layer.groups
     group_channels = layer.channels // layer.groups
     for output_position, output in enumerate(pixels_of(layer.output_shape)):
-        kernel = output.channel
-        group = kernel // group_filters
+        filter_number = output.channel
+        group = filter_number // group_filters
         top = output.row * layer.stride - layer.padding
         first_column = output.column * layer.stride - layer.padding
         one_filter = (1, group_channels, layer.kernel, layer.kernel)
         for tap in pixels_of(one_filter):
             row = top + tap.row * layer.dilation
             column = first_column + tap.column * layer.dilation
-            # Outside of the image there are zeros.
+            # The padding has zeros, which add nothing.
             is_inside = 0 <= row < layer.height and 0 <= column < layer.width
             if not is_inside:
                 continue
             channel = group * group_channels + tap.channel
             pixel = Pixel(output.image, channel, row, column)
-            weight = tap._replace(image=kernel)
+            # In a weight tensor the filter takes the place of the image.
+            weight = tap._replace(image=filter_number)
             yield Contribution(
                 output_position,
                 pixel.position_in(layer.input_shape),
@@ -171,7 +177,8 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
 
 
 class Convolved(NamedTuple):
-    """The numbers of a layer, what it makes of them, and the gradients of that along `upstream`."""
+    """The numbers of a layer, its exact output, and the gradients if `upstream` is the gradient of
+    the output."""
 
     input: List[int]
     weight: List[int]
@@ -185,7 +192,7 @@ class Convolved(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def convolved(layer: ConvolutionLayer) -> Convolved:
-    """Worked out once for all formats."""
+    """A layer's numbers and its exact results; cached, because all number formats share them."""
     inputs = numbers_of(layer.input_shape, "in")
     weight = numbers_of(layer.weight_shape, "weight")
     upstream = numbers_of(layer.output_shape, "upstream")
@@ -239,7 +246,7 @@ def convolutions(device: str) -> Iterator[Part]:
 def convolution(
     layer: ConvolutionLayer, layout_number: int, dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """The outputs of one layer, and the gradients of all that it is made of."""
+    """The outputs of one layer, and the gradients of its images, weights and biases."""
     exact = convolved(layer)
     layout = LAYOUTS[layout_number]
     images = tensor_of(exact.input, dtype_name, device, *layer.input_shape)
@@ -281,7 +288,7 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 dilation=layer.dilation,
                 groups=layer.groups,
             )
-            # The width may be another one, too.
+            # The width may differ, which `is_invertible_in_size` does not check.
             if tuple(computed.shape) == layer.input_shape:
                 label = f"conv_transpose2d {tuple(layer)} of {dtype_name}"
                 limit = limit_for(dtype_name, device)
@@ -294,7 +301,7 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
 POOLED = ((1, 1, 5, 5), (2, 3, 9, 7), (1, 17, 8, 6), (3, 2, 17, 65))
 """Images, channels, rows and columns."""
 SIZE, STRIDE, PADDING = 3, 2, 1
-"""Of the windows of a pool."""
+"""Of the windows of a pool, in pixels."""
 
 
 def pool_windows(shape: Shape) -> List[List[int]]:
@@ -315,7 +322,8 @@ def pool_windows(shape: Shape) -> List[List[int]]:
 
 
 def pool_ranges(length: int) -> List[range]:
-    """Along an axis: for each place of the window, the pixels of the image in it."""
+    """For each position of the window along an axis of this length, the positions of the pixels in
+    it."""
     last_start = length + PADDING - SIZE
     ranges: List[range] = []
     for start in range(-PADDING, last_start + 1, STRIDE):
@@ -327,12 +335,12 @@ def pool_ranges(length: int) -> List[range]:
 
 
 def pools(device: str) -> Iterator[Part]:
-    """Catches pools that lose a border, count the padding, or name another pixel's place."""
+    """Catches pools that lose a border, count the padding, or return another pixel's position."""
     for shape in POOLED:
         for dtype_name in formats_on(device):
             numbers = numbers_of(shape, "pool")
             plain = tensor_of(numbers, dtype_name, device, *shape)
-            # A mean is a sum and a quotient.
+            # A mean is rounded more than once: in the sum and in the division.
             unit = 4 * roundoff(dtype_name)
             limit = Limit(unit, unit)
             for layout, inputs in in_both_layouts(plain):
@@ -342,7 +350,7 @@ def pools(device: str) -> Iterator[Part]:
 
 
 def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
-    """Each window's largest pixel, and the place where the pool says that it lies."""
+    """Each window's largest pixel, and the position that the pool returns for it."""
     numbers = numbers_of(shape, "pool")
     windows = pool_windows(shape)
     largest = [max(elements_at(window, numbers)) for window in windows]
@@ -397,7 +405,8 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
 BORDER = 2
 """Pixels that are added at each side."""
 SourceOf = Callable[[int, int], int]
-"""(a position along an axis, the image's length along it) -> the position of the pixel there."""
+"""Takes a position along an axis, which may lie outside of the image, and the image's length along
+it. Returns the position inside the image whose pixel is shown there."""
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
@@ -408,7 +417,7 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
 
 
 def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> Iterator[Part]:
-    """What surrounds images of one shape, and pixels that are shown several times."""
+    """The borders around images of one shape, and these images enlarged."""
     functional = torch.nn.functional
     inputs = tensor_of(numbers_of(shape, "pad"), dtype_name, device, *shape)
     label = f"of {shape} {dtype_name}"
@@ -435,7 +444,8 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
 
 
 def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
-    """For each position along an axis with its borders, the position of the pixel there."""
+    """For each position along an axis with its two borders, the position inside the image whose
+    pixel is shown there."""
     sources: List[int] = []
     for position in range(-BORDER, length + BORDER):
         sources.append(source_of(position, length))
@@ -443,27 +453,33 @@ def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
 
 
 def with_border(shape: Shape, source_of: SourceOf) -> List[int]:
-    """The pixels of images with a border around them."""
+    """The exact values of the padded images: the pixels of images of this shape, and a border of
+    BORDER pixels at each side.
+
+    A pixel of the border is a copy of the pixel inside that `source_of` names (its mirror image, or
+    the nearest one). The values are in the order of memory.
+    """
     rows = bordered_axis(shape[2], source_of)
     columns = bordered_axis(shape[3], source_of)
     return picked(shape, rows, columns)
 
 
 def enlarged(shape: Shape, factor: int) -> List[int]:
-    """The pixels of images of which each pixel is shown `factor` times along both axes."""
+    """The exact values of images of this shape in which each pixel is repeated `factor` times along
+    both axes."""
     rows = enlarged_axis(shape[2], factor)
     columns = enlarged_axis(shape[3], factor)
     return picked(shape, rows, columns)
 
 
 def enlarged_axis(length: int, factor: int) -> List[int]:
-    """For each new position along an axis, the position of the pixel that is shown there."""
+    """For each position along an enlarged axis, the position of the pixel that is shown there."""
     new_length = factor * length
     return [position // factor for position in range(new_length)]
 
 
 def mirror(position: int, length: int) -> int:
-    """A place outside, mirrored at the border pixel.
+    """The position inside for one outside: its mirror image at the image's first or last pixel.
 
     >>> mirror(-2, 5), mirror(5, 5)
     (2, 3)
@@ -477,12 +493,14 @@ def mirror(position: int, length: int) -> int:
 
 
 def nearest_inside(position: int, length: int) -> int:
+    """The first or last position for one outside; a position inside stays."""
     last = length - 1
     return min(max(position, 0), last)
 
 
 def picked(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> List[int]:
-    """The pixels of these rows and columns of every image and channel."""
+    """The values of the test images of this shape at these rows and columns, for every image and
+    channel, in the order of memory."""
     images, channels, _, _ = shape
     numbers = numbers_of(shape, "pad")
     values: List[int] = []

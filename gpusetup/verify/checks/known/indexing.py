@@ -18,14 +18,14 @@ from .bags import sums_of_bags
 from .number_lists import elements_at, joined, random_wholes, sawtooth, sums_of_pairs
 
 ROWS = (5, 33, 1025, 70_001)
-"""The last one is more than 16 bits can name."""
+"""Rows in a table; the last number is more than 16 bits can count."""
 WIDTHS = (1, 3, 17)
 """Numbers in a row: one alone, less than a vector, and more."""
 LARGE_WIDTHS = (1, 2)
 LARGE_TABLE = 5000
-"""Of tables with more rows fewer widths and formats are asked for."""
+"""Rows; larger tables are checked with fewer widths and formats."""
 COUNTS = (1, 17, 129, 1025, 4099)
-"""How many places are named at once."""
+"""How many positions one call picks."""
 
 
 class Table(NamedTuple):
@@ -48,7 +48,7 @@ class Table(NamedTuple):
         return [position % len(self.rows) for position in self.positions]
 
     def row_copies(self) -> List[List[float]]:
-        """The rows, to be changed."""
+        """A copy of the rows, which the caller may change."""
         return [list(row) for row in self.rows]
 
     @property
@@ -80,7 +80,7 @@ def table_of(row_count: int, width: int, place_count: int) -> Table:
         values = [float((31 * row + column) % 61) for column in range(width)]
         rows.append(values)
 
-    # Few different places: most of them come several times.
+    # Few different positions, so that most of them occur several times.
     distinct_count = max(1, place_count // 3)
     distinct = [chance.randrange(-row_count, row_count) for _ in range(distinct_count)]
     positions = [chance.choice(distinct) for _ in range(place_count)]
@@ -94,12 +94,12 @@ def table_of(row_count: int, width: int, place_count: int) -> Table:
 
 
 def tables() -> Iterator[Table]:
-    """Each size of a table, with a width and a number of places that come round."""
+    """A table of each size twice, with another width and another number of positions each time."""
     for number, row_count in enumerate(ROWS * 2):
         widths = LARGE_WIDTHS if row_count > LARGE_TABLE else WIDTHS
-        # The second time round, a table has another width.
-        second_time = number // len(ROWS)
-        width = widths[(number + second_time) % len(widths)]
+        # 0 for the first table of a size, 1 for the second: shifts the choice of the width.
+        round_number = number // len(ROWS)
+        width = widths[(number + round_number) % len(widths)]
         place_count = COUNTS[number % len(COUNTS)]
         yield table_of(row_count, width, place_count)
 
@@ -114,7 +114,7 @@ class TableTensors(NamedTuple):
     added: Any
 
     def wide_positions(self) -> Any:
-        """The place of each element of the picked rows, as gather and scatter want it."""
+        """The row number for each element of the picked rows, as gather and scatter need it."""
         return self.positions[:, None].expand_as(self.added)
 
 

@@ -129,10 +129,11 @@ def overlapping_rows(device: str) -> Iterator[Part]:
 
 
 def spread_rows(device: str) -> Iterator[Part]:
-    """Catches a sum or maximum over a spread row that ends at the 2**31st element."""
+    """Catches a sum, maximum or index over an expanded row that leaves out the elements beyond
+    number 2**31."""
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
-    # The same row for each index: it takes no memory of its own.
+    # Each row is the same one in memory, so that 2**31 elements need no space.
     spread = line.expand(HEIGHT, -1)
     computed = spread.sum()
     yield exactly("sum past 2**31", computed, [float(HEIGHT)])

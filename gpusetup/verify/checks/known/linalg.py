@@ -193,7 +193,7 @@ def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def decompositions(device: str) -> Iterator[Part]:
-    """Catches a Cholesky, QR, eigen- or singular value that is another matrix's."""
+    """Catches a wrong Cholesky, QR, eigenvalue or singular value decomposition."""
     for dtype_name in ("float32", "float64"):
         for size in SIZES:
             yield from decomposed(size, dtype_name, device)

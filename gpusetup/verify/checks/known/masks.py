@@ -279,7 +279,8 @@ class MaskedRow(NamedTuple):
         return filled
 
     def scattered(self) -> List[float]:
-        """Sevens, with the row's numbers one after the other wherever the mask is set."""
+        """The result of `masked_scatter` into sevens: where the mask is set, the row's numbers from
+        the first one on; 7 elsewhere."""
         next_values = iter(self.values)
         scattered: List[float] = []
         for is_set in self.flags:

@@ -169,7 +169,7 @@ def clipped_step(sizes: Tuple[int, ...], device: str) -> Iterator[Part]:
 
 
 def clipped_gradients(device: str) -> Iterator[Part]:
-    """Gradients clipped one by one, and by the largest of them."""
+    """Gradients clipped to a largest value each, and scaled down by the largest of them."""
     leaf = tensor_of([3.0, -4.0], "float32", device).requires_grad_()
     leaf.grad = tensor_of([30.0, -0.5], "float32", device)
     torch.nn.utils.clip_grad_value_([leaf], 2.0)
@@ -178,5 +178,6 @@ def clipped_gradients(device: str) -> Iterator[Part]:
     leaf.grad = tensor_of([3.0, -4.0], "float32", device)
     largest = torch.nn.utils.clip_grad_norm_([leaf], 2.0, norm_type=inf)
     yield exactly("the largest gradient", largest, [4.0])
-    # Halved, so that the largest is 2; again with 1e-6 added to the norm.
+    # Halved, so that the largest is 2. clip_grad_norm_ adds 1e-6 to the norm before it divides, so
+    # the result is not exact.
     yield near("gradients clipped by the largest", leaf.grad, [1.5, -2.0], Limit(1e-5))

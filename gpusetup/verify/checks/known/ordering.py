@@ -57,11 +57,11 @@ def key_of(value: float) -> Key:
 
 
 def ranking_of(values: List[float]) -> Ranking:
-    """Python's sorts are stable, also falling ones."""
+    """The row's values with the positions of its stable rising and falling sorts, by Python."""
     keys = list(map(key_of, values))
     positions = range(len(values))
     rising = sorted(positions, key=keys.__getitem__)
-    # Turned around, the rising ones would not leave equal elements in their order.
+    # Not the rising order reversed: that would reverse the order of equal elements.
     falling = sorted(positions, key=keys.__getitem__, reverse=True)
     return Ranking(values, rising, falling)
 
@@ -70,7 +70,7 @@ def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
     """Small whole numbers, each many times; fractions' formats also have infinities and NaN."""
     chance = dice(f"tied {length} {dtype_name} {salt}")
     values = [float(chance.randrange(40)) for _ in range(length)]
-    # A short row would consist of them.
+    # A short row would consist of nothing else.
     if dtype_name not in WHOLE_FORMATS and length > 20:
         for special in (inf, -inf, nan, nan, -3.0):
             position = chance.randrange(length)
@@ -91,7 +91,7 @@ def every_format(device: str) -> Tuple[str, ...]:
 
 
 def sorted_rows(device: str) -> Iterator[Part]:
-    """Catches a stable sort that turns equal elements around, and a tail that is left unsorted."""
+    """Catches a stable sort that exchanges equal elements, and a row whose end stays unsorted."""
     for dtype_name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, dtype_name))
@@ -111,7 +111,7 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
     yield exactly(stable_label, values, exact)
     yield exactly(f"places of a {stable_label}", computed_positions, positions)
 
-    # Here each order of equal elements is right.
+    # A sort that is not stable may return equal elements in any order.
     plain_label = f"{method} sort {label}"
     values, computed_positions = torch.sort(inputs, descending=is_falling)
     yield exactly(plain_label, values, exact)
@@ -119,13 +119,14 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
 
 
 def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -> Iterator[Part]:
-    """The places of a sort that is not stable: each one once, and its value there."""
+    """Compare the positions that a sort returned: each occurs once, and its element is the sorted
+    value. Such a sort may exchange equal elements, so the positions themselves are not compared."""
     computed = flat_list(positions)
     all_positions = range(len(computed))
     each_once = sorted(computed) == list(all_positions)
     yield holds(f"{label}, places", each_once, "not each one once")
-    # If not, no value can be looked up.
     row_positions = range(len(ranking.values))
+    # A value can only be looked up at a position inside of the row.
     are_inside = all(position in row_positions for position in computed)
     yield holds(f"{label}, range of places", are_inside, "a place outside of the row")
     if are_inside:
@@ -133,7 +134,7 @@ def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -
 
 
 def sorted_columns(device: str) -> Iterator[Part]:
-    """Catches a sort that is right along the last axis alone."""
+    """Catches a sort that is only right along the last axis."""
     for dtype_name in ("float32", "int64", "float64"):
         for length in (17, 1025, 2049):
             columns: List[Ranking] = []
@@ -152,7 +153,7 @@ def sorted_columns(device: str) -> Iterator[Part]:
 
 
 def side_by_side(columns: Sequence[Sequence[Element]]) -> List[Element]:
-    """The elements of a matrix, row by row, of which the columns are given."""
+    """The elements, row by row, of the matrix with these columns."""
     return joined(zip(*columns))
 
 

@@ -63,14 +63,19 @@ def resampling(device: str) -> Outcome:
 
 
 def linear_shares(position: int, old: int, new: int) -> Shares:
-    """Between the centers of two pixels; outside of the first and the last one nothing changes."""
+    """The shares of the two old pixels whose centers are next to the new pixel's center; before the
+    first center and after the last one, of that pixel alone."""
     center = (position + 0.5) * old / new
     source = max(0.0, center - 0.5)
     return between(source, old)
 
 
 def corner_shares(position: int, old: int, new: int) -> Shares:
-    """The first and last pixels of both rows lie on each other (`align_corners`)."""
+    """The shares of the old pixels in a new one with `align_corners`: the first and last pixels of
+    the old and the new row coincide.
+
+    `new` must be at least 2, as all rows here have three pixels or more.
+    """
     old_last = old - 1
     new_last = new - 1
     source = position * old_last / new_last
@@ -78,7 +83,7 @@ def corner_shares(position: int, old: int, new: int) -> Shares:
 
 
 def between(source: float, length: int) -> Shares:
-    """The two pixels around a place, weighed by how near they are.
+    """The shares of the two pixels around a position: the nearer, the larger.
 
     >>> between(1.25, 4), between(3.5, 4)
     ({1: 0.75, 2: 0.25}, {3: 1.0})
@@ -93,6 +98,7 @@ def between(source: float, length: int) -> Shares:
 
 
 def nearest_shares(position: int, old: int, new: int) -> Shares:
+    """The pixel under the start of the new one."""
     source = position * old // new
     return {source: 1.0}
 
@@ -141,7 +147,8 @@ def weighed(row: Sequence[float], new: int, weigher: Weigher) -> List[float]:
 
 
 def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -> List[float]:
-    """What arrives at each old pixel: the shares of it that went into new ones."""
+    """The gradient of each old pixel: that of every new pixel, times the old pixel's share in
+    it."""
     gradient = [0.0] * old
     for position, value in enumerate(upstream):
         shares = weigher(position, old, len(upstream))
@@ -151,16 +158,16 @@ def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -
 
 
 def enlarged_rows(device: str) -> Iterator[Part]:
-    """Catches new pixels that are weighed, shifted or cut off otherwise, and their gradients."""
+    """Catches new pixels with wrong shares, shifted or cut off, and wrong gradients."""
     for mode in MODES:
         for length in LENGTHS:
-            # To the double, to the triple, and to a smaller one.
+            # Twice as long, three times as long, and shorter.
             for new_length in (2 * length, 3 * length, length // 2 + 1):
                 yield from enlarged_row(mode, length, new_length, device)
 
 
 def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Iterator[Part]:
-    """One row brought to a new length, and what arrives at its pixels from behind."""
+    """One row resized to a new length, and the gradient of its pixels."""
     row = whole_row(length, "enlarged")
     exact = weighed(row, new_length, mode.weigher)
     upstream = whole_row(new_length, "upstream")
@@ -179,7 +186,7 @@ def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Itera
         label = f"{mode.name} {length} to {new_length} of {dtype_name}, {mode.options}"
         limit = position_limit(dtype_name, length)
         yield near(label, computed, exact, limit)
-        # Up to four new pixels add their errors at an old one.
+        # The gradient of an old pixel is a sum over up to four new ones, whose errors add up.
         gradient_limit = Limit(limit.relative, 4 * limit.absolute)
         yield near(f"gradient of {label}", gradient, exact_gradient, gradient_limit)
 

@@ -43,7 +43,7 @@ class LogitsRow(NamedTuple):
     """log of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
-        """Of each logit."""
+        """log p of each logit: its distance from the maximum, less `total`."""
         logs: List[float] = []
         for logit in self.logits:
             distance = logit - self.maximum
@@ -55,14 +55,17 @@ class LogitsRow(NamedTuple):
 
 
 def row_of(length: int, base: int, number: int) -> LogitsRow:
-    """A row with one heavy number, at another place for each number of the row."""
+    """A row of logits, one of which weighs about as much as all others together.
+
+    `number`: which row it is of a batch; each has the heavy logit at another position.
+    """
     chance = dice(f"row {length} {base} {number}")
     logits: List[float] = []
     for _ in range(length):
         offset = chance.choice(OFFSETS)
         logits.append(float(base + offset))
 
-    # So far above the others that it weighs about as much as all of them; even, as they are.
+    # How far the heavy logit lies above the others; even, as all logits are.
     gap = 2 * round(log(length) / 2)
     last_of_vectors = length // 16 * 16 - 1
     heavy_positions = (length - 1, 0, length // 2, last_of_vectors)
@@ -84,14 +87,14 @@ def row_from(logits: List[float]) -> LogitsRow:
 
 
 def rows_of(length: int, base: int) -> List[LogitsRow]:
-    """Four short rows, or two long ones: each has the heavy number elsewhere."""
-    # Python works out each number of a long row.
+    """Four short rows, or two long ones: each has the heavy number at another position."""
+    # Fewer long rows, because Python is slow at them.
     count = 4 if length < 5000 else 2
     return [row_of(length, base, number) for number in range(count)]
 
 
 def base_for(dtype_name: str, number: int) -> int:
-    """One of the format's bases; they come round."""
+    """One of the format's bases, by the number of the case: after the last comes the first."""
     bases = BASES[dtype_name]
     return bases[number % len(bases)]
 
@@ -146,7 +149,7 @@ def probabilities_of_long_rows(device: str) -> Iterator[Part]:
 
 
 def probabilities_along_other_axes(device: str) -> Iterator[Part]:
-    """Catches a softmax that is right along the last axis alone."""
+    """Catches a softmax that is only right along the last axis."""
     for dtype_name in formats_on(device):
         for length in (17, 65, 1025):
             rows = rows_of(length, 0)
@@ -165,7 +168,7 @@ def probabilities_along_other_axes(device: str) -> Iterator[Part]:
 
 
 def by_columns(rows: Sequence[Sequence[float]]) -> List[float]:
-    """The elements of a matrix of which the rows are given as its columns."""
+    """The elements, row by row, of the matrix that has these rows as its columns."""
     return joined(zip(*rows))
 
 
@@ -202,7 +205,8 @@ def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part
 
 
 def gradient_limit(dtype_name: str, length: int) -> Limit:
-    """Gradients are made of the rounded probabilities: errors of the size of the largest one."""
+    """How far a gradient may be off: it is computed from rounded probabilities, so a small gradient
+    has an error in proportion to the largest one."""
     share = share_limit(dtype_name, length)
     return Limit(share, 4 * share)
 
@@ -211,7 +215,7 @@ def gradient_limit(dtype_name: str, length: int) -> Limit:
 
 
 class LossCase(NamedTuple):
-    """How a cross-entropy is asked for."""
+    """The options of a cross-entropy."""
 
     classes: int
     reduction: str
@@ -295,15 +299,22 @@ def cross_entropy(batch: Batch, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def loss_limit(batch: Batch, dtype_name: str) -> Limit:
-    """The logarithm of a probability is as exact as its logit, less the row's maximum."""
-    largest = 0.0
+    """How far a loss may be off.
+
+    A row's loss is (its maximum - the target's logit) + `row.total`, the logarithm of its sum of
+    exponentials. The sum's error grows with the number of classes and is relative to the loss.
+    Rounding the difference of the logits gives an absolute error, in proportion to the largest loss
+    that a row can have.
+    """
+    largest_loss = 0.0
     for row in batch.rows:
         spread = row.maximum - min(row.logits)
-        largest = max(largest, spread + row.total)
+        largest_loss = max(largest_loss, spread + row.total)
     share = share_limit(dtype_name, batch.case.classes)
-    # The distance itself is rounded, however many classes there are.
+    # At most four rows are summed: of five, the first one is ignored. The difference is rounded
+    # alike however many classes there are, hence the 1.
     distance_share = 4 * share_limit(dtype_name, 1)
-    return Limit(share, distance_share * largest)
+    return Limit(share, distance_share * largest_loss)
 
 
 class ExpectedLoss(NamedTuple):
@@ -314,7 +325,8 @@ class ExpectedLoss(NamedTuple):
 
 
 def expected_loss(batch: Batch) -> ExpectedLoss:
-    """Worked out from the definition: -log p of the target, smoothed over all classes."""
+    """The exact loss and gradient by the definition: -log p of the target, smoothed over all
+    classes."""
     case = batch.case
     divisor = divisor_of(batch)
     values: List[float] = []

@@ -151,11 +151,11 @@ def casts(device: str) -> Iterator[Part]:
     dtype_names = [*CAST_FORMATS]
     if "bfloat16" not in formats_on(device):
         dtype_names.remove("bfloat16")
-    # The last shape is large, and would be cast 81 times.
+    # The last shape is left out: it is large, and would be cast 81 times.
     shapes = SHAPES[:-1]
     for source_number, source in enumerate(dtype_names):
         for target_number, target in enumerate(dtype_names):
-            # Another shape for each pair of formats: all come round.
+            # The pairs of formats take the shapes in turn.
             shape = shapes[(source_number + target_number) % len(shapes)]
             matrix = matrix_of(*shape)
             for laid in laid_in_ways(matrix, source, device):
@@ -165,11 +165,12 @@ def casts(device: str) -> Iterator[Part]:
 
 
 def numbers_to_round() -> List[int]:
-    """Numbers of either sign with a few digits behind those that a short format keeps."""
+    """Whole numbers of either sign with 5 to 18 binary digits, so that short formats round most of
+    them."""
     positive: List[int] = []
     for exponent in range(1, 15):
         power = 2**exponent * 8
-        # The digits behind: below, at and above the half of what is cut.
+        # What is cut off is less than, exactly or more than half of the last digit that is kept.
         for odd in range(1, 32, 2):
             positive.append(power + odd)
     negative = [-value for value in positive]
@@ -177,7 +178,7 @@ def numbers_to_round() -> List[int]:
 
 
 def casts_that_round(device: str) -> Iterator[Part]:
-    """Catches a cast that cuts digits off, or makes something else of what is too large."""
+    """Catches a cast that cuts digits off instead of rounding, or handles overflows wrongly."""
     numbers = numbers_to_round()
     for target in formats_on(device):
         exact: List[float] = []
@@ -198,7 +199,7 @@ def casts_that_round(device: str) -> Iterator[Part]:
     computed = tensor_of(large, "int64", device).to(torch.float32)
     yield exactly("int64 rounded to float32", computed, nearest_float32)
 
-    # Integers drop the fraction, on either side of zero; all but zero is true.
+    # A cast to integers drops the fraction, towards zero; as a flag, every number but zero is true.
     fractions = [2.75, -2.75, 0.5, -0.5, 99.99]
     computed = tensor_of(fractions, "float32", device).to(torch.int32)
     yield exactly("fractions cut to int32", computed, [2, -2, 0, 0, 99])
@@ -207,12 +208,13 @@ def casts_that_round(device: str) -> Iterator[Part]:
 
 
 def casts_of_extremes(device: str) -> Iterator[Part]:
-    """Catches a cast that makes a number of NaN, or another one of infinity, zero and denormals."""
+    """Catches a cast that turns NaN into a number, or changes infinity, zero or a denormal."""
     for length in (9, 1025):
         values = repeated(EXTREMES, length)
         for source in formats_on(device):
             inputs = tensor_of(values, source, device)
-            # bfloat16 has too few digits for the largest number of float16.
+            # Read back, because bfloat16 rounds one of them: it has too few digits for the largest
+            # number of float16.
             stored_values = flat_list(inputs)
             are_nan = [isnan(value) for value in stored_values]
             for target in formats_on(device):
