@@ -90,4 +90,4 @@ def test_an_exception_of_a_download_is_no_fault_of_the_gpu() -> None:
     )
     answer = read_report(said)
     assert answer.cause == "program-failed"
-    assert "GPU, driver and torch are not the reason" in (answer.findings[0].detail or "")
+    assert "The GPU, the driver and torch are not the reason" in (answer.findings[0].detail or "")
