@@ -53,9 +53,9 @@ CAUSES = (
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
-        text="Install triton-windows, the community's build, in the release for this torch (2.4 "
-        "or newer). Or do not use torch.compile",
-        proven_by="Windows has a CUDA build of torch and no triton",
+        text="Install the community build triton-windows, in the release that fits this torch "
+        "(2.4 or newer). Or do not use torch.compile",
+        proven_by="On Windows, torch is a CUDA build, and triton is not installed",
         stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
@@ -78,21 +78,20 @@ CAUSES = (
     Cause(
         "triton-mismatch",
         certain_if=proofs.message_states_it,
-        title="triton does not belong to this torch: it lacks {name}",
-        plain="triton does not belong to this torch",
+        title="The installed triton does not match this torch: it lacks {name}",
+        plain="The installed triton does not match this torch",
         means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
-        text="Keep torch, and install the release of triton that it requires: `pip check` names it",
+        text="Keep torch, and install the triton release that it requires (`pip check` names it)",
         cases=(
             Message(
                 where=(ON_WINDOWS,),
-                text="Keep torch, and install the release of triton-windows that belongs to it. "
-                "For a torch older than 2.4 there is none: use a newer torch, or do without "
-                "torch.compile",
+                text="Keep torch, and install the triton-windows release that matches it. There "
+                "is none for torch before 2.4: use a newer torch, or do not use torch.compile",
                 commands=_triton_windows,
             ),
         ),
-        proven_by="torch asks triton for a name that the installed release does not have",
+        proven_by="torch imports a name that the installed triton release does not have",
         not_when="If no triton is installed, the cause is triton-missing or triton-missing-windows",
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
         stage="first-kernel",
@@ -117,10 +116,10 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton",
-        means="torch for Linux needs the package triton. It is missing or broken, or gets no "
-        "answer from the driver.",
-        text='Install the version of Triton that torch requires. `python -c "import triton"` says '
-        "why Triton does not import",
+        means="torch for Linux needs the package triton. It is missing or broken, or the driver "
+        "does not respond to it.",
+        text='Install the version of Triton that torch requires. `python -c "import triton"` '
+        "shows why Triton cannot be imported",
         not_when="On Windows the cause is triton-missing-windows. If Triton is installed, it is "
         "triton-no-compiler",
         # Source: torch/_inductor/scheduler.py.
@@ -132,7 +131,7 @@ CAUSES = (
     Cause(
         "triton-build-failed",
         title="Triton cannot build its helper program: the C code does not compile",
-        means="The C compiler runs but does not find libcuda.so, cuda.h or Python.h.",
+        means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above",
         not_when="If there is no compiler, the cause is triton-no-compiler",
         # Source: Triton's sources (build.py, driver.py).
@@ -141,24 +140,24 @@ CAUSES = (
         cases=(
             Message(
                 having={"lacks": "cuda$|libcuda"},
-                title="Triton cannot build its helper program: the linker finds no libcuda.so",
+                title="Triton cannot build its helper program: the linker cannot find libcuda.so",
                 text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
-                "libcuda.so.1, or make the link libcuda.so next to it",
+                "libcuda.so.1, or create a link called libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
             ),
             Message(
                 having={"lacks": "^(?:cuda.h|ptxas)$"},
-                title="Triton cannot build its helper: it finds no {lacks}",
-                text="Reinstall Triton, whose wheel has that file, or set CUDA_HOME to the folder "
-                "of a CUDA toolkit",
+                title="Triton cannot build its helper program: it cannot find {lacks}",
+                text="Reinstall Triton (its wheel includes that file), or set CUDA_HOME to the "
+                "folder of a CUDA toolkit",
                 look=("pip check",),
             ),
             Message(
                 having={"lacks": "python.h"},
-                title="Triton cannot build its helper program: the compiler finds no Python.h",
+                title="Triton cannot build its helper program: the compiler cannot find Python.h",
                 text="Install the headers of this Python (python3-dev, python3-devel). For an "
-                "embedded Python on Windows, copy the folders include and libs of a full Python "
-                "of the same version next to python.exe",
+                "embedded Python on Windows, copy the folders include and libs from a full "
+                "Python of the same version next to python.exe",
             ),
         ),
         says=(
@@ -196,18 +195,18 @@ CAUSES = (
     ),
     Cause(
         "triton-no-compiler",
-        title="torch.compile needs a C compiler, and PATH has none",
+        title="torch.compile needs a C compiler, but there is none on PATH",
         means="Triton builds a small helper program with the compiler.",
         text="Install a C compiler (gcc), or set CC to an installed one",
-        proven_by="PATH has no cc, gcc or clang",
+        proven_by="There is no cc, gcc or clang on PATH",
         stage="first-kernel",
         commands=("package gcc",),
         needs_root=True,
         cases=(
             Message(
                 where=(ON_WINDOWS,),
-                text="Install the newest triton-windows, which includes a compiler. Older ones "
-                "need the Build Tools for Visual Studio with C++",
+                text="Install the newest triton-windows, which includes a compiler. Older "
+                "releases need the Build Tools for Visual Studio with C++",
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
@@ -244,7 +243,8 @@ CAUSES = (
         means="torchvision's operators are compiled for one torch release and one CUDA version, so "
         "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
-        proven_by="The two versions or build labels do not belong together by the catalog",
+        proven_by="According to the catalog, the two versions or build labels do not belong "
+        "together",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -286,9 +286,11 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchaudio was built for another torch",
-        means="Each torchaudio release needs one torch release; 2.11 is the last torchaudio.",
+        means="Each torchaudio release needs one particular torch release. 2.11 is the last "
+        "release of torchaudio.",
         text="Install the torchaudio that fits this torch, from the same index",
-        proven_by="The two versions or build labels do not belong together by the catalog",
+        proven_by="According to the catalog, the two versions or build labels do not belong "
+        "together",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -312,8 +314,8 @@ CAUSES = (
     Cause(
         "guarded-set-changed",
         severity=Severity.WARNING,
-        title="{name} was {was} when it was {how} on {when}, it is {now} now",
-        plain="An installer replaced torch or a package that must fit it",
+        title="{name} was {was} when it was {how} on {when}, and is now {now}",
+        plain="An installer replaced torch or a package that must match it",
         means="`gpusetup guard` or `install` recorded which versions work together. An installer "
         "has replaced one of them.",
         text="Restore the recorded versions. If you meant the change, `gpusetup guard --write` "
@@ -324,20 +326,20 @@ CAUSES = (
     Cause(
         "companion-torch-mismatch",
         severity=Severity.WARNING,
-        title="A package needs another torch than the installed one",
-        means="Its libraries are compiled against one torch version. If its metadata requires no "
-        "torch version, pip and uv do not notice. So the package fails at import, or runs "
-        "without its kernels.",
+        title="A package needs a different torch version from the installed one",
+        means="Its libraries are compiled against one torch version. If its metadata does not "
+        "require that version, pip and uv do not notice a mismatch, so the package fails at "
+        "import or runs without its kernels.",
         text="Install the release of the package that fits this torch",
         proven_by="The package's known requirements or its build label do not fit torch's version",
-        not_when="For torchvision and torchaudio there are separate findings: "
-        "torchvision-mismatch and torchaudio-mismatch",
+        not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "
+        "torchaudio-mismatch",
         # Source: data/companions.json: each row has its own.
     ),
     Cause(
         "numpy-abi-mismatch",
         certain_if=proofs.message_states_it,
-        title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
+        title="torch or another module was built for NumPy 1, but NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or torch 2.3 or newer",
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
@@ -346,7 +348,7 @@ CAUSES = (
         cases=(
             Message(
                 having={"wants": ""},
-                title="A module was built for NumPy 2, and NumPy 1 is installed",
+                title="A module was built for NumPy 2, but NumPy 1 is installed",
                 means="A module for NumPy 2 does not run with NumPy 1.",
                 text="Update NumPy, or install an older release of the module that needs it",
                 commands=("pip install --upgrade 'numpy>=2'",),
@@ -380,8 +382,8 @@ CAUSES = (
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
         means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
         "it.",
-        text="Install an older MKL in this environment, or install torch by pip",
-        proven_by="conda's torch and MKL have versions with this fault",
+        text="Install an older MKL in this environment, or install torch with pip",
+        proven_by="The versions of conda's torch and MKL are known to have this fault",
         # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(

@@ -136,10 +136,10 @@ CAUSES = (
         means="CDI describes the GPUs to a container engine. The host has no CDI specification or "
         "an outdated one, or the engine (rootless, remote, an old podman) does not read its "
         "folder.",
-        text="Write the CDI specification on the host, after every driver update too. The host "
-        "needs driver and nvidia-container-toolkit",
+        text="Create the CDI specification on the host, and again after every driver update. The "
+        "host needs the driver and nvidia-container-toolkit",
         proven_by="The container engine names the device that it cannot resolve",
-        not_when="If the engine knows no NVIDIA driver at all, the cause is "
+        not_when="If the engine does not know NVIDIA's device driver at all, the cause is "
         "container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
@@ -180,12 +180,12 @@ CAUSES = (
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
-        means="Docker alone cannot pass a GPU on: nvidia-container-toolkit registers the runtime that"
-        " puts the driver's files into a container.",
+        means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
+        "registers the runtime that puts the driver's files into the container.",
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
-        proven_by="Docker says that it cannot select a device driver, or that it knows no runtime "
-        "nvidia",
+        proven_by="Docker reports that it cannot select a device driver, or that it has no "
+        "runtime called nvidia",
         not_when="If the container starts without GPUs, the cause is container-no-gpu",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         impossible=(on_windows_without_container, is_lent),
@@ -248,10 +248,10 @@ CAUSES = (
         "container-hook-failed",
         title="The container gets no GPU: {problem:.100}",
         plain="The container gets no GPU: nvidia-container-toolkit cannot prepare the container",
-        means="Before a container starts, the toolkit asks the host's driver and mounts the "
+        means="Before a container starts, the toolkit queries the host's driver and mounts the "
         "driver's files and devices.",
-        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
-        "the container's GPUs and folders",
+        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
+        "check which GPUs and folders the container is given",
         not_when="If the error shows driver-missing, driver-not-loaded or nvml-mismatch on the "
         "host, that is the cause",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
@@ -261,8 +261,8 @@ CAUSES = (
             Message(
                 having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
                 text="Update nvidia-container-toolkit. For a rootless engine set no-cgroups and "
-                "restart the engine. (With no-cgroups an engine that runs as root needs each "
-                "device by --device)",
+                "restart the engine. (With no-cgroups, an engine that runs as root needs "
+                "--device for each device)",
                 commands=(
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
@@ -276,7 +276,7 @@ CAUSES = (
                     "container-hook-failed",
                     "driver rpc er|driver not lo|driver error|nvidia driver",
                 ),
-                because="the toolkit asked the host's driver, and the driver did not answer",
+                because="the host's driver did not respond to the toolkit",
             ),
             Likelier(
                 cause="device-permission",
@@ -284,7 +284,7 @@ CAUSES = (
                     "container-hook-failed",
                     "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
                 ),
-                because="the toolkit may not open the GPU's device files",
+                because="the toolkit has no permission to open the GPU's device files",
                 text="Add the user who starts the container to the group of /dev/nvidia* (`ls -l "
                 "/dev/nvidia*`). A rootless engine needs `no-cgroups = true` in "
                 "/etc/nvidia-container-runtime/config.toml, or CDI",
@@ -294,20 +294,20 @@ CAUSES = (
                 shown=message_matches(
                     "container-hook-failed", "operation not permitted|devices.(?:allow|deny)"
                 ),
-                because="the engine has no right to choose the container's devices: it runs "
-                "without root, or in a container itself",
+                because="the engine is not allowed to choose the container's devices, because it "
+                "runs without root or in a container itself",
             ),
             Likelier(
                 cause="invalid-device-ordinal",
                 shown=message_matches("container-hook-failed", "unknown device"),
                 because="the container asks for a GPU that the host does not have",
-                text="Name only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
+                text="Request only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
             ),
             Likelier(
                 cause="container-toolkit-missing",
                 shown=message_matches("container-hook-failed", "error|hook directly|terminate"),
-                because="the toolkit's configuration, version or rights do not fit this container "
-                "engine",
+                because="the toolkit's configuration, version or permissions do not fit this "
+                "container engine",
             ),
         ),
         says=(
@@ -329,15 +329,15 @@ CAUSES = (
     Cause(
         "container-runtime-not-default",
         no_command=(
-            "the command depends on the engine of the node: containerd, CRI-O, k3s "
-            "and RKE2 are configured in different places."
+            "the command depends on the node's engine: containerd, CRI-O, k3s and RKE2 are "
+            "configured in different places."
         ),
         title="The node's container runtime does not start this pod with the nvidia runtime",
         means="The toolkit is installed, but the engine that starts the pods does not use it: it "
         "was configured for another engine, or the engine was not restarted.",
-        text="Configure the toolkit for the node's own engine and restart that engine. Or give the "
-        "pod `runtimeClassName: nvidia`, if the engine has a runtime of that name",
-        proven_by="The device plugin finds no GPU, and the toolkit is installed on the node",
+        text="Configure the toolkit for the node's own engine and restart that engine. Or set "
+        "`runtimeClassName: nvidia` for the pod, if the engine has a runtime with that name",
+        proven_by="The device plugin finds no GPU, although the toolkit is installed on the node",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
         by_check=True,
@@ -356,14 +356,15 @@ CAUSES = (
             ),
         ),
         no_command="what to do depends on the daemon that `docker context ls` marks with a star.",
-        title="docker talks to a daemon that does not know the nvidia runtime",
+        title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
-        "and configuration, and none reads /etc/docker/daemon.json.",
-        text="Install nothing. Check which daemon your `docker` command talks to. `default` is the "
-        "host's own (`docker context use default`): restart it if it was not restarted since the "
-        "runtime was configured. Docker Desktop on Linux and docker from snap give no GPU; for "
-        "rootless docker configure the toolkit with --config=$HOME/.config/docker/daemon.json",
-        proven_by="docker knows no nvidia runtime, and the toolkit is installed",
+        "and configuration, and none of them reads /etc/docker/daemon.json.",
+        text="Install nothing. Check which daemon your `docker` command talks to. `default` is "
+        "the host's own (`docker context use default`): restart it if it has not been restarted "
+        "since the runtime was configured. Docker Desktop on Linux and docker from snap cannot "
+        "pass a GPU on; for rootless docker, configure the toolkit with "
+        "--config=$HOME/.config/docker/daemon.json",
+        proven_by="docker has no nvidia runtime, although the toolkit is installed",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
         by_check=True,

@@ -32,8 +32,8 @@ NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspen
 """A container that had its GPU and loses it while it runs, in a person's words."""
 
 DOCKER = Fix(
-    text="Add `--gpus all` to your `docker run` (tested here with a plain image). The host needs "
-    "driver and nvidia-container-toolkit",
+    text="Add `--gpus all` to your `docker run` (this command tests it with a plain image). The "
+    "host needs the driver and nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
@@ -47,8 +47,8 @@ START_WITH_GPU = {
         ),
     ),
     "kubernetes": Fix(
-        text="Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`. The "
-        "node needs the NVIDIA device plugin"
+        text="Request a GPU in the pod's specification (resources.limits `nvidia.com/gpu: 1`). "
+        "The node needs the NVIDIA device plugin"
     ),
     "singularity": Fix(
         text="Start the container with --nv (`singularity run --nv`, `apptainer run --nv`; this "
@@ -56,8 +56,8 @@ START_WITH_GPU = {
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(
-        text="On the host, give the container the GPU: `lxc config device add`, the container's "
-        "name, then `gpu gpu`"
+        text="On the host, give the container the GPU with `lxc config device add`, followed by "
+        "the container's name and `gpu gpu`"
     ),
     "none": DOCKER,
     "docker": DOCKER,
@@ -93,9 +93,10 @@ CAUSES = (
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry; an empty value hides all "
         "GPUs. Slurm and Ray set an empty value for a job or task without a GPU.",
-        text="Remove what sets CUDA_VISIBLE_DEVICES: a shell profile, a service, or the program "
-        "itself (os.environ: change that line). Or set it to the GPUs' numbers, from 0 on, or to "
-        "their UUIDs. If a scheduler sets it, ask that for a GPU",
+        text="Find what sets CUDA_VISIBLE_DEVICES, and remove it there: a shell profile, a "
+        "service, or the program itself (the line with os.environ). Or set it to the GPUs' "
+        "numbers, counted from 0, or to their UUIDs. If a scheduler sets it, request a GPU from "
+        "the scheduler",
         proven_by="The variable leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
@@ -110,15 +111,15 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: bool(job_without_gpu(context)),),
-                title="The Slurm job asked for no GPU, so Slurm hides all GPUs from it",
-                text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
+                title="The Slurm job did not request a GPU, so Slurm hides all GPUs from it",
+                text="Request a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
             Message(
                 where=(lambda context: bool(events(context, "gpus-not-given")),),
-                title="A scheduler gave this task no GPU, and hides all of them from it",
-                text="Ask for a GPU when you create the task or the actor: `num_gpus=1`",
+                title="The scheduler gave this task no GPU, so it hides all GPUs from it",
+                text="Request a GPU when you create the task or the actor: `num_gpus=1`",
             ),
         ),
         alike={
@@ -136,16 +137,16 @@ CAUSES = (
             command="nvidia-smi  # in the container, then on the host",
             prints="Failed to initialize NVML: Unknown Error",
         ),
-        no_command="only you know the name of the container and how it was started.",
+        no_command="only you know the container's name and how it was started.",
         title="This container has no access to its GPU (NVML: Unknown Error)",
         means="A `systemctl daemon-reload` on the host resets a container's access to GPUs that "
         "systemd does not know.",
-        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). To "
-        "prevent it, give the container the devices by name or by CDI. Or let docker use the "
-        'cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
+        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). "
+        "To prevent this, pass the devices to the container by name or by CDI. Or let docker use "
+        'the cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
         "/etc/docker/daemon.json). Or run `sudo nvidia-ctk system create-dev-char-symlinks "
         "--create-all` on the host",
-        proven_by="NVML answers code 999 in a container",
+        proven_by="NVML returns error 999 in a container",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         cases=(
             Message(
@@ -177,7 +178,7 @@ CAUSES = (
         means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (this "
         "command tests it with a plain image)",
-        proven_by="The variable lacks compute, NVML answers, and libcuda is missing",
+        proven_by="The variable does not contain compute, NVML works, and libcuda is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
@@ -202,8 +203,8 @@ CAUSES = (
         "works on the host.",
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
-        proven_by="The host has an NVIDIA GPU, and the container has no device nodes of it",
-        not_when="If the PCI bus shows no GPU, the cause is no-nvidia-gpu",
+        proven_by="The host has an NVIDIA GPU, but the container has no device nodes for it",
+        not_when="If there is no GPU on the PCI bus, the cause is no-nvidia-gpu",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(on_windows_without_container, is_lent),
@@ -213,10 +214,10 @@ CAUSES = (
             Message(
                 where=(in_an_image_build,),
                 title="An image build has no GPU and no driver, but one of its steps needs them",
-                text="Remove the check, the import or the computation from the build, and let it "
-                "run when the container starts with `--gpus all`. For stable-diffusion-webui use "
-                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST to the "
-                "GPUs' architectures",
+                text="Remove the check, the import or the computation from the build, and run it "
+                "when the container starts with `--gpus all`. For stable-diffusion-webui use "
+                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST to "
+                "the GPUs' architectures",
             ),
             Message(
                 having={"library": "."},
@@ -283,14 +284,14 @@ CAUSES = (
     ),
     Cause(
         "k8s-gpu-not-allocatable",
-        title="Kubernetes has no free nvidia.com/gpu to give",
+        title="Kubernetes has no free nvidia.com/gpu",
         means="No node offers a GPU, taints keep the pod away, or other pods use all GPUs. A node "
         "offers none if its device plugin does not run, the runtime or the driver is missing, or "
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the runtime nvidia",
         proven_by="The scheduler or the kubelet reports it",
-        not_when="If the pod runs but asked for no GPU, the cause is container-no-gpu",
+        not_when="If the pod runs but did not request a GPU, the cause is container-no-gpu",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
@@ -299,10 +300,10 @@ CAUSES = (
         cases=(
             Message(
                 having={"pod": ""},
-                title="NVIDIA's device plugin stops again and again, so its node offers no GPU",
-                text="The plugin's log of its last run says why it stops: often the node's runtime "
-                "does not give it the GPU, or the driver does not answer. Then run `nvidia-smi` on "
-                "the node",
+                title="NVIDIA's device plugin keeps stopping, so its node offers no GPU",
+                text="The log of the plugin's last run shows why it stopped: often the node's "
+                "runtime does not give it the GPU, or the driver does not respond. Then run "
+                "`nvidia-smi` on the node",
                 look=("kubectl logs -n {namespace} {pod} --previous",),
             ),
         ),

@@ -61,15 +61,16 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
     ):
         return paste.install_torch(context, text)
     why = (
-        "torch's own import fails: its wheel's libraries are separate packages (`nvidia-…`), "
-        "and they are not there, or lie in another folder than torch (a system's Python keeps "
-        "`lib` and `lib64` apart)"
+        "torch itself cannot be imported: its wheel's libraries are separate packages "
+        "(`nvidia-…`), which are missing or in a different folder from torch (a system's Python "
+        "keeps `lib` and `lib64` apart)"
     )
     if paste.in_a_project(context):
         again = paste.command(context, "uv", "sync", "--reinstall")
         return Fix(text=f"{why}. Install the project's packages again", commands=(again,))
     return Fix(
-        text=f"{why}. Install torch into a new virtual environment, with all that it requires",
+        text=f"{why}. Install torch into a new virtual environment, with everything that it "
+        "requires",
         commands=(paste.into_new_environment(context),),
     )
 
@@ -124,28 +125,28 @@ CAUSES = (
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        means="PyTorch's wheels bring their own CUDA libraries, so usually another package asks for a"
-        " version that is not installed. The number in the names of cudart, cublas and nvrtc is"
-        " the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other libraries"
-        " have their own numbers: for example, torch 2.4 and newer brings cuDNN 9, and older "
-        "ones brought cuDNN 8.",
+        means="PyTorch's wheels include their own CUDA libraries, so usually another package "
+        "needs a version that is not installed. The number in the names of cudart, cublas and "
+        "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
+        "libraries have their own numbers: for example, torch 2.4 and newer includes cuDNN 9, "
+        "and older releases included cuDNN 8.",
         text="If an extension needs the library (the traceback names the extension's file), "
         "install the extension's build for torch's CUDA. Otherwise install torch with its "
         "libraries. ",
-        proven_by="Files of an nvidia-* package are missing, or a program says so",
+        proven_by="Files of an nvidia-* package are missing, or a program reports it",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=with_torchs_libraries,
         cases=(
             Message(
                 where=(lambda context: bool(_undeclared(context)),),
                 text="torch's wheel for Jetson needs this library but does not declare it. "
-                "Install the library and add it to the loader's path. Put the second command "
-                "into your start script too",
+                "Install the library and add it to the loader's path. Add the second command to "
+                "your start script too",
                 commands=_of_a_jetson,
             ),
             Message(
                 having={"library": "^-lcuda$"},
-                title="The linker finds no libcuda.so, which the build links against",
+                title="The linker cannot find libcuda.so, which the build links against",
                 text="Let the linker find libcuda.so. For a build, the stub in the toolkit's "
                 "stubs folder is enough; a link to the driver's libcuda.so.1 works too. At run "
                 "time the program loads the driver's own library: `export "
@@ -155,8 +156,8 @@ CAUSES = (
             Message(
                 having={"module": "^ctranslate2$"},
                 text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
-                "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older ones need cuDNN 8. "
-                "Update CTranslate2, and add nvidia/cudnn/lib and nvidia/cublas/lib of "
+                "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
+                "cuDNN 8. Update CTranslate2, and add nvidia/cudnn/lib and nvidia/cublas/lib of "
                 "site-packages to LD_LIBRARY_PATH",
                 commands=(
                     "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
@@ -165,15 +166,16 @@ CAUSES = (
             Message(
                 having={"library": CUDNN_8},
                 where=(_not_torchs,),
-                text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
-                "4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer brings "
-                "cuDNN 9. Update that program. If torch itself is older than 2.4, reinstall torch",
+                text="A program that was built for cuDNN 8 needs this library (CTranslate2 "
+                "before 4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer "
+                "includes cuDNN 9, so update that program. If torch itself is older than 2.4, "
+                "reinstall torch",
                 look=("pip list",),
             ),
             Message(
                 having={"module": ""},
-                text="Install its current release, which finds the CUDA libraries that torch "
-                "brings. torch itself must be a CUDA build",
+                text="Install its current release, which finds the CUDA libraries that come with "
+                "torch. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
                 look=(alike.TORCHS_CUDA,),
             ),
@@ -181,15 +183,15 @@ CAUSES = (
                 where=(_is_anothers, lambda context: bool(failing_package(context))),
                 title="{library} is missing: {owner} needs it and cannot load",
                 text="Another package, not torch, needs this library: it was built for another "
-                "CUDA (the traceback names its file). Install that package's build for torch's "
-                "CUDA, or rebuild it here",
+                "CUDA version (the traceback names its file). Install that package's build for "
+                "torch's CUDA, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 where=(_is_anothers,),
                 text="Another package, not torch, needs this library: it was built for another "
-                "CUDA (the traceback names its file). Install that package's build for torch's "
-                "CUDA, or rebuild it here",
+                "CUDA version (the traceback names its file). Install that package's build for "
+                "torch's CUDA, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),

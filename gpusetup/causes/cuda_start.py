@@ -14,8 +14,8 @@ from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
-    text="Start the container again with the driver capabilities compute and utility (the command "
-    "does it with a plain image). Keep driver packages out of the image",
+    text="Start the container again with the driver capabilities compute and utility (this "
+    "command tests it with a plain image). Keep driver packages out of the image",
     commands=lines(
         'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
         "ubuntu nvidia-smi"
@@ -124,9 +124,9 @@ CAUSES = (
     Cause(
         "cuda-sees-no-device",
         title="CUDA sees no device (error 100)",
-        means="CUDA starts but may not use any GPU.",
+        means="CUDA starts but is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
-        proven_by="cuInit answers code 100, and another source lists a GPU",
+        proven_by="cuInit returns error 100, although another source lists a GPU",
         not_when="If there is no GPU, the cause is no-nvidia-gpu. If a variable hides the GPU, it "
         "is cuda-visible-devices-hidden",
         # Source: CUDA Driver API reference, CUresult.
@@ -151,9 +151,8 @@ CAUSES = (
         text="If this is a container, start it again: it may have lost the device nodes, or a "
         "sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers, create the "
         "device nodes, and check their owner and group",
-        proven_by="cuInit answers code 304 or 800",
-        not_when="uvm-missing or device-permission may say which call fails: then that is the "
-        "cause",
+        proven_by="cuInit returns error 304 or 800",
+        not_when="If uvm-missing or device-permission shows which call fails, that is the cause",
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
@@ -162,10 +161,10 @@ CAUSES = (
     Cause(
         "system-not-ready-fabric-manager",
         certain_if=proofs.gpus_are_on_nvswitch,
-        title="The NVSwitch fabric is not ready at {who}",
-        means="Systems with NVSwitch need the Fabric Manager of exactly the driver's version.",
-        text="Install the Fabric Manager of exactly the driver's version, and start it",
-        proven_by="CUDA answers code 802, or the state of the fabric is not completed",
+        title="The NVSwitch fabric is not ready on {who}",
+        means="Systems with NVSwitch need Fabric Manager in exactly the driver's version.",
+        text="Install Fabric Manager in exactly the driver's version, and start it",
+        proven_by='CUDA returns error 802, or the fabric\'s state is not "completed"',
         not_when="With confidential computing on Hopper, CUDA may wait until the GPU is set to "
         "ready",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
@@ -185,17 +184,18 @@ CAUSES = (
         ),
         by_check=True,
         way=fabric_manager,
-        plain="The NVSwitch fabric is not ready (error 802): Fabric Manager does not run, or does not match",
+        plain="The NVSwitch fabric is not ready (error 802): Fabric Manager is not running, or "
+        "does not match the driver",
     ),
     Cause(
         "libcuda-driver-mismatch",
         certain_if=proofs.message_states_it,
-        title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
+        title="The loaded libcuda does not match the loaded kernel driver (error 803)",
         means="The loader finds an old or mounted copy of libcuda, or cuda-compat, before the "
         "driver's own.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        proven_by="cuInit answers code 803",
+        proven_by="cuInit returns error 803",
         not_when="If a reboot fixes it, the cause is nvml-mismatch",
         # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
@@ -207,10 +207,10 @@ CAUSES = (
         certain_if=proofs.compatibility_library_is_read,
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
-        means="Forward compatibility is for data centre GPUs and some drivers.",
+        means="Forward compatibility works only on data centre GPUs, and only with some drivers.",
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat is for data centre GPUs only",
-        proven_by="cuInit answers code 804",
+        proven_by="cuInit returns error 804",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -222,7 +222,7 @@ CAUSES = (
         means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
         "not ready, or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
-        proven_by="cuInit answers a code from 805 to 809",
+        proven_by="cuInit returns an error from 805 to 809",
         # Source: NVIDIA, "Multi-Process Service".
         says=(
             says(
@@ -236,12 +236,12 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-out-of-memory",
-        title="CUDA cannot start: it runs out of memory at the start (error 2)",
-        means="CUDA reserves a large address space, and `ulimit -v` or a small virtual machine "
-        "does not allow that.",
-        text="Raise the limit of the address space (`ulimit -v`, or the batch system's limit), or "
-        "give the virtual machine more memory",
-        proven_by="cuInit answers code 2",
+        title="CUDA cannot start because it runs out of memory (error 2)",
+        means="CUDA reserves a large address space, which `ulimit -v` or a small virtual machine "
+        "does not allow.",
+        text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
+        "the virtual machine more memory",
+        proven_by="cuInit returns error 2",
         not_when="If CUDA started and the program ran, the cause is out-of-memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
@@ -263,8 +263,8 @@ CAUSES = (
         no_command="how to install the driver depends on your distribution.",
         title="The CUDA library needs a newer kernel driver (error 36)",
         means="The libraries are newer than the kernel module.",
-        text="Install the kernel driver and the libraries in the same version, then reboot",
-        proven_by="cuInit answers code 36",
+        text="Install the same version of the kernel driver and the libraries, then reboot",
+        proven_by="cuInit returns error 36",
         # Source: CUDA Driver API reference, CUresult.
         kind_of="libcuda-driver-mismatch",
         needs_reboot=True,
@@ -285,7 +285,7 @@ CAUSES = (
         "start although `nvidia-smi` works.",
         text="On Linux, reload the module nvidia_uvm and start the program again. If this does not "
         "help, reboot",
-        proven_by="cuInit answers code 999 (30 in older runtimes)",
+        proven_by="cuInit returns error 999 (30 in older runtimes)",
         not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "
         "container lost its GPU, it is container-nvml-lost",
         # Source: CUDA Driver API reference, CUresult.
@@ -301,11 +301,11 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-failed",
-        title="CUDA cannot tell its {field}: {problem}",
+        title="CUDA does not report its {field}: {problem}",
         plain="CUDA does not start, or cannot list its devices",
-        means="gpusetup knows no cause for this error code.",
-        text="Reboot. If the error stays, reinstall the driver",
-        proven_by="cuInit answers an error for which there is no other finding",
+        means="gpusetup does not know what causes this error code.",
+        text="Reboot. If the error remains, reinstall the driver",
+        proven_by="cuInit returns an error that no other finding covers",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -320,7 +320,7 @@ CAUSES = (
         cases=(
             Message(
                 having={"code": ""},
-                title="CUDA does not start: cuInit answers {code}",
+                title="CUDA does not start: cuInit returns {code}",
                 needs_root=True,
                 needs_reboot=True,
             ),
@@ -331,7 +331,7 @@ CAUSES = (
         title="CUDA does not see GPU {gpu}, which the driver lists",
         plain="CUDA does not see a GPU that the driver lists",
         means="NVML can read the GPU, but CUDA could not start it and ignores it.",
-        text="Reboot (if this is a container, its host). Until then exclude this GPU by "
+        text="Reboot (if this is a container, its host). Until then, exclude this GPU with "
         "CUDA_VISIBLE_DEVICES",
         proven_by="NVML lists the GPU, CUDA does not list it, and CUDA_VISIBLE_DEVICES is not set",
         not_when="If gpu-fell-off-bus or mig-misconfigured was found too, that is the cause",
@@ -349,8 +349,8 @@ CAUSES = (
         "contains that stub",
         means="The stub is for linking programs on a machine without a driver. It cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        proven_by="cuInit answers code 34, or the loaded libcuda is in a folder `stubs`. If only "
-        "LD_LIBRARY_PATH has one, it is a warning",
+        proven_by="cuInit returns error 34, or libcuda was loaded from a folder called `stubs`. "
+        "If only LD_LIBRARY_PATH contains such a folder, it is a warning",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,

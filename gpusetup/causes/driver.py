@@ -62,8 +62,8 @@ CAUSES = (
         means="Each major CUDA version (11, 12, 13) needs a minimum driver, and that driver then runs"
         " every minor version of it. For example, on Linux CUDA 12 needs driver 525 or newer, "
         "and CUDA 13 needs driver 580.",
-        text="Update the driver, or install a torch for an older CUDA",
-        proven_by="The driver is older than torch's CUDA version needs",
+        text="Update the driver, or install a torch build for an older CUDA",
+        proven_by="The driver is older than torch's CUDA version requires",
         not_when="If the driver itself supports that CUDA version, it is new enough",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
@@ -110,14 +110,14 @@ CAUSES = (
         ),
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
-        means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs is"
-        " installed. PyTorch brings its own CUDA libraries but never the driver, so you install"
-        " that separately.",
+        means="The kernel module of NVIDIA's driver is not loaded, and none of its libraries and "
+        "programs is installed. PyTorch includes its own CUDA libraries but not the driver, so "
+        "you install the driver separately.",
         text="Install your distribution's driver package and reboot",
-        proven_by="The PCI bus shows an NVIDIA GPU, and the disk has no libcuda and no driver "
-        "module",
-        not_when="If a part of the driver is installed, the cause is driver-not-loaded. Containers and "
-        "WSL use the driver of their host, so install none inside them",
+        proven_by="There is an NVIDIA GPU on the PCI bus, but no libcuda and no driver module on "
+        "the disk",
+        not_when="If part of the driver is installed, the cause is driver-not-loaded. Containers "
+        "and WSL use their host's driver, so do not install one inside them",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         impossible=(in_wsl,),
@@ -136,8 +136,8 @@ CAUSES = (
         plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
-        text="Switch the NVIDIA GPU on and reboot",
-        proven_by="The tool's state or its configuration says so",
+        text="Turn the NVIDIA GPU on, and reboot",
+        proven_by="The tool's state or configuration shows it",
         not_when="If no tool switched the GPU off, the cause is driver-missing",
         # Source: the tools' own documentation.
         where=(lambda context: not listed_gpus(context),),
@@ -223,11 +223,11 @@ CAUSES = (
         refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
-        "Secure Boot rejects a module whose key is not enrolled. doctor itself loads no module,"
-        " so if your driver loads on demand, run `nvidia-smi` once.",
+        "Secure Boot rejects a module whose key is not enrolled. doctor does not load a module "
+        "itself, so if your driver loads on demand, run `nvidia-smi` once.",
         text="Load or rebuild the module, block nouveau, or reboot",
-        proven_by="The disk has the driver's libraries or its module, and no module is loaded. Or "
-        "NVML answers code 9",
+        proven_by="The driver's libraries or module are on the disk, but no module is loaded. Or "
+        "NVML returns error 9",
         not_when="If no part of the driver is installed, the cause is driver-missing",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
@@ -272,14 +272,14 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The NVIDIA driver's kernel module was not built for the running kernel",
-        means="Usually the kernel is newer than the driver: a driver builds only with the kernels "
-        "of its time. Otherwise kernel headers or a compiler (gcc, make) are missing (see "
-        "make.log).",
-        text="Install the headers of this kernel, and a driver that is as new as the kernel. If "
-        "the GPU needs an old driver branch, use an older kernel. Until then start the previous "
+        means="Usually the kernel is newer than the driver: a driver builds only for kernels "
+        "that existed when it was released. Otherwise kernel headers or a compiler (gcc, make) "
+        "are missing (see make.log).",
+        text="Install the headers for this kernel, and a driver that is as new as the kernel. If "
+        "the GPU needs an old driver branch, use an older kernel. Until then, boot the previous "
         "kernel",
         proven_by="dkms reports that NVIDIA's module was not built, or NVIDIA's installer fails "
-        "while it builds",
+        "while it builds the module",
         not_when="If nvidia-smi lists the GPU, or another module failed to build, the driver was "
         "built",
         # Source: dkms's manual page; messages of nvidia-installer.
@@ -364,7 +364,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
         means="The firmware does not trust the key that signed the module.",
-        text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
+        text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or turn Secure Boot off in the firmware",
         proven_by="The kernel log says `Key was rejected by service`",
         not_when="If there is no NVIDIA module at all, the cause is driver-not-loaded",
         # Source: Linux kernel, module signing.

@@ -26,8 +26,8 @@ def image_brings_the_library(context: RuleContext) -> bool:
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
-    text="Check the GPU on the container's host, whose kernel log has the reason. Then start the "
-    "container again with its GPUs",
+    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
+    "start the container again with its GPUs",
     needs_root=True,
 )
 
@@ -36,15 +36,15 @@ CAUSES = (
     Cause(
         "driver-does-not-answer",
         title="{asked}: {problem}",
-        plain="The driver does not answer",
+        plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
         "may crash or hang.",
-        text="Reboot. If the driver only takes long to start its GPUs, wait longer (`--timeout "
+        text="Reboot. If the driver just needs long to start its GPUs, wait longer (`--timeout "
         "120`)",
-        proven_by="gpusetup's child process that asked the driver ran out of time, or a signal "
+        proven_by="The child process in which gpusetup queried the driver timed out, or a signal "
         "ended it",
-        not_when="If the driver answers within the time limit (--timeout), it is only slow: "
-        "driver-slow",
+        not_when="If the driver responds within the time limit (--timeout), it is only slow, and "
+        "the cause is driver-slow",
         # Source: gpusetup asks in children with a time limit.
         symptom=True,
         explains=(
@@ -61,11 +61,11 @@ CAUSES = (
     ),
     Cause(
         "gpu-does-not-answer",
-        title="A GPU does not answer properly",
+        title="A GPU does not respond properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
-        text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
-        proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA "
-        "gives an error for its name",
+        text="Reboot. Until then, exclude this GPU with CUDA_VISIBLE_DEVICES",
+        proven_by="NVML returns an error for the GPU, its memory, temperature or power, or CUDA "
+        "returns an error for its name",
         not_when="If NVML says that the GPU is lost, the cause is gpu-fell-off-bus",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
@@ -77,13 +77,13 @@ CAUSES = (
     ),
     Cause(
         "nvml-init-failed",
-        title="NVML starts but cannot tell its {field}: {problem}",
-        plain="The driver's NVML does not start: it answers an unknown error (code 999)",
-        means="On a host, the device nodes or the module nvidia_uvm are often in a bad state, "
-        "after suspend or a driver update. A container often has lost its access to the devices.",
-        text="Reboot. If the error stays, reinstall the driver",
-        proven_by="nvmlInit or nvmlDeviceGetCount answers an error. Codes 9, 12 and 13 count only "
-        "if the module is loaded or CUDA starts",
+        title="NVML starts but does not report its {field}: {problem}",
+        plain="The driver's NVML does not start: it returns an unknown error (code 999)",
+        means="On a host, the device nodes or the module nvidia_uvm are often in a bad state "
+        "after suspend or a driver update. A container has often lost access to its devices.",
+        text="Reboot. If the error remains, reinstall the driver",
+        proven_by="nvmlInit or nvmlDeviceGetCount returns an error. Codes 9, 12 and 13 count "
+        "only if the module is loaded or CUDA starts",
         not_when="NVML's codes 4, 8, 10, 11 and 14 to 18 have their own causes",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
@@ -108,13 +108,13 @@ CAUSES = (
     Cause(
         "driver-slow",
         severity=Severity.WARNING,
-        title="The driver took {seconds} s to answer",
-        plain="The driver took long to answer",
+        title="The driver took {seconds} s to respond",
+        plain="The driver took long to respond",
         means="Without persistence mode the driver restarts every GPU for each program: 10"
         " to 30 s on a big node.",
-        text="Keep the driver loaded between programs. If it is loaded, look at the machine's "
-        "load and at the kernel log",
-        proven_by="The driver answered after more than 5 s",
+        text="Keep the driver loaded between programs. If it already stays loaded, check the "
+        "machine's load and the kernel log",
+        proven_by="The driver responded after more than 5 s",
         # Source: NVIDIA, "Driver Persistence".
         commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
@@ -138,7 +138,7 @@ CAUSES = (
         "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
         "container, restart the container instead, and keep driver packages out of its image. "
         "If a reboot changes nothing, reinstall the driver",
-        proven_by="NVML answers code 18, or the two versions differ",
+        proven_by="NVML returns error 18, or the two versions differ",
         not_when="In WSL the two versions always differ, which is normal",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
@@ -154,12 +154,13 @@ CAUSES = (
         cases=(
             Message(
                 where=(image_brings_the_library,),
-                title="The image brings libraries of another driver than the host's",
+                title="The image contains libraries of a different driver from the host's",
                 means="The container toolkit puts the host's own driver libraries into each "
-                "container. Those that an image brings are loaded in their place and do not match.",
-                text="Take the driver's libraries out of the image (packages such as libnvidia-* "
-                "and nvidia-utils), or use an image without them. The host needs neither a restart "
-                "nor another driver",
+                "container. Libraries that come with the image are loaded instead and do not "
+                "match.",
+                text="Remove the driver's libraries from the image (packages such as libnvidia-* "
+                "and nvidia-utils), or use an image without them. You do not need to restart the "
+                "host or change its driver",
                 commands=(),
             ),
             Message(
@@ -189,14 +190,14 @@ CAUSES = (
         "gpu-init-failed",
         title="The driver is loaded but cannot start {who}",
         plain="The driver is loaded but cannot start the GPU",
-        means="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the "
+        means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. If this is a cluster job that asked for no GPU, it sees none: request one first "
-        "(Slurm: `--gres=gpu:1`).",
+        "space. A cluster job that did not request a GPU sees none: request one first (Slurm: "
+        "`--gres=gpu:1`).",
         text="Shut the machine down fully and start it again. If that does not help, reinstall "
         "the driver with the modules that the GPU needs (open or closed)",
-        proven_by="The driver's module has the GPU but does not list it, or the kernel log "
-        "reports the failure",
+        proven_by="The driver's module is bound to the GPU but does not list it, or the kernel "
+        "log reports the failure",
         not_when="If the GPU worked before, the cause is gpu-fell-off-bus",
         # Source: messages of NVIDIA's open kernel modules.
         by_check=True,
@@ -207,7 +208,7 @@ CAUSES = (
         cases=(
             Message(
                 having={"lacks": ""},
-                text="The GPU needs more PCI address space. Switch Above 4G Decoding on in the "
+                text="The GPU needs more PCI address space. Enable Above 4G Decoding in the "
                 "firmware. A virtual machine needs UEFI and 64-bit MMIO larger than the GPU's "
                 "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB). Otherwise add "
                 "pci=realloc to the kernel's command line",
@@ -233,8 +234,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The loaded driver does not support {gpus}",
         plain="The loaded driver does not support the GPU",
-        means="GPUs before Turing need closed kernel modules, Blackwell and newer open ones. Old "
-        "GPUs work only with old drivers.",
+        means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "
+        "ones. Old GPUs work only with old drivers.",
         text="Install the driver branch and modules that this GPU needs",
         proven_by="The kernel log says that the GPU is not supported or legacy",
         # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.

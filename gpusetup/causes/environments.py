@@ -58,10 +58,10 @@ CAUSES = (
     Cause(
         "conda-cuda-virtual-missing",
         certain_if=proofs.message_states_it,
-        title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
-        "needs one",
+        title="conda sees no CUDA driver here (the virtual package __cuda is missing), but the "
+        "build needs one",
         means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
-        "builds. The machine on which conda runs may be another than the one that computes.",
+        "builds. conda may also run on a different machine from the one that computes.",
         text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
         "to the CUDA version of the machine that will compute. Otherwise install the driver",
         proven_by="CONDA_OVERRIDE_CUDA is empty, or conda reports that __cuda is missing",
@@ -107,11 +107,11 @@ CAUSES = (
         "conda-missing",
         severity=Severity.WARNING,
         title="conda is not installed, or not on PATH",
-        means="A guide tells you to run conda.",
-        text="You do not need conda: gpusetup makes an environment with uv. If you want conda, "
+        means="You probably follow a guide that uses conda.",
+        text="You do not need conda: gpusetup creates an environment with uv. If you want conda, "
         "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
         "(Windows) or a new shell",
-        proven_by="The shell does not find the command conda",
+        proven_by="The shell cannot find the command conda",
         not_when="If `conda activate` asks for `conda init`, conda is installed",
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
@@ -131,10 +131,10 @@ CAUSES = (
             command="python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY",
             prints="EXTERNALLY-MANAGED",
         ),
-        title="This Python belongs to the operating system: pip may not install there",
+        title="This Python belongs to the operating system: pip is not allowed to install there",
         means="The distribution's own programs use its packages, and pip would break them.",
         text="Create an environment and install there",
-        proven_by="Python's folder has a file EXTERNALLY-MANAGED",
+        proven_by="Python's folder contains a file called EXTERNALLY-MANAGED",
         # Source: PEP 668.
         commands=_elsewhere,
         says=("externally-managed-environment",),
@@ -144,7 +144,7 @@ CAUSES = (
         title="The installer has no write permission for {path}",
         plain="The installer has no write permission in the environment",
         means="The environment belongs to another user, or a running program uses its files.",
-        text="Create your own environment and install there. Or end the programs that use the "
+        text="Create your own environment and install there. Or close the programs that use its "
         "files",
         proven_by="This user cannot write there",
         commands=_elsewhere,
@@ -175,10 +175,10 @@ CAUSES = (
             "it on purpose, open a new shell."
         ),
         severity=Severity.WARNING,
-        title="{variable} names {path}, which is no environment",
+        title="{variable} is set to {path}, which is not an environment",
         plain="The activated environment no longer exists",
-        text="doctor looked at another Python instead: activate your environment again",
-        proven_by="VIRTUAL_ENV names a folder that is no environment",
+        text="doctor checked another Python instead. Activate your environment again",
+        proven_by="VIRTUAL_ENV is set to a folder that is not an environment",
         # Source: Python documentation, venv.
     ),
     Cause(
@@ -195,8 +195,9 @@ CAUSES = (
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",
-        text="Rename it (and delete its __pycache__), or start Python in another folder",
-        proven_by="The current folder has a file or a folder with the module's name",
+        text="Rename that file or folder (and delete its __pycache__), or start Python in "
+        "another folder",
+        proven_by="The current folder contains a file or folder with the module's name",
         # Source: Python documentation, sys.path.
         stage="import",
         explains=(
@@ -213,7 +214,7 @@ CAUSES = (
                 having={"package": ""},
                 title="The package {package} hides Python's own module {module}",
                 means="The package is a backport for old Python versions and breaks newer ones.",
-                text="Remove it",
+                text="Uninstall the package",
                 commands=("pip uninstall -y {package}",),
             ),
             Message(where=(_does_no_harm,), only=Severity.WARNING),
@@ -265,7 +266,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
         plain="pip cannot remove a package that conda or the distribution installed",
-        means="Such packages have no list of files (RECORD) that pip could use to remove them.",
+        means="Such packages lack the list of files (RECORD) that pip needs to remove them.",
         text="Remove the package with the tool that installed it, or create a new environment",
         # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),

@@ -37,13 +37,13 @@ CAUSES = (
     Cause(
         "cxx-standard-too-old",
         certain_if=proofs.message_states_it,
-        title="The build, its compiler or nvcc uses an older C++ standard than torch's headers "
-        "need",
-        means="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
-        text="Use a newer release of the extension, or write a later -std=c++ in its setup.py. "
+        title="The build, its compiler or nvcc uses a C++ standard that is too old for torch's "
+        "headers",
+        means="torch's headers need C++14 since torch 1.5, and C++17 since torch 2.1.",
+        text="Use a newer release of the extension, or set a newer -std=c++ in its setup.py. "
         "Build with gcc 9 or newer (set CC and CXX) and the nvcc of torch's CUDA (set "
-        "CUDA_HOME). nvcc 11.0 and newer knows C++17, 12.0 and newer C++20. Otherwise install "
-        "the torch for which the extension was written",
+        "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
+        "Otherwise install the torch release that the extension was written for",
         proven_by="The compiler prints the #error of torch's headers, or does not know the -std "
         "option",
         not_when="If nvcc refuses the compiler's version, the cause is compiler-too-new",
@@ -75,11 +75,11 @@ CAUSES = (
         certain_if=proofs.message_states(
             "compiler-too-new", r"gcc versions later than|STL1002|and up are not supported"
         ),
-        title="nvcc supports gcc up to {compiler}, and the installed gcc is newer",
+        title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
         means="Every CUDA toolkit supports C++ compilers up to a certain version.",
-        text="Let nvcc use an older compiler, which nvcc's release notes name (for Visual Studio: "
-        "add an older MSVC toolset in its installer, and build in that toolset's prompt). Or use a "
+        text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
+        "an older MSVC toolset in its installer, and build in that toolset's prompt). Or use a "
         "newer toolkit of torch's CUDA major version",
         proven_by="nvcc refuses the compiler",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
@@ -106,24 +106,24 @@ CAUSES = (
     Cause(
         "build-isolation-no-torch",
         certain_if=proofs.message_states_it,
-        title="{package} needs torch to build, and pip or uv builds it in an environment without "
+        title="{package} needs torch to build, but pip or uv builds it in an environment without "
         "torch",
-        plain="A package needs torch to build, and pip or uv builds it in an environment without "
+        plain="A package needs torch to build, but pip or uv builds it in an environment without "
         "torch",
-        means="pip and uv build each package in a new environment, which has only the package's "
-        "declared build requirements.",
+        means="pip and uv build each package in a new environment that contains only the build "
+        "requirements that the package declares.",
         text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
         proven_by="The build environment has no module named torch",
-        not_when="If a program does not find torch when it runs, the cause is torch-missing",
+        not_when="If a program cannot find torch when it runs, the cause is torch-missing",
         # Source: PEP 518; pip documentation, build system interface.
         stage="build",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
                 where=(_has_torch,),
-                text="torch is installed: build the package in this environment, with "
-                "`pip install --no-build-isolation PACKAGE` (the sources in this folder: `-e .`)",
+                text="torch is installed, so build the package in this environment: `pip install "
+                "--no-build-isolation PACKAGE` (for the sources in this folder, use `-e .`)",
                 commands=BESIDE,
             ),
         ),
@@ -192,10 +192,10 @@ CAUSES = (
             "compiler-missing",
             r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
         ),
-        title="A package must be compiled, and there is no C++ compiler",
-        means="No wheel fits, so the installer compiles the package.",
-        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "
-        "and Ubuntu: build-essential), or install a wheel of the package",
+        title="A package must be compiled, but there is no C++ compiler",
+        means="No wheel fits this Python and system, so the installer compiles the package.",
+        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
+        "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         not_when="If torch.compile needs the compiler, the cause is triton-no-compiler",
         # Source: messages of setuptools and cpp_extension.
         stage="build",
@@ -296,9 +296,10 @@ CAUSES = (
             *(
                 Message(
                     having=having,
-                    text="torch builds this extension at its first call. Empty the extension's "
-                    "cache, put the toolkit of torch's CUDA first on PATH, and run the program "
-                    "again. If the build fails, the compiler's first error is the reason",
+                    text="torch builds this extension when it is first called. Empty the "
+                    "extension's cache, put the toolkit of torch's CUDA first on PATH, and run "
+                    "the program again. If the build fails, the compiler's first error shows the "
+                    "reason",
                     commands=(BUILD_CACHE,),
                     windows=(BUILD_CACHE_ON_WINDOWS,),
                 )
@@ -377,12 +378,13 @@ CAUSES = (
     Cause(
         "build-without-gpu",
         title="torch sees no GPU, so it cannot choose the architecture of the extension",
-        means="Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees. In `docker "
-        "build`, on a login node, or if the driver does not answer, it sees none.",
+        means="Without TORCH_CUDA_ARCH_LIST, torch builds for the GPUs that it sees. It sees "
+        "none in `docker build`, on a login node, or if the driver does not respond.",
         text="Set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run the "
-        "extension. On their machine, torch.cuda.get_device_capability() prints the architecture",
+        "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
+        "the architecture",
         proven_by="torch's function _get_cuda_arch_flags ends in an IndexError",
-        not_when="If the build finds no nvcc, the cause is cuda-toolkit-missing",
+        not_when="If the build cannot find nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
         stage="build",
         commands=paste.architectures_for_build,

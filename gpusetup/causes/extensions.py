@@ -111,8 +111,8 @@ CAUSES = (
         means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
-        proven_by="The compiler does not find a header of THC",
-        not_when="If a header of CUDA is missing, the cause is cuda-toolkit-missing",
+        proven_by="The compiler cannot find a THC header",
+        not_when="If a CUDA header is missing, the cause is cuda-toolkit-missing",
         # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
@@ -138,12 +138,12 @@ CAUSES = (
         refuted_by=(
             Refutation(gpu_facts.gpu_is_at_least(8), "other-gpu-used", alike.TORCHS_KERNELS),
         ),
-        title="FlashAttention supports {needs} GPUs and newer, and this GPU is older",
-        plain="FlashAttention supports Ampere GPUs and newer, and this GPU is older",
+        title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
+        plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
         means="Version 2 needs Ampere (8.0), and version 1 needs Turing (7.5).",
         text='Use torch\'s own attention instead: attn_implementation="sdpa" in transformers, '
         "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. "
-        "Turing GPUs can use its series 1 (`flash-attn<2`)",
+        "Turing GPUs can use version 1 (`flash-attn<2`)",
         not_when="If FlashAttention supports the GPU but was not built for it, the cause is "
         "extension-arch-mismatch",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
@@ -175,10 +175,10 @@ CAUSES = (
                 "undefined symbol: _ZN3c104cuda9SetDeviceEi"
             ),
         ),
-        title="{module} was built for another torch than the installed one",
-        plain="A compiled extension was built for another torch than the installed one",
-        means="A compiled extension, for example flash-attn, fits only the torch release and the CUDA"
-        " version for which it was compiled, so updating torch breaks it.",
+        title="{module} was built for a different torch from the installed one",
+        plain="A compiled extension was built for a different torch from the installed one",
+        means="A compiled extension, for example flash-attn, fits only the torch release and the "
+        "CUDA version that it was compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
@@ -192,11 +192,11 @@ CAUSES = (
         cases=(
             Message(
                 where=(only_python_differs,),
-                title="{module} was built for Python {built_python}, and this is Python {python}",
-                means="A compiled extension fits one minor version of Python. Its torch is the one "
-                "that is installed.",
-                text="Keep torch. Install the extension's build for this Python by this Python's "
-                "own pip, without its requirements; if its project has none for this system "
+                title="{module} was built for Python {built_python}, but this is Python {python}",
+                means="A compiled extension fits only one minor version of Python. It does match "
+                "the installed torch.",
+                text="Keep torch. Use this Python's own pip to install the extension's build for "
+                "this Python, without its requirements. If its project has none for this system "
                 "(boards such as Jetson), build it from source, or run without it",
                 commands=(
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
@@ -206,7 +206,7 @@ CAUSES = (
             ),
             Message(
                 having={"library": "^libc10_cuda"},
-                title="A CUDA extension finds no libc10_cuda.so: torch is a CPU build, or the "
+                title="A CUDA extension cannot find libc10_cuda.so: torch is a CPU build, or the "
                 "program does not import torch first",
                 text="Check which torch is installed. `None` means a CPU build: replace it",
                 commands=("gpusetup install",),
@@ -214,12 +214,12 @@ CAUSES = (
             ),
             Message(
                 having={"module": "^flash_?attn"},
-                text="The cheapest way first: use torch's own attention, which needs no package "
+                text="The easiest way is to use torch's own attention, which needs no package "
                 '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). Or '
-                "install flash-attn again without its cache: its installer fetches the wheel for "
+                "reinstall flash-attn without its cache: its installer downloads the wheel for "
                 "this torch, CUDA and Python if the project has one "
-                "(https://github.com/Dao-AILab/flash-attention/releases), and builds for up to "
-                "hours if not",
+                "(https://github.com/Dao-AILab/flash-attention/releases), otherwise it builds "
+                "from source, which may take hours",
                 commands=(
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
                     "flash-attn",
@@ -228,9 +228,9 @@ CAUSES = (
             ),
             Message(
                 having={"cache": ""},
-                text="torch compiled this extension at its first call and keeps it in that "
-                "folder. Delete the folder, so that the next call compiles it for the current "
-                "torch and sources",
+                text="torch compiled this extension when it was first called, and keeps it in "
+                "that folder. Delete the folder, so that the next call compiles it for the "
+                "current torch and sources",
                 commands=(BUILD_CACHE,),
                 windows=(BUILD_CACHE_ON_WINDOWS,),
             ),
@@ -335,9 +335,9 @@ CAUSES = (
         title="{who} has no kernel for {gpu}",
         plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",
-        text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
-        proven_by="A kernel is missing, and torch's own kernels support the GPU or the "
-        "extension's list of architectures lacks it",
+        text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
+        proven_by="A kernel is missing, although torch's own kernels support the GPU, or the GPU "
+        "is not in the extension's list of architectures",
         not_when="If torch itself lacks the kernel, the cause is arch-too-new-for-wheel or "
         "arch-too-old-for-wheel",
         # Source: messages of torch/utils/cpp_extension.py.
@@ -350,12 +350,12 @@ CAUSES = (
             Message(
                 where=(chose_kernels_of_hopper,),
                 title="xformers chose FlashAttention-3, whose kernels are for Hopper (9.0) only",
-                means="FlashAttention-3 has kernels for compute capability 9.0. On another GPU "
-                "xformers must take FlashAttention-2 or its own kernels.",
+                means="FlashAttention-3 has kernels for compute capability 9.0. On any other "
+                "GPU, xformers must use FlashAttention-2 or its own kernels.",
                 text="Use torch's own attention instead of xformers (ComfyUI: "
                 "`--use-pytorch-cross-attention`; diffusers: no "
-                "`enable_xformers_memory_efficient_attention`), or a release of xformers that asks "
-                "for the GPU first. Keep torch and the driver",
+                "`enable_xformers_memory_efficient_attention`), or a release of xformers that "
+                "checks the GPU first. Keep torch and the driver",
                 commands=lambda _: (),
             ),
             Message(

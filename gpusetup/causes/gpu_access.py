@@ -34,8 +34,8 @@ CAUSES = (
     Cause(
         "uvm-missing",
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
-        means="NVML and nvidia-smi work without this module, CUDA does not.",
-        text="Load nvidia_uvm and make its node",
+        means="NVML and nvidia-smi work without this module, but CUDA does not.",
+        text="Load nvidia_uvm and create its device node",
         proven_by="The module or its device node is missing, and cuInit fails",
         # Source: manual page of nvidia-modprobe.
         impossible=(on_windows_without_container, in_wsl),
@@ -44,9 +44,9 @@ CAUSES = (
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
-                text="On the host, load nvidia_uvm, give the container /dev/nvidia-uvm and start "
-                "the container again. For LXC the setting is `lxc.mount.entry = /dev/nvidia-uvm "
-                "dev/nvidia-uvm none bind,optional,create=file`",
+                text="On the host, load nvidia_uvm, pass /dev/nvidia-uvm to the container, and "
+                "start the container again. For LXC, the setting is `lxc.mount.entry = "
+                "/dev/nvidia-uvm dev/nvidia-uvm none bind,optional,create=file`",
                 commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
             ),
         ),
@@ -69,8 +69,8 @@ CAUSES = (
         means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
         text="Create the device node. A reboot removes it, so also enable the driver's udev rules "
         "or nvidia-persistenced",
-        proven_by="There are fewer device nodes (/dev/nvidia0, 1, …) than the kernel driver has "
-        "GPUs, and this is no container",
+        proven_by="There are fewer device nodes (/dev/nvidia0, 1, …) than GPUs in the kernel "
+        "driver, and this is not a container",
         not_when="A container has only the device nodes of the GPUs that it was given, which is "
         "normal",
         # Source: manual page of nvidia-modprobe.
@@ -86,12 +86,12 @@ CAUSES = (
         "device-permission",
         title="This user has no permission to open {node}",
         plain="This user has no permission to open the GPU",
-        means="Only one group may open the device nodes, or rules of SELinux or cgroups block "
-        "them.",
-        text="Join the group that owns the device nodes (the command finds out which), and log in "
-        "again. If the group is root, somebody or a setting (NVreg_DeviceFileMode) restricted "
-        "the nodes: by default every user can open them. `sudo chmod a+rw /dev/nvidia*` opens "
-        "them until the next start",
+        means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
+        "block access.",
+        text="Join the group that owns the device nodes (the command shows which), and log in "
+        "again. If the group is root, an administrator or a setting (NVreg_DeviceFileMode) "
+        "restricted access: by default, every user can open the nodes. `sudo chmod a+rw "
+        "/dev/nvidia*` opens them until the next boot",
         proven_by="This user cannot read and write a device node",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
@@ -134,14 +134,14 @@ CAUSES = (
     Cause(
         "mig-misconfigured",
         title="{who}: {what}",
-        plain="MIG is on, and there is no MIG instance, or there are several and none is chosen",
-        means="NVML counts the GPUs and CUDA the MIG instances, so torch's index is too large. If "
-        "you choose no instance, CUDA uses only the first one, and no GPU without MIG.",
+        plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
+        means="NVML counts GPUs but CUDA counts MIG instances, so torch's index is too large. If "
+        "you do not select an instance, CUDA uses only the first one, and no GPU without MIG.",
         text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
-        "UUIDs of GPUs without MIG. Or switch MIG off as administrator, while no program uses "
-        "the GPUs: `sudo nvidia-smi -mig 0`",
-        proven_by="MIG is on without an instance, or with several while CUDA_VISIBLE_DEVICES "
-        "names none",
+        "UUIDs of GPUs without MIG. Or turn MIG off as administrator while no program uses the "
+        "GPUs: `sudo nvidia-smi -mig 0`",
+        proven_by="MIG is on without an instance, or with several instances and none of them in "
+        "CUDA_VISIBLE_DEVICES",
         # Source: NVIDIA, "MIG User Guide".
         explains=(
             "invalid-device-ordinal",
@@ -171,7 +171,7 @@ CAUSES = (
         "process uses the GPU.",
         text="End the other process, or set the compute mode to default. If no process uses the "
         "GPU, reboot",
-        proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
+        proven_by="The GPU is in compute mode Exclusive_Process, or CUDA returns error 46",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         by_check=True,
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
@@ -180,8 +180,8 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-prohibited",
-        title="{who}: its compute mode forbids computing",
-        plain="The compute mode forbids compute",
+        title="{who}: its compute mode does not allow CUDA programs",
+        plain="The compute mode does not allow CUDA programs",
         means="An administrator set the mode.",
         text="Set the compute mode to default",
         proven_by="The GPU is in compute mode Prohibited",
@@ -195,16 +195,16 @@ CAUSES = (
             prints="name, compute_mode\nGRID T4-2A, Prohibited",
         ),
         no_command=(
-            "the profile and the licence are set on the host by the administrator "
-            "of the virtual machines."
+            "the administrator of the virtual machines sets the profile and the licence on the "
+            "host."
         ),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
-        title="{who}: the profile of this virtual GPU has no CUDA",
-        plain="This virtual GPU (vGPU) allows no CUDA",
-        means="vGPU profiles A and B cannot compute. Without a licence no profile can.",
-        text="Give the virtual machine a profile that can compute (Q or C) and a licence for it, "
-        "or switch compute on in the host",
-        proven_by="CUDA answers code 801 or 102, or a vGPU is in compute mode Prohibited",
+        title="{who}: the profile of this virtual GPU does not support CUDA",
+        plain="This virtual GPU (vGPU) does not support CUDA",
+        means="vGPU profiles A and B do not support compute. Without a licence, no profile does.",
+        text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
+        "for it, or enable compute on the host",
+        proven_by="CUDA returns error 801 or 102, or a vGPU is in compute mode Prohibited",
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
         by_check=True,
@@ -230,7 +230,7 @@ CAUSES = (
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
-        proven_by="NVML says that the vGPU is unlicensed",
+        proven_by="NVML reports that the vGPU is unlicensed",
         # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
         explains=(
             "cuda-unknown-error",
@@ -259,8 +259,8 @@ CAUSES = (
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
         "does not exist.",
-        text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
-        proven_by="CUDA answers code 101",
+        text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
+        proven_by="CUDA returns error 101",
         # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.LIST_GPUS: (

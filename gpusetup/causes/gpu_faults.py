@@ -35,11 +35,11 @@ CAUSES = (
         "gpu-fell-off-bus",
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
-        plain="The GPU no longer answers on the bus",
+        plain="The GPU no longer responds on the PCI bus",
         means="A power fault, heat, a loose card or power saving of the PCIe link can cause this.",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
-        proven_by="The kernel logs Xid 79, or the driver says `GPU is lost`",
+        proven_by="The kernel logs Xid 79, or the driver reports `GPU is lost`",
         # Source: NVIDIA, "Xid Errors".
         explains=(
             "driver-not-loaded",
@@ -85,11 +85,11 @@ CAUSES = (
     ),
     Cause(
         "gsp-timeout",
-        title="The system processor (GSP) of {who} does not answer",
-        plain="The GPU's system processor does not answer",
-        means="The GPU's firmware or its hardware stopped.",
+        title="The system processor (GSP) of {who} does not respond",
+        plain="The GPU's system processor does not respond",
+        means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
-        "kernel modules you can also switch this processor off: set `NVreg_EnableGpuFirmware=0` "
+        "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
         "for the module nvidia",
         proven_by="The kernel logs Xid 119 or 120",
         # Source: NVIDIA, "Xid Errors".
@@ -105,11 +105,13 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
         plain="Memory errors that ECC cannot correct",
-        means="A row of the GPU's memory is bad. A reset replaces it by a spare row, if one is "
+        means="A row of the GPU's memory is bad. A reset replaces it with a spare row, if one is "
         "left.",
         text="Reset the GPU or reboot, so that spare rows replace bad ones. If that failed, the "
         "GPU must be replaced",
-        proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages are retired, SRAM errors passed the threshold, CUDA answers code 214, or the kernel logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
+        proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages "
+        "are retired, SRAM errors passed the threshold, CUDA returns error 214, or the kernel "
+        "logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
         not_when="Errors that ECC corrected are harmless",
         cases=(
             Message(
@@ -117,7 +119,7 @@ CAUSES = (
                 title="{who}: faulty memory is replaced at the next reset (remap pending)",
                 plain="Faulty memory is replaced at the next reset",
                 means="A row of the GPU's memory is bad, and a spare row is ready to replace it. "
-                "No error is counted that ECC could not correct.",
+                "ECC corrected every error that was counted.",
                 text="Reset the GPU or reboot as soon as no job runs on it",
             ),
         ),
@@ -163,11 +165,11 @@ CAUSES = (
         "gpu-hang",
         title="{who} hung ({what})",
         plain="The GPU hung",
-        means="A CUDA kernel does not end, the driver has a fault, or the GPU is not stable "
+        means="A CUDA kernel does not finish, the driver has a bug, or the GPU is not stable "
         "(overclocking, power, heat).",
-        text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
-        "reset). Update the driver. If the GPU hangs with other programs too, remove "
-        "overclocking, check power and heat, and have the GPU examined",
+        text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot "
+        "be reset). Update the driver. If other programs hang too, remove overclocking, check "
+        "power and cooling, and have the GPU examined",
         proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
         not_when="If gpu-fell-off-bus, gsp-timeout, hardware-fault or ecc-error was found too, "
         "that is the cause",
@@ -248,7 +250,7 @@ CAUSES = (
         means="A bad address, an illegal instruction or a killed program causes them. The GPU "
         "still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
-        "with this setting the traceback names it. `compute-sanitizer` finds it too, but slowly",
+        "with this setting, the traceback shows it. `compute-sanitizer` finds it too, but slowly",
         proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68 or 69, or an Xid of the copy "
         "and video engines",
         not_when="If the GPU itself is at fault, the cause is hardware-fault",
@@ -260,15 +262,15 @@ CAUSES = (
     Cause(
         "power-thermal-throttle",
         severity=Severity.WARNING,
-        title="{who}: throttled by heat or power",
-        plain="Heat or power throttles the GPU",
+        title="{who}: throttled because of heat or power",
+        plain="The GPU is throttled because of heat or power",
         means="The GPU lowers its clocks to protect itself.",
-        text="Check cooling, dust and power cables. On a laptop use its own power adapter (not "
-        "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as "
-        "designed. If card and power supply allow more, raise the limit: `sudo nvidia-smi -pl "
-        "WATTS`",
+        text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
+        "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
+        "designed; if the card and the power supply allow more, raise the limit: `sudo "
+        "nvidia-smi -pl WATTS`",
         proven_by="The GPU reports a slowdown because of heat or power, or has 90 °C or more",
-        not_when="The reason sw_power_cap is normal under load",
+        not_when="If the reason is sw_power_cap, the slowdown is normal under load",
         # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
@@ -278,13 +280,13 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         plain="The GPU's PCIe link is slow, or reports errors",
-        means="An idle GPU slows its link down by itself: that is normal. A few corrected errors "
-        "are harmless. A log full of them means a slower link. After uncorrected errors the GPU "
-        "may fall off the bus.",
+        means="An idle GPU slows its link down by itself, which is normal. A few corrected "
+        "errors are harmless, but a log full of them means a slower link. After uncorrected "
+        "errors, the GPU may fall off the bus.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
-        "setting in the firmware. Against errors, set the slot one generation lower. Against "
-        "many log lines, the kernel option `pcie_aspm=off` often helps",
-        proven_by="The link has half of its lanes or fewer (and fewer than 8)",
+        "setting in the firmware. If there are errors, set the slot one generation lower. If "
+        "they fill the log, the kernel option `pcie_aspm=off` often helps",
+        proven_by="The link uses half of its lanes or fewer (and fewer than 8)",
         not_when="An idle GPU lowers the generation of its link to save power, which is normal",
         # Source: nvidia-smi's manual page.
         events=("pcie-slow", "pcie-errors"),
@@ -303,9 +305,9 @@ CAUSES = (
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
-        plain="Another process holds most of the GPU's memory",
-        means="The free memory may be too little.",
-        text="End the process that holds the memory",
+        plain="Another process uses most of the GPU's memory",
+        means="There may be too little free memory for your program.",
+        text="End the process that uses the memory",
         proven_by="More than 85 % of the memory is used",
         # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
@@ -314,7 +316,7 @@ CAUSES = (
         "nvlink-degraded",
         title="{who}: NVLinks are inactive",
         plain="NVLinks are inactive",
-        means="Data between these GPUs is slower, or goes over PCIe, and NCCL may hang",
+        means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
         "first). If they stay inactive, check the bridge between the cards, their seating and "
         "the board",
@@ -326,9 +328,9 @@ CAUSES = (
     ),
     Cause(
         "fabric-unhealthy",
-        title="The NVSwitch fabric is not healthy at {who}",
+        title="The NVSwitch fabric is not healthy on {who}",
         plain="The NVSwitch fabric works, but with faults",
-        means="A connection of the fabric fails, is slow, or has a wrong configuration.",
+        means="A connection in the fabric fails, is slow, or is configured wrongly.",
         text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
         "GPUs. If the fault comes back, reset all GPUs of the board or reboot. Then have the "
         "board examined",

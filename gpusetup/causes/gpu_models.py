@@ -67,11 +67,12 @@ CAUSES = (
             prints="name, compute_cap\nTesla T4, 7.5",
         ),
         no_command=(
-            "the number format is an option of your program or your trainer, so its name differs."
+            "the number format is an option of your program or trainer, and its name differs "
+            "between them."
         ),
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
-        title="{gpus} has no bfloat16, which needs compute capability 8.0",
-        plain="The GPU has no bfloat16, which needs compute capability 8.0",
+        title="{gpus} does not support bfloat16, which needs compute capability 8.0",
+        plain="The GPU does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
         proven_by="The GPU's compute capability is below 8.0",
         # Source: CUDA C++ Programming Guide, compute capabilities.
@@ -80,7 +81,8 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: _is_new(context),),
-                title="{gpus} has bfloat16: a program that says otherwise saw another GPU, or none",
+                title="{gpus} supports bfloat16: a program that reports otherwise saw another "
+                "GPU, or none",
                 only=Severity.NOTE,
             ),
         ),
@@ -112,7 +114,7 @@ CAUSES = (
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
-        text='Run eagerly: remove torch.compile, or use backend="eager"',
+        text='Run without compilation: remove torch.compile, or use backend="eager"',
         proven_by="The GPU's compute capability is below 7.0",
         stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
@@ -140,7 +142,8 @@ CAUSES = (
     Cause(
         "jetson-wrong-wheel",
         title="This Jetson has a torch that was built for servers",
-        means="Before CUDA 13.2 a Jetson's GPU needs NVIDIA's wheels for its JetPack.",
+        means="Before CUDA 13.2, a Jetson's GPU needs the wheels that NVIDIA publishes for its "
+        "JetPack.",
         text="Install NVIDIA's wheel for this JetPack",
         proven_by="The machine is a Jetson, and torch is a CPU build or finds no CUDA",
         # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
@@ -154,8 +157,9 @@ CAUSES = (
     Cause(
         "apple-silicon",
         title="This is a Mac: there is no CUDA",
-        means="torch uses Apple GPUs as device mps. There are no CUDA builds for macOS.",
-        text="Use device mps or cpu: torch's ordinary wheel has both",
+        means="On macOS, torch uses the Apple GPU as the device mps. There are no CUDA builds "
+        "for macOS.",
+        text="Use the device mps or cpu: torch's ordinary wheel supports both",
         proven_by="The system is macOS on arm64",
         refuted_by=(
             Refutation(facts.works_otherwise("another-shell")),
@@ -165,20 +169,20 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "mps-lacks")),),
-                title='The Mac\'s device "mps" lacks what the program asks for',
-                means="The program runs on Apple's GPU already; Metal does not have every type and "
-                "operation.",
+                title='The Mac\'s device "mps" does not support what the program needs',
+                means="The program already runs on Apple's GPU, but Metal does not support every "
+                "type and operation.",
             ),
         ),
     ),
     Cause(
         "no-nvidia-gpu",
         title="This machine has no NVIDIA GPU",
-        means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
-        text="Use torch's CPU build here, or go to a machine with an NVIDIA GPU",
-        proven_by="The PCI bus shows no NVIDIA device, and no driver lists a GPU",
-        not_when="If a container hides its host's GPU, or only the driver is missing, the GPU is "
-        "there",
+        means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
+        text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
+        proven_by="There is no NVIDIA device on the PCI bus, and no driver lists a GPU",
+        not_when="If a container hides its host's GPU, or only the driver is missing, there is a "
+        "GPU",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),
@@ -238,9 +242,9 @@ CAUSES = (
         "amd-gpu",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
-        means="torch has ROCm builds for Linux; AMD publishes more, for Windows too.",
+        means="PyTorch publishes ROCm builds for Linux. AMD publishes more, also for Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
-        proven_by="The only GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
+        proven_by="All GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
         # Source: torch's index, labels rocm*.
         refuted_by=(
             Refutation(
@@ -263,14 +267,14 @@ CAUSES = (
             Message(
                 where=(_rocm_works,),
                 title="The program asks for CUDA; torch's ROCm build works on this GPU",
-                means="ROCm's torch answers to the name `cuda`, but packages that are compiled "
-                "for CUDA do not run on it.",
+                means="torch's ROCm build also calls its device `cuda`, but packages that were "
+                "compiled for CUDA do not run on it.",
             ),
             Message(
                 where=(lambda context: bool(events(context, "hip-kernel-missing")),),
                 title="torch's ROCm build has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
-                means="A kernel runs only on the target (gfx…) that it was compiled for.",
+                means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
             ),
         ),
     ),
@@ -281,15 +285,13 @@ CAUSES = (
             prints="10.3.0",
         ),
         no_command=(
-            "the variable is set in a shell profile, a service or your program, and"
-            " only you know which. In a shell, `unset HSA_OVERRIDE_GFX_VERSION` "
-            "removes it until you close the shell."
+            "only you know whether a shell profile, a service or your program sets the variable. "
+            "In a shell, `unset HSA_OVERRIDE_GFX_VERSION` removes it until you close the shell."
         ),
-        title="HSA_OVERRIDE_GFX_VERSION makes ROCm take the kernels of another GPU",
-        means="The installed torch has kernels for this GPU. The variable names the target of "
-        "another one, so the runtime looks for kernels that do not run here.",
-        text="Remove HSA_OVERRIDE_GFX_VERSION: it is not needed for this GPU. Keep the torch that "
-        "is there",
+        title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
+        means="The installed torch has kernels for this GPU. However, the variable is set to "
+        "another GPU's target, so the runtime looks for kernels that do not run here.",
+        text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
         not_when="If torch does not list the target, the cause is amd-gpu",
         # Source: ROCm documentation, environment variables.
@@ -301,8 +303,8 @@ CAUSES = (
         "intel-gpu",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from Intel: torch's XPU build uses it, its CUDA builds do not",
-        means="torch calls an Intel GPU `xpu`; a program that asks for `cuda` does not find it.",
-        text="Install torch's XPU build and use its device xpu",
+        means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
+        text="Install torch's XPU build, and use the device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         refuted_by=(
@@ -316,14 +318,15 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),
-                title="torch does not reach the Intel GPU: its device xpu is missing",
-                means="torch's XPU build needs Intel's driver and runtime; other builds have no "
-                "device xpu at all.",
+                title="torch cannot use the Intel GPU: the device xpu is missing",
+                means="torch's XPU build needs Intel's driver and runtime; other builds do not "
+                "have the device xpu at all.",
             ),
             Message(
                 where=(_xpu_works,),
                 title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
-                means="torch's XPU build works here. The program is written for CUDA only.",
+                means="torch's XPU build works here. However, the program is written for CUDA "
+                "only.",
             ),
         ),
     ),

@@ -72,11 +72,12 @@ CAUSES = (
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
-                title="Bus error: /dev/shm is too small, or a file that a worker reads was cut off",
-                text="Check first how large /dev/shm is. If it is small, start the container with "
-                "`--shm-size=8g`, or use num_workers=0. If it is large, shared memory is not the "
-                "reason. Then look for a full disk, or a dataset that is damaged or on a network "
-                "disk",
+                title="Bus error: /dev/shm is too small, or a file that a worker reads is "
+                "incomplete",
+                text="First check how large /dev/shm is. If it is small, start the container "
+                "with `--shm-size=8g`, or use num_workers=0. If it is large, shared memory is "
+                "not the reason: look for a full disk, or for a dataset that is damaged or on a "
+                "network disk",
                 look=("df -h /dev/shm",),
             ),
             Message(
@@ -106,7 +107,7 @@ CAUSES = (
     Cause(
         "rdma-memlock",
         title="The limit of locked memory is too low, so NCCL over InfiniBand fails",
-        means="InfiniBand needs memory that stays in place (RDMA).",
+        means="InfiniBand (RDMA) needs memory that stays in place.",
         text="Raise the hard limit and log in again. For a service (also slurmd), set "
         "LimitMEMLOCK=infinity in its unit",
         proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
@@ -139,12 +140,12 @@ CAUSES = (
     Cause(
         "pip-cache-disk-full",
         certain_if=proofs.message_states_it,
-        title="The disk has little room to install torch",
-        means="torch's wheels take 3 GiB, and 5 GiB more when they are unpacked.",
-        text="Clear the installers' caches, or set TMPDIR and the cache to a larger disk. An "
+        title="There is little disk space to install torch",
+        means="torch's wheels need 3 GiB, and 5 GiB more when they are unpacked.",
+        text="Clear the installers' caches, or move TMPDIR and the cache to a larger disk. An "
         "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for "
         "temporary files",
-        proven_by="The disk has less free space than that",
+        proven_by="The disk has less free space than an installation needs",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
         by_check=True,
@@ -169,20 +170,20 @@ CAUSES = (
         "cuda-launch-blocking",
         severity=Severity.WARNING,
         title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
-        means="The CPU waits for every kernel.",
-        text="Unset it",
+        means="With this variable, the CPU waits for every kernel.",
+        text="Unset the variable",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
-        proven_by="The variable is 1",
+        proven_by="The variable is set to 1",
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
         "memory-caching-off",
         severity=Severity.WARNING,
         title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="The driver allocates every tensor.",
-        text="Unset it",
+        means="With this variable, the driver allocates every tensor separately.",
+        text="Unset the variable",
         commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        proven_by="The variable is 1",
+        proven_by="The variable is set to 1",
         # Source: torch documentation, CUDA semantics.
     ),
     Cause(
@@ -196,12 +197,13 @@ CAUSES = (
             prints="False True",
         ),
         no_command=(
-            "it is a setting in your own program, and for most trainings you want "
-            "to keep TF32 because it is faster."
+            "you change it in your own program, and for most trainings you want to keep TF32 "
+            "because it is faster."
         ),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
         means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
-        "matrix products, every torch for convolutions. GPU, driver and torch work.",
+        "matrix products, and every torch uses it for convolutions. Your GPU, driver and torch "
+        "work.",
         text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
         "torch.backends.cudnn.allow_tf32 = False, or call "
         'torch.set_float32_matmul_precision("highest")',
@@ -218,9 +220,9 @@ CAUSES = (
                 "anon-rss:30106044kB"
             ),
         ),
-        title="A DataLoader worker was killed: the host's memory ran out",
+        title="A DataLoader worker was killed because the host's memory ran out",
         means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
-        "largest process. Every worker holds a copy of the dataset's data.",
+        "largest process. Every worker has its own copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error), a smaller "
         "prefetch_factor, or give the job more memory",
         cases=(
@@ -230,7 +232,7 @@ CAUSES = (
                 means="A compiled library that loads the data (an image or video decoder, "
                 "OpenCV, a tokenizer) stopped its process.",
                 text="Run it with num_workers=0 and `python -X faulthandler`. The last line that "
-                "it prints names the library: update that one",
+                "it prints shows the library: update that library",
             ),
         ),
         proven_by="torch reports that a worker was killed by the signal Killed",

@@ -55,8 +55,8 @@ CAUSES = (
         plain="The system cannot map a library into memory",
         means="The library's folder is mounted noexec (/tmp, a home on a server). Or the process "
         "has too little memory or address space (shared hosting, ulimit -v, a small container).",
-        text="Put the environment, and pip's TMPDIR, on a file system without noexec. Raise the "
-        "limits of memory and address space",
+        text="Move the environment and pip's TMPDIR to a file system without noexec. Raise the "
+        "memory and address space limits",
         not_when="If the file does not exist, the cause is cuda-lib-missing or library-missing",
         # Source: glibc's sources, dl-load.c; manual page of mmap.
         explains=("torch-import-failed",),
@@ -71,16 +71,16 @@ CAUSES = (
     Cause(
         "library-missing",
         no_command=(
-            "the package that brings the library is called differently on each "
-            "distribution. For example, on Ubuntu `sudo apt install libgl1` brings "
-            "libGL."
+            "the package with this library has a different name on each distribution. For "
+            "example, on Ubuntu `sudo apt install libgl1` installs libGL."
         ),
-        title="{library} is not on this system",
-        plain="A shared library is not on this system",
-        means="The library belongs neither to torch nor to CUDA; an example is libGL for OpenCV.",
-        text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
-        "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
-        not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. For libcuda it "
+        title="{library} is missing from this system",
+        plain="A shared library is missing from this system",
+        means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
+        text="Install the system package that contains it (libGL: libgl1, mesa-libGL; "
+        "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
+        "numactl-libs)",
+        not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. For libcuda, it "
         "is driver-missing",
         # Source: manual page of ld.so.
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
@@ -99,14 +99,14 @@ CAUSES = (
     Cause(
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. An older copy that loads "
-        "first fails or lacks symbols.",
-        text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If the variable is not "
-        "set, check which file was loaded: a copy from the system's packages, or a file of a "
+        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. If an older copy loads "
+        "first, it fails or lacks symbols.",
+        text="Remove the folders of other CUDA versions from LD_LIBRARY_PATH. If the variable is "
+        "not set, check which file was loaded: it may come from a system package or from a "
         "second torch",
-        proven_by="The variable names a folder with such a library. It is an error if a library "
-        "did not load, else a warning",
-        not_when="If the library is nowhere, the cause is cuda-lib-missing",
+        proven_by="The variable contains a folder with such a library. It is an error if a "
+        "library did not load, otherwise a warning",
+        not_when="If the library does not exist anywhere, the cause is cuda-lib-missing",
         # Source: ld.so's manual page.
         explains=("library-missing",),
         before_torch=(Severity.ERROR,),
@@ -124,31 +124,33 @@ CAUSES = (
             Message(
                 having={"ranks": ""},
                 title="The ranks loaded different versions of NCCL: {ranks}",
-                means="Each wheel of torch brings its own NCCL; all ranks must have the same.",
+                means="Each torch wheel includes its own NCCL, and all ranks must use the same "
+                "version.",
                 text="Install the same torch on every node (`python -m torch.utils.collect_env` "
-                "shows NCCL). If it is the same already, LD_LIBRARY_PATH or LD_PRELOAD loads "
-                "another NCCL on one of them",
+                "shows NCCL). If it already is the same, LD_LIBRARY_PATH or LD_PRELOAD loads "
+                "another NCCL on one of the nodes",
             ),
             Message(
                 where=(lambda context: bool(events(context, "wheel-replaced")),),
-                title="A CUDA wheel has another version than torch requires",
+                title="A CUDA wheel has a different version from the one that torch requires",
                 means="Another package replaced a library that torch's wheel was built with.",
-                text="Install the version that torch requires again. What needs the other one "
-                "belongs into a separate environment, or it replaces this one again (`pip "
-                "check` names it)",
+                text="Reinstall the version that torch requires. Move the package that needs the "
+                "other version to a separate environment, because otherwise it replaces this one "
+                "again (`pip check` names the package)",
                 way=_wheel_that_torch_requires,
             ),
             Message(
                 having={"loaded": "", "compiled": ""},
-                title="Version {loaded} is loaded of a library that the program needs in version "
-                "{compiled} or newer",
+                title="The program needs a library in version {compiled} or newer, but version "
+                "{loaded} is loaded",
                 plain="The loaded CUDA library is older than the one the program was compiled with",
-                means="A program needs the version that it was compiled with, or a newer minor of "
-                "the same major.",
-                text="Upgrade the library in this environment to that version or newer (pip: `pip "
-                "install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If torch in "
-                "the same environment requires its own version, use a separate environment for "
-                "each. Only if LD_LIBRARY_PATH has a folder of another CUDA, remove that",
+                means="A program needs the version that it was compiled with, or a newer minor "
+                "version with the same major version.",
+                text="Upgrade the library in this environment to that version or newer (pip: "
+                "`pip install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If "
+                "torch in the same environment requires its own version, use a separate "
+                "environment for each. If LD_LIBRARY_PATH contains a folder of another CUDA "
+                "version, remove that folder",
             ),
             Message(
                 having={"by_program": ""},
@@ -243,8 +245,8 @@ CAUSES = (
         "openmp-twice",
         certain_if=proofs.message_states_it,
         title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
-        means="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
-        "only hides the message and may give wrong results.",
+        means="conda's MKL and a pip wheel each include libiomp5. KMP_DUPLICATE_LIB_OK=TRUE only "
+        "hides the message and may lead to wrong results.",
         text="Install numpy, MKL and torch with one installer, in a fresh environment",
         # Source: Intel OpenMP documentation.
         commands=("gpusetup install --venv .venv",),
@@ -261,7 +263,7 @@ CAUSES = (
         ),
         title="{library} cannot be loaded: no room in the static TLS block",
         plain="A library cannot be loaded: no room in the static TLS block",
-        means="The libraries that load first use up this room (mostly libgomp on aarch64).",
+        means="Libraries that load earlier have used up this memory (mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
         # Source: glibc's sources, dl-tls.c.

@@ -43,15 +43,16 @@ CAUSES = (
             "the folder to remove is different on each machine, and it may be set "
             "by an image or a module system."
         ),
-        title="The program loads another libcuda than the driver's: {fact}",
-        plain="The program loads another libcuda than the driver's own",
-        means="libcuda itself says which CUDA it supports. A stub of the toolkit or a library of "
-        "cuda-compat says less than the driver's own, if the loader finds it first.",
-        text="Keep the driver and torch. Look which libcuda is loaded, and take folders called "
-        "`stubs` or `compat` out of LD_LIBRARY_PATH (in a container: out of the image). If the "
-        "driver was updated and the machine was not restarted since, restart it. If another "
-        "library was built for a newer CUDA, the traceback names it",
-        proven_by="A message calls the driver too old, and its version is new enough",
+        title="The program does not load the driver's own libcuda: {fact}",
+        plain="The program does not load the driver's own libcuda",
+        means="libcuda itself reports which CUDA version it supports. If the loader finds a "
+        "toolkit's stub or a cuda-compat library first, that library reports a lower version "
+        "than the driver's own.",
+        text="Keep the driver and torch. Check which libcuda is loaded, and remove folders "
+        "called `stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If "
+        "the machine has not been restarted since a driver update, restart it. If another "
+        "library was built for a newer CUDA version, the traceback names it",
+        proven_by="A message calls the driver too old, although its version is new enough",
         not_when="If the driver is older than the program's CUDA needs, the cause is driver-too-old",
         # Source: CUDA Compatibility guide; ld.so(8).
         by_check=True,
@@ -64,13 +65,13 @@ CAUSES = (
             " PACKAGE` lists the files of a package."
         ),
         title="The loader does not search the folder of {library}",
-        plain="A library is there, but the loader does not search its folder",
-        means="A wheel's libraries lie in folders of site-packages that only torch looks into. A "
-        "program that loads one itself needs the folder on its path.",
+        plain="A library is installed, but the loader does not search its folder",
+        means="A wheel's libraries are in folders of site-packages that only torch searches. A "
+        "program that loads one of them itself needs the folder on its path.",
         text="Install nothing. Add the library's folder{folder} to {variable} before the program "
-        "starts. Or let the program import torch first, which loads its own CUDA libraries",
-        proven_by="A program does not find a library, and a listing shows the file",
-        not_when="If the file is not there, the cause is cuda-lib-missing",
+        "starts. Or import torch first in the program, because torch loads its own CUDA libraries",
+        proven_by="A program cannot find a library, although a listing shows the file",
+        not_when="If the file does not exist, the cause is cuda-lib-missing",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
         stage="import",
         by_check=True,
@@ -83,10 +84,11 @@ CAUSES = (
         ),
         title="Older DLLs are loaded before torch: {fact}",
         plain="Another package loads older DLLs before torch",
-        means="A process has one copy of each DLL. Qt, OpenCV and others bring their own C++ "
-        "runtime; if it is older than torch's and loads first, torch's DLLs do not start.",
-        text="Keep the torch that is there. Import torch first: make `import torch` the first "
-        "line of the program, before the package that brings older DLLs. Or update that package",
+        means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
+        "their own C++ runtime. If it is older than torch's and loads first, torch's DLLs do not "
+        "start.",
+        text="Keep the installed torch. Import torch first: make `import torch` the first line "
+        "of the program, before the package with the older DLLs. Or update that package",
         proven_by="torch's DLLs do not start (error 1114), and they do if nothing else is loaded",
         not_when="If `import torch` alone fails, the cause is windows-dll-missing",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
@@ -96,13 +98,14 @@ CAUSES = (
             Message(
                 where=(lambda context: bool(a_copied_runtime_is_loaded(context)),),
                 title="A copy of the C++ runtime is loaded instead of Windows' own: {fact}",
-                means="Programs take DLLs from the folder of python.exe before those of Windows. A "
-                "copy stays as old as it was, and DLLs built with a newer compiler do not start.",
+                means="Programs load DLLs from the folder of python.exe before those of Windows. "
+                "A copied DLL is never updated, so DLLs built with a newer compiler do not start "
+                "with it.",
                 # Python's own installer puts vcruntime140.dll there, and no msvcp140.dll.
-                text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the msvcp140*.dll "
-                "that were copied into the folder named above, so that Windows' own are loaded, "
-                "and install the current Visual C++ runtime (x64) from Microsoft. In a conda "
-                "environment run `conda update vc14_runtime` instead",
+                text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the "
+                "msvcp140*.dll that were copied into the folder named above, so that Windows "
+                "loads its own, and install the current Visual C++ runtime (x64) from Microsoft. "
+                "In a conda environment run `conda update vc14_runtime` instead",
             ),
         ),
     ),
@@ -110,13 +113,14 @@ CAUSES = (
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
         no_command="the project that builds the package must link it again.",
-        title="{library} uses {symbol} of the driver's libcuda, and is not linked to it",
-        plain="A library uses the driver's libcuda, and is not linked to it",
-        means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with the "
-        "driver. The library does not ask the loader for it, or the loader does not find it.",
-        text="Keep driver and CUDA: the package must be linked to libcuda (report it to its "
-        "builder). Until then preload the driver's own: set LD_PRELOAD to its libcuda.so.1 "
-        "(NixOS: /run/opengl-driver/lib/libcuda.so.1)",
+        title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
+        plain="A library uses the driver's libcuda but is not linked to it",
+        means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
+        "the driver. The library does not tell the loader that it needs libcuda, or the loader "
+        "cannot find libcuda.",
+        text="Keep the driver and CUDA: the package must be linked to libcuda (report it to "
+        "those who build it). Until then, preload the driver's libcuda: set LD_PRELOAD to its "
+        "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
         proven_by="A symbol of the driver's API is undefined",
         not_when="If the symbol is one of torch's, the cause is extension-abi-mismatch",
         # Source: cuda.h (the driver API); ld.so(8).
@@ -140,17 +144,15 @@ CAUSES = (
             ),
             prints="/home/me/vllm/vllm/__init__.py",
         ),
-        no_command=(
-            "you only have to start your program from another folder, for example after `cd ~`."
-        ),
+        no_command=("just start your program from another folder, for example after `cd ~`."),
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
-        means="Python looks in the working folder first. A project's sources lack the compiled "
-        "files that its wheel has.",
-        text="Start the program from another folder; the installed package is then imported. Or "
-        "build the checkout (`pip install -e .`). Another installation does not help",
-        proven_by="The file that failed lies in a source folder, and not in site-packages",
-        not_when="If the file lies in site-packages, the cause is extension-not-built",
+        means="Python looks in the working folder first. A project's source folder lacks the "
+        "compiled files that are in its wheel.",
+        text="Start the program from another folder, so that Python imports the installed "
+        "package. Or build the checkout (`pip install -e .`). Reinstalling does not help",
+        proven_by="The file that failed is in a source folder, not in site-packages",
+        not_when="If the file is in site-packages, the cause is extension-not-built",
         # Source: Python documentation, sys.path.
         kind_of="module-shadowed",
         stage="import",
@@ -169,13 +171,15 @@ CAUSES = (
                 "/home/me/.local/lib/python3.10/site-packages/torch/__init__.py"
             ),
         ),
-        no_command="the Python to start the program with is different on each machine.",
-        title="The program imports another torch than the listed one: {fact}",
-        plain="The program imports another torch than the one that is listed",
+        no_command="the Python that you start the program with is different on each machine.",
+        title="The program does not import the torch that is listed: {fact}",
+        plain="The program does not import the torch that is listed",
         means="A second environment, ~/.local or a program's own Python has its own torch.",
-        text="Change nothing in this environment. Ask the Python that runs the program which torch "
-        "it imports and from where, and start the program with the right Python",
-        proven_by="The versions that are listed fit each other, and the program says that they do not",
+        text="Change nothing in this environment. Run the command with the Python that runs the "
+        "program to see which torch it imports and from where, then start the program with the "
+        "right Python",
+        proven_by="The listed versions fit each other, although the program reports that they do "
+        "not",
         # Source: Python documentation, site and sys.path.
         stage="import",
         by_check=True,
@@ -190,13 +194,14 @@ CAUSES = (
             ),
             prints="['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']",
         ),
-        no_command="which number your GPU has depends on the other GPUs in the machine.",
-        title="The program runs on another GPU than the one that is named: {fact}",
-        plain="The program runs on another GPU than the one that is named",
+        no_command="your GPU's number depends on the other GPUs in the machine.",
+        title="The program does not run on the GPU that is named: {fact}",
+        plain="The program does not run on the GPU that is named",
         means="A machine may have a second, older GPU, and CUDA may number it first.",
-        text="Ask torch which GPU it takes. Choose the right one with CUDA_VISIBLE_DEVICES, and "
-        "set CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers are those of nvidia-smi",
-        proven_by="A message calls the GPU too old, and the named GPU is new enough",
+        text="Run the command below to see which GPU torch uses. Choose the right one with "
+        "CUDA_VISIBLE_DEVICES, and set CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match "
+        "those of nvidia-smi",
+        proven_by="A message calls the GPU too old, although the named GPU is new enough",
         # Source: CUDA C++ Programming Guide, environment variables.
         stage="first-kernel",
         by_check=True,

@@ -10,11 +10,11 @@ CAUSES = (
         "maker-driver-not-loaded",
         title="The kernel driver of {who} is not loaded",
         plain="The kernel driver of the AMD or Intel GPU is not loaded",
-        means="Without amdgpu, i915 or xe there is no device node by which ROCm or Level Zero "
-        "reaches the GPU. ROCm and torch do not bring the driver.",
+        means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
+        "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
         text="Load the driver",
-        proven_by="The PCI bus shows the GPU, and no driver of its maker is bound to it",
-        not_when="In a container or in WSL the driver is the host's",
+        proven_by="The GPU is on the PCI bus, but its maker's driver is not loaded for it",
+        not_when="In a container or in WSL, the host's driver is used",
         # Source: AMD, "Configuring permissions for GPU access"; Linux, drivers/gpu/drm.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build"),
@@ -28,10 +28,10 @@ CAUSES = (
         "maker-device-permission",
         title="This user has no permission to open {node}",
         plain="This user has no permission to open the AMD or Intel GPU",
-        means="The groups render and video own /dev/kfd and the render nodes. The driver runs, so "
-        "reinstalling torch changes nothing.",
+        means="The groups render and video own /dev/kfd and the render nodes. The driver is "
+        "running, so reinstalling torch changes nothing.",
         text="Join the groups render and video",
-        proven_by="This user cannot read and write /dev/kfd, or no render node",
+        proven_by="This user cannot read and write /dev/kfd, or any render node",
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
@@ -44,11 +44,11 @@ CAUSES = (
         "container-no-maker-gpu",
         title="This container was not given the GPU of {who}",
         plain="The container was not given the AMD or Intel GPU",
-        means="A container has only the device nodes that it is started with. `--gpus all` is "
-        "NVIDIA's option and gives it none of these.",
+        means="A container has only the device nodes that you give it when it starts. `--gpus "
+        "all` is an NVIDIA option and adds none of these.",
         text="Start the container with the device nodes",
-        proven_by="The machine is a container, its bus shows the GPU, and the device nodes are "
-        "missing in it",
+        proven_by="The machine is a container with the GPU on its PCI bus, but without the "
+        "device nodes",
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
         by_check=True,
         explains=("amd-gpu", "intel-gpu"),
@@ -62,11 +62,11 @@ CAUSES = (
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{torch_name} is for {built_for}: it cannot use the {who}",
         plain="torch is a CUDA or CPU build on a machine with an AMD or Intel GPU",
-        means="PyPI has the CUDA build on Linux and the CPU build on Windows. ROCm and XPU builds "
-        "come from separate indexes.",
+        means="PyPI has the CUDA build for Linux and the CPU build for Windows. ROCm and XPU "
+        "builds come from separate indexes.",
         text="Install the build for this GPU",
-        proven_by="torch names another maker's backend, or none, and the only GPUs are AMD's or "
-        "Intel's",
+        proven_by="torch was built for another maker's GPUs or for the CPU, and all GPUs are "
+        "AMD's or Intel's",
         # Source: torch's indexes, read for the catalog.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
@@ -79,27 +79,28 @@ CAUSES = (
         "rocm-gpu-unsupported",
         title="ROCm no longer supports the {who}",
         plain="ROCm no longer supports this AMD GPU",
-        means="torch's ROCm builds have no kernels for it, and those of other targets do not run.",
+        means="torch's ROCm builds have no kernels for this GPU, and kernels for other targets "
+        "do not run on it.",
         text="Use the CPU build, or another GPU",
-        proven_by="The GPU's target is one that ROCm dropped (gfx803 and older)",
+        proven_by="ROCm dropped support for the GPU's target (gfx803 and older)",
         # Source: ROCm's release notes: 4.5 was the last with gfx803.
         by_check=True,
         explains=("amd-gpu",),
         check=CheckCommand(
             command="rocminfo | grep -i gfx", prints="  Name:                    gfx803"
         ),
-        no_command="no build of torch that is still made has kernels for the GPU.",
+        no_command="no current build of torch has kernels for the GPU.",
     ),
     Cause(
         "rocm-arch-missing",
         title="{torch_name} has no kernels for the {who}",
         plain="torch's ROCm build has no kernels for this GPU",
-        means="A kernel runs only on the target (gfx…) that it was compiled for. torch sees the "
-        'GPU, and the first operation fails with "invalid device function".',
+        means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
+        'the GPU, but the first operation fails with "invalid device function".',
         text="Install a build that has kernels for the GPU",
-        proven_by="The GPU's target is not among those that PyTorch builds its ROCm wheels for",
-        not_when="If torch's own list has the target, HSA_OVERRIDE_GFX_VERSION may name another "
-        "one: rocm-override-wrong",
+        proven_by="PyTorch does not build its ROCm wheels for the GPU's target",
+        not_when="If the target is in torch's own list, HSA_OVERRIDE_GFX_VERSION may be set to "
+        "another one: see rocm-override-wrong",
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh.
         by_check=True,
         explains=("amd-gpu",),
@@ -111,13 +112,13 @@ CAUSES = (
     Cause(
         "rocm-older-than-torch",
         certain_if=proofs.two_values_do_not_fit,
-        title="This torch needs ROCm {wanted}, and the machine has ROCm {installed}",
+        title="This torch needs ROCm {wanted}, but the machine has ROCm {installed}",
         plain="The machine's ROCm is older than torch needs",
-        means="This torch brings no ROCm: it loads the machine's libraries, whose names carry the "
-        "major version (libamdhip64.so.7).",
+        means="This torch does not include ROCm. It loads the machine's libraries, whose names "
+        "contain the major version (libamdhip64.so.7).",
         text="Update ROCm, or install PyTorch's own wheels",
-        proven_by="torch's HIP is of a newer major version than /opt/rocm, and torch brings no HIP "
-        "library",
+        proven_by="torch's HIP has a newer major version than /opt/rocm, and torch does not "
+        "include a HIP library",
         # Source: the wheels of PyTorch (torch/lib/libamdhip64.so) and of distributions.
         by_check=True,
         explains=("torch-import-failed", "amd-gpu"),
@@ -127,10 +128,10 @@ CAUSES = (
         "wsl-rocm-missing",
         title="ROCm for WSL is not installed",
         plain="ROCm for WSL is not installed",
-        means="In WSL an AMD GPU is reached through /dev/dxg by ROCm's own library for WSL. "
-        "PyTorch's wheel alone looks for /dev/kfd, which WSL does not have.",
+        means="In WSL, ROCm reaches an AMD GPU through /dev/dxg, with a separate library for "
+        "WSL. PyTorch's wheel alone looks for /dev/kfd, which WSL does not have.",
         text="Install ROCm for WSL",
-        proven_by="The machine is WSL, torch is a ROCm build, and /opt/rocm is not there",
+        proven_by="This is WSL, torch is a ROCm build, and /opt/rocm does not exist",
         # Source: AMD, "Install Radeon software for WSL with ROCm".
         by_check=True,
         explains=("amd-gpu", "wsl-driver"),
@@ -138,16 +139,17 @@ CAUSES = (
             command="ls /opt/rocm/lib/librocdxg.so*",
             prints="ls: cannot access '/opt/rocm/lib/librocdxg.so*': No such file or directory",
         ),
-        no_command="the steps depend on your distribution and GPU: AMD's page has them.",
+        no_command="the steps depend on your distribution and GPU. AMD's page lists them.",
     ),
     Cause(
         "python-for-intel-mac",
         certain_if=proofs.two_values_do_not_fit,
-        title="This Python is for Intel's processors and runs translated on a chip of Apple",
-        means="Rosetta hides the difference. A torch for such a Python has no MPS, and its newest "
-        "wheel is 2.2.2.",
+        title="This Python was built for Intel processors and runs translated (Rosetta) on an "
+        "Apple chip",
+        means="Rosetta hides the difference. A torch for such a Python does not support MPS, and "
+        "its newest wheel is 2.2.2.",
         text="Use a Python for Apple silicon",
-        proven_by="sysctl says that the processor is Apple's, and Python runs as x86_64",
+        proven_by="sysctl reports an Apple processor, but Python runs as x86_64",
         # Source: Apple, "About the Rosetta translation environment"; PyPI's files of torch.
         by_check=True,
         explains=("apple-silicon", "python-no-wheel", "no-wheel-for-platform"),
@@ -159,15 +161,15 @@ CAUSES = (
     Cause(
         "macos-too-old-for-mps",
         certain_if=proofs.two_values_do_not_fit,
-        title="torch {version} uses Apple's GPU from macOS {wanted} on, and this is macOS {macos}",
+        title="torch {version} needs macOS {wanted} or newer to use Apple's GPU; you have {macos}",
         plain="This macOS is too old for torch's MPS",
-        means="torch.backends.mps.is_built() is True and is_available() is False then.",
+        means="In this case torch.backends.mps.is_built() is True, but is_available() is False.",
         text="Update macOS",
-        proven_by="torch's version needs a newer macOS for MPS than the one that is there",
+        proven_by="For MPS, this torch version needs a newer macOS than the installed one",
         # Source: PyTorch's page on the MPS backend; pytorch issues 139425 and 164943.
         by_check=True,
         explains=("apple-silicon",),
         check=CheckCommand(command="sw_vers -productVersion", prints="12.7.6"),
-        no_command="only an update of macOS helps, and you start it in System Settings.",
+        no_command="only a macOS update helps, and you start it in System Settings.",
     ),
 )

@@ -46,24 +46,24 @@ NO_FAILURE = (
 CAUSES = (
     Cause(
         "gpu-gives-no-memory",
-        title="The GPU gives no memory although hardly any is used: it cannot be used here",
-        means="The numbers of the message show that memory is not short. The GPU, or what a virtual "
-        "machine gives of it, does not compute: macOS in a virtual machine (a hosted CI job) "
-        "reports Metal and has no GPU that torch can use.",
-        text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On a machine "
-        "that you own look for a limit of the process's memory, then restart the machine",
-        proven_by="A message of full memory whose numbers show that most is free",
+        title="The GPU provides no memory, although hardly any is used: it cannot be used here",
+        means="The numbers in the message show that there is enough memory. The GPU, or the part "
+        "of it that a virtual machine gets, cannot compute: for example, macOS in a virtual "
+        "machine (a hosted CI job) reports Metal but has no GPU that torch can use.",
+        text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
+        "own machine, look for a limit on the process's memory, then restart the machine",
+        proven_by="An out-of-memory message whose numbers show that most of the memory is free",
         not_when="If most of the GPU is used, the cause is out-of-memory",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
         by_check=True,
         cases=(
             Message(
                 where=(lambda context: context.os.family != "macos",),
-                means="The numbers of the message show that the GPU's memory is not short: a limit "
-                "of the process (`torch.cuda.set_per_process_memory_fraction`, `ulimit -v`, a MIG "
-                "slice or vGPU profile), or the computer's own memory is.",
-                text="Look for such a limit in the program, in the batch system and in the "
-                "container, and at the computer's free memory while it runs",
+                means="The numbers in the message show that there is enough GPU memory. Instead, "
+                "the process reached a limit (`torch.cuda.set_per_process_memory_fraction`, "
+                "`ulimit -v`, a MIG slice or vGPU profile), or the computer's own memory is full.",
+                text="Look for such a limit in the program, the batch system and the container, "
+                "and watch the computer's free memory while the program runs",
                 look=("nvidia-smi",),
             ),
         ),
@@ -83,7 +83,7 @@ CAUSES = (
         means="The model, its gradients and optimizer states, the activations and other programs "
         "share the GPU's memory, and together they need more than it has.",
         text=training_memory.STEPS,
-        proven_by="A message says CUDA out of memory, or CUDA answers code 2 after its start",
+        proven_by="A message says CUDA out of memory, or CUDA returns error 2 after it has started",
         not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "
         "memory ran out, it is host-out-of-memory",
         # Source: torch documentation, memory management.
@@ -98,52 +98,57 @@ CAUSES = (
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
             Message(
                 where=(_on_a_jetson,),
-                text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "
-                "other programs (`sudo init 3`), use a smaller model, a quantization or a "
-                "shorter context, and add swap. If the same program worked before, reboot: the "
-                "free memory may be in small pieces. Jetson Linux 36.4.7 itself limits such "
+                text="On a Jetson, the GPU shares the machine's memory. Close the desktop and "
+                "other programs (`sudo init 3`), use a smaller or quantized model or a shorter "
+                "context, and add swap. If the same program worked before, reboot, because the "
+                "free memory may be fragmented. Jetson Linux 36.4.7 itself limits such "
                 "allocations: update it",
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
                 having={"alone": ""},
-                text="This one tensor is larger than the whole GPU. Look at its shape: attention "
-                "that is written out grows with the square of the input's length. Use "
-                "`scaled_dot_product_attention`, or a shorter input; memory that others hold is "
-                "not the reason",
+                text="This one tensor is larger than the whole GPU. Check its shape: for "
+                "example, attention that is written out by hand grows with the square of the "
+                "input's length. Use `scaled_dot_product_attention` or a shorter input. Memory "
+                "that other programs use is not the reason",
             ),
             Message(
                 having={"others": ""},
-                title="Other programs hold {others} of the GPU's {total}",
-                text="End the program that holds the memory (often an earlier run that did not "
-                "end, or another notebook), or use another GPU. A smaller batch does not help "
+                title="Other programs use {others} of the GPU's {total}",
+                text="End the program that uses the memory (often an earlier run that is still "
+                "there, or another notebook), or use another GPU. A smaller batch does not help "
                 "here",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"unused": ""},
-                title="CUDA does not get {asked} of GPU memory, although {unused} is free",
-                means="The numbers of the message show that the GPU's memory is not short. Windows "
-                "(and so WSL) backs the GPU's memory with the computer's memory and page file, so "
-                "that this limit is reached first; elsewhere it is a limit of the process.",
-                text="Look at the computer's memory while the program runs (Windows: the committed "
-                "memory in the task manager). Enlarge the page file, or let Windows manage it; in "
-                "WSL raise `memory=` in %UserProfile%\\.wslconfig. A smaller batch does not help",
+                title="CUDA could not allocate {asked} of GPU memory, although {unused} is free",
+                means="The numbers in the message show that there is enough GPU memory. On "
+                "Windows (and in WSL), GPU memory also needs the computer's memory and page "
+                "file, so their limit is reached first. On other systems, it is a limit of the "
+                "process.",
+                text="Watch the computer's memory while the program runs (Windows: the committed "
+                "memory in the Task Manager). Enlarge the page file, or let Windows manage it; "
+                "in WSL, raise `memory=` in %UserProfile%\\.wslconfig. A smaller batch does not "
+                "help",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"short": "cache"},
-                title="The share of the GPU that {engine} takes leaves too little for its KV cache",
-                text="Lower the context or the number of requests (vLLM: `--max-model-len`, "
-                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no other "
-                "program uses the GPU, raise the share instead (vLLM: `--gpu-memory-utilization`; "
-                "SGLang: `--mem-fraction-static`). Otherwise use a quantized model or more GPUs",
+                title="The share of the GPU's memory that {engine} uses leaves too little for "
+                "its KV cache",
+                text="Lower the context length or the number of requests (vLLM: "
+                "`--max-model-len`, `--max-num-seqs`; SGLang: `--context-length`, "
+                "`--max-running-requests`). If no other program uses the GPU, raise the share "
+                "instead (vLLM: `--gpu-memory-utilization`; SGLang: `--mem-fraction-static`). "
+                "Otherwise use a quantized model or more GPUs",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"engine": "vLLM"},
-                text="vLLM takes its share of the whole GPU when it starts, and that much is not "
-                "free. End the other programs on the GPU, or lower `--gpu-memory-utilization`",
+                text="vLLM reserves its share of the whole GPU when it starts, but that much "
+                "memory is not free. End the other programs on the GPU, or lower "
+                "`--gpu-memory-utilization`",
                 look=("nvidia-smi",),
             ),
             Message(

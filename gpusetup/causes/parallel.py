@@ -33,12 +33,12 @@ CAUSES = (
     Cause(
         "local-rank-argument",
         certain_if=proofs.message_states_it,
-        title="The script does not know --local-rank, which the old launcher passes to it",
+        title="The script does not accept --local-rank, which the old launcher passes to it",
         means="torch.distributed.launch is deprecated. It passes the rank as an argument (since "
-        "torch 2.0 with a hyphen); torchrun sets it as the variable LOCAL_RANK instead.",
+        "torch 2.0 with a hyphen); torchrun sets the variable LOCAL_RANK instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         proven_by="The script's argument parser rejects --local-rank or --local_rank",
-        not_when="If the launcher only warns that it is deprecated, the finding is "
+        not_when="If the launcher only prints a warning that it is deprecated, the finding is "
         "launcher-deprecated",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
         stage="distributed",
@@ -65,7 +65,7 @@ CAUSES = (
         title="torch.distributed.launch is deprecated: use torchrun",
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        proven_by="torch's warning says that the launcher is deprecated",
+        proven_by="torch prints a warning that the launcher is deprecated",
         # Source: torch/distributed/launch.py.
         stage="distributed",
         way=by_torchrun,
@@ -77,11 +77,11 @@ CAUSES = (
     ),
     Cause(
         "nccl-no-socket-interface",
-        title="NCCL finds no network interface called {interface}",
+        title="NCCL cannot find a network interface called {interface}",
         plain="NCCL finds no usable network interface",
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
-        "interface. For a single node `lo` works",
+        "interface. On a single node, `lo` works",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
@@ -103,9 +103,10 @@ CAUSES = (
         title="These GPUs cannot access each other's memory (peer access)",
         means="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges prevent peer "
         "access.",
-        text="Make NCCL use host memory instead, and switch off the server's custom "
-        "all-reduce (vLLM: --disable-custom-all-reduce)",
-        proven_by="CUDA answers code 217, the program reports it, or a model on several GPUs hangs",
+        text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
+        "(vLLM: --disable-custom-all-reduce)",
+        proven_by="CUDA returns error 217, the program reports it, or a model on several GPUs "
+        "hangs",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -174,7 +175,8 @@ CAUSES = (
             "the backend is an argument in your own program, or an option of your trainer."
         ),
         title="This build of torch has no NCCL",
-        means="Wheels for Windows and CPU builds have no NCCL, which runs on Linux only.",
+        means="NCCL runs on Linux only, so wheels for Windows do not include it. CPU builds do "
+        "not include it either.",
         text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
         # Source: torch documentation, distributed.
@@ -188,11 +190,11 @@ CAUSES = (
     Cause(
         "libuv-missing",
         certain_if=proofs.message_states_it,
-        title="This build of torch has no libuv, which its TCP store asks for",
-        means="From torch 2.4 on the TCP store that connects the processes uses libuv, and torch's "
-        "wheels for Windows are built without it.",
-        text="Tell the store to do without libuv, and start the program again from the same shell. "
-        "In your own code, add `?use_libuv=0` to the address of `init_process_group`",
+        title="This build of torch has no libuv, which its TCP store needs",
+        means="Since torch 2.4, the TCP store that connects the processes uses libuv, but "
+        "torch's wheels for Windows are built without it.",
+        text="Turn libuv off for the store, and start the program again from the same shell. In "
+        "your own code, add `?use_libuv=0` to the address of `init_process_group`",
         # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
         stage="distributed",
         commands=("export USE_LIBUV=0",),
@@ -206,10 +208,10 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
-        means="There are more processes than GPUs, or the program does not choose a GPU for each "
+        means="There are more processes than GPUs, or the program does not select a GPU for each "
         "process.",
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
-        "Before NCCL starts, choose the device: "
+        "Before NCCL starts, select the device: "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
         not_when="If a rank names a GPU that does not exist, the cause is invalid-device-ordinal",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
@@ -220,22 +222,23 @@ CAUSES = (
     Cause(
         "nccl-shm-error",
         certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
-        title="NCCL cannot create its segment of shared memory ({path})",
-        plain="NCCL cannot create or attach its segment of shared memory",
+        title="NCCL cannot create its shared memory segment ({path})",
+        plain="NCCL cannot create or attach its shared memory segment",
         means="/dev/shm is full, too small, or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete files of dead processes there. NCCL_SHM_DISABLE=1 avoids shared memory, but is "
-        "slower",
-        not_when="If a DataLoader ends with a bus error, the cause is shm-too-small",
+        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
+        "memory, but is slower",
+        not_when="If a DataLoader worker ends with a bus error, the cause is shm-too-small",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         cases=(
             Message(
                 having={"why": "space"},
-                text="/dev/shm is full. Enlarge it (docker: --shm-size=8g or --ipc=host; Kubernetes: "
-                "an emptyDir with medium Memory on /dev/shm), and delete the files of dead "
-                "processes there. NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
+                text="/dev/shm is full. Enlarge it (docker: --shm-size=8g or --ipc=host; "
+                "Kubernetes: an emptyDir with medium Memory on /dev/shm), and delete the files "
+                "that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared memory, but is "
+                "slower",
                 look=("df -h /dev/shm", "ls -l /dev/shm"),
             ),
             Message(
@@ -268,10 +271,10 @@ CAUSES = (
     Cause(
         "nccl-timeout",
         title="An NCCL collective timed out",
-        means="One rank (process) waits for another that died, hangs or does other work. A rank "
-        "with a different error shows why.",
+        means="One rank (process) waits for another that died, hangs or does other work. If a "
+        "rank has a different error, that error shows why.",
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
-        not_when="If another finding about NCCL or memory was found too, that is the cause",
+        not_when="If doctor also finds another cause about NCCL or memory, that is the real cause",
         # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
@@ -288,14 +291,15 @@ CAUSES = (
                 having={"rank": "", "node": ""},
                 title="Rank {rank} (GPU {gpu_index} of node {node}) is behind in a collective: the "
                 "other ranks wait for it",
-                text="Look at that rank first: its own log, what its process does "
-                "(`py-spy dump --pid PID` on that node, with the process number above), and the kernel's log of its GPU",
+                text="Check that rank first: its own log, what its process is doing (`py-spy "
+                "dump --pid PID` on that node, with the process number above), and the kernel "
+                "log for its GPU",
             ),
             Message(
                 having={"rank": ""},
                 title="Rank {rank} did not join a collective: the other ranks wait for it",
-                text="Look at that rank first: its own log, what its process does "
-                "(`py-spy dump --pid PID` on its node), and the kernel's log of its GPU",
+                text="Check that rank first: its own log, what its process is doing (`py-spy "
+                "dump --pid PID` on its node), and the kernel log for its GPU",
             ),
         ),
         says=(
@@ -327,9 +331,11 @@ CAUSES = (
         "nccl-error",
         title="NCCL failed: {name}",
         plain="NCCL failed",
-        means="Every rank prints this message; the reason is in the lines that NCCL itself prints.",
-        text="Run the program again with NCCL's own log, and read the first line with WARN",
-        not_when="If another finding about NCCL was found too, that is the cause",
+        means="Every rank prints this message, but only the lines that NCCL itself prints show "
+        "the reason.",
+        text="Run the program again with NCCL's own log turned on, and read the first line with "
+        "WARN",
+        not_when="If doctor also finds another cause about NCCL, that is the real cause",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",

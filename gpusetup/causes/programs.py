@@ -59,11 +59,11 @@ CAUSES = (
         "program-sees-no-gpu",
         severity=Severity.WARNING,
         title="{program} finds no GPU",
-        plain="A program that does not use torch finds no GPU, although the driver seems fine",
+        plain="A program without torch finds no GPU, although the driver seems fine",
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
-        proven_by="The program says that it finds no GPU, and a driver answers",
-        not_when="If the driver, the container or a variable hides the GPU, that is the cause",
+        proven_by="The program reports that it finds no GPU, although a driver responds",
+        not_when="If the driver, the container or a variable hides the GPU, then that is the cause",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
@@ -126,18 +126,18 @@ CAUSES = (
             command=alike.TORCHS_CUDA,
             prints="2.9.1+cpu None",
         ),
-        no_command="what to change depends on what the Python of your program answers.",
+        no_command="what to change depends on what your program's Python prints.",
         severity=Severity.WARNING,
-        title="The GPU stays unused",
-        plain="Somebody says that a program does not use the GPU",
-        means="Usually the program's torch is a CPU build: on Windows `pip install torch` installs "
-        "one, and another package may bring one. Or torch finds no driver.",
-        text="Ask the Python that runs the program (a bundle has its own, for example "
-        "runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU build: "
-        "replace it with a CUDA build. Driver and CUDA toolkit need no change for that. If the "
-        "program prints an error message, post it as text",
-        proven_by="Somebody says so in a sentence, and no message says more",
-        not_when="If torch says that it is a CPU build, the cause is torch-cpu-build",
+        title="The GPU is not used",
+        plain="According to the description, a program does not use the GPU",
+        means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
+        "installs one, and installing another package may do so too. Or torch finds no driver.",
+        text="Run the command with the Python that runs the program (a bundle has its own, for "
+        "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
+        "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
+        "toolkit for that. If the program prints an error message, post it as text",
+        proven_by="The text describes it in words, and no message shows more",
+        not_when="If torch reports that it is a CPU build, the cause is torch-cpu-build",
         symptom=True,
         stage="start",
         failure=6,
@@ -154,15 +154,16 @@ CAUSES = (
             "the GPU waits for, run `gpusetup monitor` next to your training."
         ),
         severity=Severity.WARNING,
-        title="The GPU works, and waits for its input in between",
-        plain="Somebody says that the GPU waits for its data",
-        means="A loader that is slower than the GPU leaves it idle between batches: decoding and "
-        "augmentation on few CPU cores, a slow or remote disk, or transfers that nothing overlaps.",
-        text="Measure where the time goes before you change anything: `gpusetup monitor` next to "
-        "the training names what the GPU waits for (CPU, disk, network, loader). Often a copy of "
-        "the data on a local disk, smaller images made once, or more loader workers help. Driver, "
-        "CUDA and torch need no change",
-        proven_by="Somebody describes a utilization that rises and falls, and no error is shown",
+        title="The GPU works, but it waits for its input in between",
+        plain="According to the description, the GPU waits for its data",
+        means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
+        "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
+        "transfers that do not overlap with the computation.",
+        text="Measure where the time goes before you change anything: run `gpusetup monitor` "
+        "next to the training to see what the GPU waits for (CPU, disk, network, loader). Often "
+        "a copy of the data on a local disk, smaller images made once, or more loader workers "
+        "help. You do not need to change the driver, CUDA or torch",
+        proven_by="The text describes a utilization that rises and falls, and shows no error",
         not_when="If the GPU stays at 0 % all the time, the cause is gpu-unused",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
@@ -175,11 +176,11 @@ CAUSES = (
     Cause(
         "program-without-gpu-support",
         severity=Severity.WARNING,
-        title="{program} is installed without GPU support, and runs on the CPU",
+        title="{program} is installed without GPU support, so it runs on the CPU",
         plain="A program is installed without GPU support",
-        means="The installed package computes on the CPU only. GPU and driver may be fine.",
+        means="The installed package computes on the CPU only. The GPU and the driver may be fine.",
         text="Install the program's own build for CUDA",
-        not_when="If the program's GPU part is there but a library is missing, the cause is "
+        not_when="If the program's GPU part is installed but a library is missing, the cause is "
         "cuda-lib-missing",
         failure=3,
         by_check=True,
@@ -224,14 +225,14 @@ CAUSES = (
     ),
     Cause(
         "program-failed",
-        no_command="the error is in your program or its settings, and not in the GPU's software.",
+        no_command="the error is in your program or its settings, not in the GPU's software.",
         severity=Severity.NOTE,
         title="{program} failed: {said}",
-        plain="A program failed by itself",
-        means="A key, a shape, a file or a name is wrong, or a package is missing. GPU, driver "
-        "and torch are not the reason.",
-        text="GPU, driver or torch may be the reason. Run the program again, and read the first "
-        "error that it prints",
+        plain="A program failed on its own",
+        means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
+        "driver and torch are not the reason.",
+        text="The GPU, the driver or torch may be the reason. Run the program again, and read "
+        "the first error that it prints",
         proven_by="The program ends with an error, and nothing near the error mentions a GPU",
         not_when="If the error may come from the GPU, its driver or torch, program-failed is not "
         "the cause",
@@ -246,20 +247,20 @@ CAUSES = (
             ),
             Message(
                 having={"needs": ""},
-                title="{program} lacks something that it needs: {said}",
-                text="Install what the message names into this environment. (A module's package "
-                "may have another name; headers are in the -dev or -devel package)",
+                title="Something that {program} needs is missing: {said}",
+                text="Install the item from the message into this environment. (A module's "
+                "package may have another name; headers are in the -dev or -devel package)",
             ),
             Message(
                 having={"releases": ""},
-                title="{program} failed by itself: {said}",
-                text="Two packages do not fit: install releases of the program and of the package "
-                "in the message that belong together",
+                title="{program} failed on its own: {said}",
+                text="Two packages do not match: install releases of the program and of the "
+                "package in the message that work together",
             ),
             Message(
                 having={"own": ""},
-                title="{program} failed by itself: {said}",
-                text="Fix what the message names. If the program still fails, report it to the "
+                title="{program} failed on its own: {said}",
+                text="Fix the error in the message. If the program still fails, report it to the "
                 "program's project with the whole output",
             ),
         ),

@@ -29,9 +29,10 @@ CAUSES = (
     Cause(
         "cuda-fork-reinit",
         certain_if=proofs.message_states_it,
-        title="The process started CUDA before it forked, and a forked child cannot use CUDA",
-        means="A child process that was made by fork cannot use its parent's CUDA context.",
-        text='Start processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
+        title="The process started CUDA before it forked, so the forked child cannot use CUDA",
+        means="A forked child process cannot use its parent's CUDA context.",
+        text='Start the processes with "spawn": '
+        'torch.multiprocessing.set_start_method("spawn"), '
         'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. Or '
         "use CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
@@ -52,9 +53,8 @@ CAUSES = (
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
         means="torch has a bug, or another finding causes this error.",
-        text="Run the program with the newest torch. If the error stays, report it to PyTorch",
-        not_when="If the failed assertion is about the device's number, the cause is "
-        "mig-misconfigured",
+        text="Run the program with the newest torch. If the error remains, report it to PyTorch",
+        not_when="If the failed assertion is about a device number, the cause is mig-misconfigured",
         # Source: torch's sources, c10/util/Exception.h.
         symptom=True,
         failure=7,
@@ -63,13 +63,14 @@ CAUSES = (
     Cause(
         "cuda-library-error",
         severity=Severity.WARNING,
-        title="A CUDA library failed with {status}, which gives no reason",
-        plain="A CUDA library failed with a status that gives no reason",
-        means="Usually the GPU's memory is full, or an index out of range broke an earlier "
-        "kernel. Otherwise the loader finds another cuBLAS or cuDNN before torch's own.",
-        text="Check whether the GPU's memory is full. Run once with CUDA_LAUNCH_BLOCKING=1 to get "
-        "the first failure. Remove the folders of another CUDA from LD_LIBRARY_PATH",
-        proven_by="The message has CUBLAS_STATUS_… or CUDNN_STATUS_…",
+        title="A CUDA library failed with {status}, which does not show the reason",
+        plain="A CUDA library failed with a status that does not show the reason",
+        means="Usually the GPU's memory is full, or an out-of-range index made an earlier kernel "
+        "fail. Otherwise, the loader finds another cuBLAS or cuDNN before torch's own.",
+        text="Check whether the GPU's memory is full. Run once with CUDA_LAUNCH_BLOCKING=1 to "
+        "see which call failed first. Remove the folders of other CUDA versions from "
+        "LD_LIBRARY_PATH",
+        proven_by="The message contains CUBLAS_STATUS_… or CUDNN_STATUS_…",
         not_when="If out-of-memory, ld-library-path-conflict or bf16-unsupported was found too, "
         "that is the cause",
         # Source: cuBLAS and cuDNN API references, status codes.
@@ -100,12 +101,12 @@ CAUSES = (
         "cuda-call-not-supported",
         severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory shared "
-        "between processes. For a virtual GPU, the hypervisor can switch unified memory on "
-        "(enable_uvm).",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call. Then switch off the "
-        "program's feature that needs this call, or allow it for the virtual machine",
-        proven_by="A program that runs gets CUDA's code 801",
+        means="Virtual GPUs and WSL do not support some calls: unified memory, peer access, "
+        "memory shared between processes. For a virtual GPU, the hypervisor can turn unified "
+        "memory on (enable_uvm).",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call. Then turn off the program's "
+        "feature that needs this call, or enable the call for the virtual machine",
+        proven_by="A running program gets CUDA error 801",
         not_when="If CUDA does not start at all, the cause is vgpu-no-compute",
         # Source: CUDA Runtime API reference, cudaError.
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -114,35 +115,35 @@ CAUSES = (
     ),
     Cause(
         "report-cut",
-        no_command="you only have to pass a shorter text.",
+        no_command="just pass a shorter text.",
         severity=Severity.NOTE,
-        title="The text has {size}; gpusetup read {read} of it, its beginning and its end",
-        plain="gpusetup read only a part of the text",
-        means="If a text is longer than 1 MiB, gpusetup reads only its first and last 512 KiB, so "
-        "that an answer takes seconds.",
-        text="If the answer does not fit, give gpusetup only the part around the first error",
+        title="The text has {size}; gpusetup only read its first and last {read}",
+        plain="gpusetup read only part of the text",
+        means="If a text is longer than 1 MiB, gpusetup reads only its first and last 512 KiB, "
+        "so that you get an answer within seconds.",
+        text="If the answer does not fit your problem, pass only the part around the first error",
         proven_by="The text is longer than 1 MiB",
     ),
     Cause(
         "report-empty",
-        no_command="you only have to pass a text that has something in it.",
+        no_command="just pass a text that is not empty.",
         severity=Severity.NOTE,
         title="The text is empty",
         means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
-        "nothing, or printed to stderr.",
-        text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
-        "--report -` includes its errors); without `--report` doctor reads this machine",
-        proven_by="The text has no letters and no digits",
+        "nothing, or it printed to stderr.",
+        text="Paste the program's output, most importantly its error (`PROGRAM 2>&1 | gpusetup "
+        "doctor --report -` includes errors). Without `--report`, doctor reads this machine",
+        proven_by="The text contains no letters and no digits",
     ),
     Cause(
         "ptx-unsupported-toolchain",
         certain_if=proofs.message_states_it,
         title="A CUDA kernel is PTX that this driver cannot compile: its CUDA toolkit is too new",
-        means="A driver can run compiled kernels of a newer minor CUDA version, but not PTX, "
-        "which it compiles itself. PTX needs a driver for the CUDA version that made it, or "
-        "newer.",
+        means="A driver can run compiled kernels of a newer minor CUDA version, but not newer "
+        "PTX, because the driver compiles PTX itself. PTX needs a driver for the same CUDA "
+        "version as the toolkit that made it, or newer.",
         text="Install a build of the failing package for an older CUDA, or update the driver",
-        proven_by="CUDA answers code 222",
+        proven_by="CUDA returns error 222",
         not_when="If torch itself does not start, the cause is driver-too-old",
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
@@ -167,12 +168,12 @@ CAUSES = (
     Cause(
         "kernel-image-invalid",
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        means="The kernel is for another GPU, from a too new toolkit (see TRITON_PTXAS_PATH), or "
-        "from an incomplete cache file.",
-        text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
-        "TRITON_PTXAS_PATH). If the error stays, update the driver, or install the Triton that "
+        means="The kernel is for another GPU, from a toolkit that is too new (see "
+        "TRITON_PTXAS_PATH), or from an incomplete cache file.",
+        text="Empty the caches of compiled kernels, and let Triton use its own ptxas (unset "
+        "TRITON_PTXAS_PATH). If the error remains, update the driver, or install the Triton that "
         "torch requires",
-        proven_by="CUDA answers code 200",
+        proven_by="CUDA returns error 200",
         not_when="If there is no kernel for the GPU, the cause is no-kernel-image. If the PTX is "
         "too new, it is ptx-unsupported-toolchain",
         # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
@@ -202,13 +203,14 @@ CAUSES = (
         severity=Severity.NOTE,
         title="A kernel failed: {name} (error {code})",
         plain="An error in the program made a CUDA kernel fail",
-        means="Usually an index or a label in the program is out of range, for example a token id "
-        "beyond the model's vocabulary. Rarely the hardware fails; then the kernel log has an "
-        "Xid. Errors of cuBLAS or the allocator that follow are only consequences.",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the line that fails. On the CPU the "
-        "same line gives a clear error",
-        proven_by="CUDA answers a code from 700 to 719",
-        not_when="If the same text has an Xid of the hardware, the hardware is the cause",
+        means="Usually an index or a label in the program is out of range, for example a token "
+        "id beyond the model's vocabulary. In rare cases the hardware fails; then there is an "
+        "Xid in the kernel log. Errors of cuBLAS or the allocator that follow are only "
+        "consequences.",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to see which line fails. On the CPU, the same "
+        "line gives a clear error",
+        proven_by="CUDA returns an error from 700 to 719",
+        not_when="If the same text contains a hardware Xid, the hardware is the cause",
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
         refuted_by=(
@@ -225,8 +227,8 @@ CAUSES = (
         cases=(
             Message(
                 having={"code": "^715$"},
-                means="Usually an extension's kernel was compiled for another GPU, or wrongly. "
-                "Update that extension, or switch it off.",
+                means="Usually an extension's kernel was compiled wrongly or for another GPU. "
+                "Update that extension, or turn it off.",
                 commands=("export CUDA_LAUNCH_BLOCKING=1",),
             ),
         ),

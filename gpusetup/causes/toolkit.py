@@ -87,10 +87,10 @@ def _torch_was_asked(context: RuleContext) -> bool:
 
 
 WHEELS_NEED_NONE = (
-    "torch's wheels bring all of CUDA that they need, so you do not need nvcc to use the GPU. Only "
-    "if you compile CUDA code yourself, install the toolkit of torch's CUDA version and set "
-    "CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which sets "
-    "CUDA_PATH)"
+    "torch's wheels include all parts of CUDA that they need, so you do not need nvcc to use the "
+    "GPU. Only if you compile CUDA code yourself, install the toolkit of torch's CUDA version "
+    "and set CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which "
+    "sets CUDA_PATH)"
 )
 
 
@@ -130,13 +130,13 @@ CAUSES = (
     Cause(
         "cuda-toolkit-mismatch-extension-build",
         certain_if=proofs.both_are_read("cuda-toolkit-mismatch-extension-build", "nvcc", "torch"),
-        title="nvcc and torch have different CUDA versions, so an extension that is built here "
-        "does not work",
-        means="An extension must be compiled with torch's CUDA version, at least the same major "
-        "version.",
-        text="Build with the nvcc of torch's CUDA version: install that toolkit if it is not there, "
-        "and set CUDA_HOME to it",
-        proven_by="The build's output names both versions, or nvcc does not know an architecture",
+        title="nvcc and torch have different CUDA versions, so extensions that you build here do "
+        "not work",
+        means="An extension must be compiled with torch's CUDA version, or at least with the "
+        "same major version.",
+        text="Build with the nvcc of torch's CUDA version: install that toolkit if it is "
+        "missing, and set CUDA_HOME to it",
+        proven_by="The build's output shows both versions, or nvcc does not know an architecture",
         not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         stage="build",
@@ -146,19 +146,19 @@ CAUSES = (
         cases=(
             Message(
                 having={"compiler": "^nvcc$"},
-                title="nvcc does not compile for {arch}",
-                means="A toolkit does not know GPUs that are newer than itself. For GPUs before "
-                "Turing it must be older than 13.0. An extension needs a toolkit that knows the "
-                "GPU and has torch's CUDA major version.",
-                text="Build with a toolkit that knows the GPU and has torch's CUDA version: set "
-                "CUDA_HOME to it, and put its nvcc first on PATH. Or build only for this GPU "
+                title="nvcc cannot compile for {arch}",
+                means="A toolkit does not support GPUs that are newer than itself. For GPUs "
+                "before Turing, it must be older than 13.0. An extension needs a toolkit that "
+                "supports the GPU and has torch's CUDA major version.",
+                text="Build with a toolkit that supports the GPU and has torch's CUDA version: "
+                "set CUDA_HOME to it, and put its nvcc first on PATH. Or build only for this GPU "
                 "(TORCH_CUDA_ARCH_LIST)",
                 way=one_cuda,
             ),
         ),
         beside_torch="Check which nvcc the build uses (`which -a nvcc`, `nvcc --version`): an "
-        "older toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on "
-        "PATH, delete the build folder, and build again",
+        "older toolkit does not support a newer GPU. Put the bin folder of a newer toolkit first "
+        "on PATH, delete the build folder, and build again",
         says=(
             r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
             r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
@@ -192,11 +192,12 @@ CAUSES = (
         "cuda-home-unset",
         no_command="the folder of the toolkit differs between machines. For example, in bash: "
         "`export CUDA_HOME=/usr/local/cuda-12.8`.",
-        title="The CUDA toolkit is there, and the build does not find it: {fact}",
-        plain="The CUDA toolkit is there, and CUDA_HOME does not name it",
+        title="The CUDA toolkit is installed, but the build does not find it: {fact}",
+        plain="The CUDA toolkit is installed, but CUDA_HOME does not point to it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
-        text="Install no toolkit. Name the one that is there, in the shell that builds",
-        proven_by="A build finds no toolkit, and a listing shows its nvcc",
+        text="Do not install another toolkit. Set CUDA_HOME to the installed one, in the shell "
+        "in which you build",
+        proven_by="A build finds no toolkit, although a listing shows its nvcc",
         not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
         # Source: torch/utils/cpp_extension.py, _find_cuda_home.
         stage="build",
@@ -210,15 +211,15 @@ CAUSES = (
             prints="bash: nvcc: command not found",
         ),
         refuted_by=(Refutation(facts.toolkit_is_listed, "cuda-home-unset"),),
-        title="The build of CUDA code finds no CUDA toolkit",
-        means="PyTorch's wheels bring CUDA's libraries but not its compiler (nvcc), and building an "
-        "extension from source needs the compiler.",
-        text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension. If the extension "
-        "is optional, do not install it. If a package needs the toolkit at import, update that "
-        "package. To build the extension, install the CUDA toolkit of torch's CUDA version and "
-        "set CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which "
-        "sets CUDA_PATH)",
-        proven_by="CUDA_HOME is not set, or nvcc is not found",
+        title="The build needs a CUDA toolkit and cannot find one",
+        means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc), and "
+        "building an extension from source needs the compiler.",
+        text="Run `gpusetup resolve NAME` to look for a prebuilt wheel of the extension. If the "
+        "extension is optional, do not install it. If a package needs the toolkit when it is "
+        "imported, update that package. To build the extension, install the CUDA toolkit of "
+        "torch's CUDA version and set CUDA_HOME to it (Windows: "
+        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
+        proven_by="CUDA_HOME is not set, or nvcc cannot be found",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         explains=("build-isolation-no-torch",),
@@ -311,7 +312,7 @@ CAUSES = (
         means="torch.utils.cpp_extension.load looks for the program ninja on PATH.",
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
-        not_when="If the build goes on without ninja, it is slower and still works",
+        not_when="If the build continues without ninja, it works but takes longer",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         commands=("pip install ninja",),

@@ -104,9 +104,9 @@ CAUSES = (
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
-        means="An installation by gpusetup was killed, so the environment is incomplete.",
-        text="Run `gpusetup install`: it first restores the previous environment or completes the "
-        "new one",
+        means="An installation with gpusetup was interrupted, so the environment is incomplete.",
+        text="Run `gpusetup install`. It first restores the previous environment or completes "
+        "the new one",
         proven_by="The installation's journal, which gpusetup deletes at the end, is still there",
         commands=_recover,
     ),
@@ -121,8 +121,8 @@ CAUSES = (
         ),
         title="torch is not installed in {python}",
         plain="torch is not installed",
-        text="Install it",
-        proven_by="The folders of this Python have no torch",
+        text="Install torch",
+        proven_by="There is no torch in this Python's folders",
         not_when="If torch is in another Python, name that Python with `--python`",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
@@ -131,12 +131,12 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
-                title="The Python that runs the program has no torch; another one has torch "
+                title="The Python that runs the program has no torch, but another one has torch "
                 "{torch}",
                 text="Start the program with the Python that has torch: write that Python's full "
                 "path before the script. (If you call a script only by its name, Windows starts "
                 "it with the system's Python.) `python -c 'import sys; print(sys.executable)'` "
-                "says which one runs",
+                "shows which one runs",
             ),
         ),
         says=(
@@ -152,7 +152,7 @@ CAUSES = (
     Cause(
         "torch-half-installed",
         title="torch is only partly installed",
-        means="torch's installation was interrupted, or another one overwrote a part of it.",
+        means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
         proven_by="Libraries from torch's list of files (RECORD) are missing",
         stage="import",
@@ -169,7 +169,7 @@ CAUSES = (
         "two-torch-installs",
         title="torch is installed {times} times: {versions}",
         plain="torch is installed more than once",
-        means="The files of both are mixed, or Python uses the one that comes first on its path.",
+        means="Their files are mixed, or Python uses the one that comes first on its path.",
         text="Remove all of them, then install torch once",
         proven_by="Two installed packages are named torch and have different versions",
         not_when="If conda installed one of them, the cause is mixed-conda-pip",
@@ -183,8 +183,9 @@ CAUSES = (
     Cause(
         "mixed-conda-pip",
         title="conda's and pip's torch files are mixed",
-        means="Neither installer knows the other's files, so Python may load files of both.",
-        text="Remove both, then install one",
+        means="Neither installer knows about the other's files, so Python may load files from "
+        "both.",
+        text="Remove both, then install torch once",
         proven_by="conda's pytorch and pip's torch have different versions",
         # Source: conda documentation, using pip.
         explains=("torch-cpu-build",),
@@ -205,8 +206,8 @@ CAUSES = (
     ),
     Cause(
         "torch-import-failed",
-        title="torch does not import",
-        means="doctor tried to import torch.",
+        title="torch cannot be imported",
+        means="doctor tried to import torch, but the import failed.",
         text="Reinstall it. ",
         proven_by="`import torch` ends with an error",
         symptom=True,
@@ -214,7 +215,7 @@ CAUSES = (
         cases=(
             Message(
                 where=(_fails_by_a_dll,),
-                means="A DLL that torch needs is missing, usually of the Visual C++ runtime.",
+                means="A DLL that torch needs is missing, usually one from the Visual C++ runtime.",
                 text="Install the current Visual C++ runtime (x64), then reinstall torch",
                 windows=(VISUAL_CPP_RUNTIME,),
                 then=("gpusetup install",),
@@ -268,11 +269,11 @@ CAUSES = (
         means="This is only a symptom: PyTorch asked CUDA for a GPU and got none. Usually another "
         "finding is the cause, for example a CPU build, an old driver, or a container without a"
         " GPU.",
-        text="Ask torch for the reason with the command below, because the fix depends on it. `None`"
-        " means a build without CUDA: `gpusetup install` replaces it. If the driver is too old "
-        "or not found, update or install the driver. `No CUDA GPUs are available` means that "
-        "the container has no GPU, or that CUDA_VISIBLE_DEVICES hides it",
-        proven_by="torch.cuda.is_available() answers False",
+        text="Run the command below to see the reason, because the fix depends on it. `None` "
+        "means a build without CUDA, which `gpusetup install` replaces. If the driver is too old "
+        "or not found, update or install the driver. `No CUDA GPUs are available` means that the "
+        "container has no GPU, or that CUDA_VISIBLE_DEVICES hides it",
+        proven_by="torch.cuda.is_available() returns False",
         symptom=True,
         stage="start",
         by_check=True,
@@ -280,15 +281,15 @@ CAUSES = (
         cases=(
             Message(
                 having={"bare": ""},
-                title="If `{bare}` is the answer to {question}, torch sees no GPU here",
-                means="The text is this one word. `gpusetup doctor`, without a text, reads your "
-                "machine itself.",
+                title="If `{bare}` is what {question} printed, torch sees no GPU here",
+                means="The text contains only this one word. Without a text, `gpusetup doctor` "
+                "reads your machine itself.",
                 look=(RAISE,),
             ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
-                title="A program finds no GPU, but torch sees one elsewhere",
-                text="Check in both places which Python and which torch run. If they are the "
+                title="A program finds no GPU, although torch sees one in another place",
+                text="Check which Python and which torch run in both places. If they are the "
                 "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
                 look=(RAISE,),
             ),
@@ -297,24 +298,25 @@ CAUSES = (
             Likelier(
                 cause="wsl-driver",
                 shown=wsl_lists_no_gpu,
-                because="it runs in WSL, and nothing shows that WSL reaches the Windows driver",
+                because="it runs in WSL, and nothing in the text shows that WSL can use the "
+                "Windows driver",
                 text="Update Windows (a GPU in WSL needs Windows 11 or Windows 10 21H2, build "
                 "19044), the NVIDIA driver in Windows, and WSL (`wsl.exe --update`). Then start "
-                "WSL again (`wsl.exe --shutdown` ends open programs in WSL). Install no Linux "
-                "driver in WSL. If `nvidia-smi` lists the GPU inside WSL, ask torch (the command "
-                "above)",
+                "WSL again (`wsl.exe --shutdown` ends open programs in WSL). Do not install a "
+                "Linux driver in WSL. If `nvidia-smi` lists the GPU inside WSL, check torch "
+                "(with the command above)",
             ),
             Likelier(
                 cause="no-nvidia-gpu",
                 shown=in_a_hosted_notebook,
-                because="a hosted notebook has a GPU only if you choose one for it",
-                text="Choose a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
+                because="a hosted notebook has a GPU only if you select one",
+                text="Select a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
                 "Accelerator), and start the notebook again",
             ),
             Likelier(
                 cause="torch-cpu-build",
                 shown=windows_shows_no_torch,
-                because="the driver works, and on Windows `pip install torch` installs the build "
+                because="the driver works, but on Windows `pip install torch` installs the build "
                 "without CUDA",
                 text="If torch's version ends in +cpu, replace it with a CUDA build (`gpusetup "
                 "install`)",
@@ -322,8 +324,8 @@ CAUSES = (
             Likelier(
                 cause="container-no-gpu",
                 shown=in_a_container_without_gpu,
-                because="it runs in a container, and nothing shows that the container was given a "
-                "GPU",
+                because="it runs in a container, and nothing in the text shows that the "
+                "container was given a GPU",
                 way=start_with_gpu,
             ),
         ),
@@ -346,8 +348,8 @@ CAUSES = (
         title="torch fails on this machine's GPU: {name}",
         plain="torch computes wrong results on the GPU, or none at all",
         means="A check of `gpusetup verify` failed or crashed.",
-        text="See the result of each check",
-        proven_by="a record of `gpusetup verify` in `fleet show`",
+        text="Look at the result of each check",
+        proven_by="A record of `gpusetup verify` in `fleet show`",
         symptom=True,
         look=("gpusetup verify -v",),
     ),
@@ -355,11 +357,11 @@ CAUSES = (
         "smi-banner-misread",
         title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
         plain="A tool misreads the output of a newer nvidia-smi; the driver is fine",
-        means="From driver 610 on, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
+        means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
-        text="Tell the tool which build you want, or update the tool",
-        proven_by="The tool says that it found no CUDA version, and nvidia-smi prints `CUDA UMD "
-        "Version`",
+        text="Set the build that you want in the tool's options, or update the tool",
+        proven_by="The tool reports that it found no CUDA version, and nvidia-smi prints `CUDA "
+        "UMD Version`",
         not_when="If the driver itself is at fault, the cause is driver-missing or driver-too-old",
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),

@@ -19,9 +19,9 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
     build = context.choice.build
     if is_report(context) and context.snapshot.wanted.backend == "cpu":
         return Fix(
-            text="The command that installs torch names the index of the CPU builds (`whl/cpu`): "
-            "name one of the CUDA builds in its place, in a Dockerfile too, and build the image "
-            "again. `gpusetup resolve` on the machine with the GPU picks the index"
+            text="The command that installs torch uses the index of the CPU builds (`whl/cpu`). "
+            "Replace it with an index of CUDA builds (in a Dockerfile too, then rebuild the "
+            "image). `gpusetup resolve` on the machine with the GPU shows which index fits"
         )
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
@@ -58,12 +58,12 @@ def is_a_label(backend: str) -> bool:
 CAUSES = (
     Cause(
         "torch-release-regressed",
-        title="torch {good} works here and torch {bad} does not: the build is at fault",
-        plain="One release of torch works on this machine, and another does not",
-        means="GPU and driver serve the release that works, so neither is the cause.",
+        title="torch {good} works here but torch {bad} does not: the build is at fault",
+        plain="One release of torch works on this machine, but another does not",
+        means="The GPU and the driver work with one release, so neither of them is the cause.",
         text="Keep the driver, and report the release that fails to PyTorch. ",
         proven_by="A text shows two releases of torch on one machine, and only one of them works",
-        not_when="If both fail, look at the GPU and its driver",
+        not_when="If both fail, check the GPU and its driver",
         # Source: pytorch/pytorch, issues of regressed nightlies.
         events=("release-regressed",),
         explains=("torch-sees-no-gpu", "gpu-check-failed"),
@@ -85,8 +85,8 @@ CAUSES = (
             Message(
                 where=(ON_LINUX,),
                 way=_replace_it,
-                means="Usually conda picked a CPU build because it saw no driver, the image came with"
-                " one, or installing another package replaced the CUDA build.",
+                means="Usually conda picked a CPU build because it saw no driver, the image came "
+                "with a CPU build, or installing another package replaced the CUDA build.",
             ),
             Message(
                 where=(ON_WINDOWS,),
@@ -97,8 +97,8 @@ CAUSES = (
             ),
         ),
         text="Replace the CPU build with a CUDA build. ",
-        proven_by="torch names no CUDA version (`torch.version.cuda` is None), and the machine has an "
-        "NVIDIA GPU",
+        proven_by="torch has no CUDA version (`torch.version.cuda` is None), although the "
+        "machine has an NVIDIA GPU",
         not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
@@ -112,7 +112,7 @@ CAUSES = (
         plain="torch is a ROCm build on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs.",
         text="Replace it. ",
-        proven_by="torch's version ends in +rocm…, and there is an NVIDIA GPU",
+        proven_by="torch's version ends in +rocm…, although there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
@@ -124,7 +124,7 @@ CAUSES = (
         plain="torch is an XPU build on a machine with an NVIDIA GPU",
         means="XPU builds are for Intel's GPUs.",
         text="Replace it. ",
-        proven_by="torch's version ends in +xpu, and there is an NVIDIA GPU",
+        proven_by="torch's version ends in +xpu, although there is an NVIDIA GPU",
         not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,

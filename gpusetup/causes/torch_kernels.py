@@ -33,10 +33,11 @@ def _other_wheel(context: RuleContext, _: str) -> Fix:
 
 
 NO_NEWER = (
-    "The installed torch is the build for this GPU and driver. A newer one may know more (`gpusetup "
-    "install --upgrade`). Until then let Triton use the ptxas of a CUDA toolkit that knows the GPU: "
-    "`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (from Triton 3.6 on, for Blackwell: "
-    "TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile (TORCHDYNAMO_DISABLE=1)"
+    "The installed torch is the right build for this GPU and driver, but a newer one may support "
+    "more (`gpusetup install --upgrade`). Until then, let Triton use the ptxas of a CUDA toolkit "
+    "that supports the GPU: `export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (since Triton "
+    "3.6, for Blackwell: TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile "
+    "(TORCHDYNAMO_DISABLE=1)"
 )
 
 OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
@@ -47,12 +48,12 @@ CAUSES = (
         "jit-arch-rejected",
         certain_if=proofs.message_states_it,
         no_command="whether a newer build helps depends on your GPU and your driver.",
-        title="{compiler} does not know the architecture {arch}",
-        plain="The run-time compiler does not know the architecture of this GPU",
+        title="{compiler} does not support the architecture {arch}",
+        plain="The run-time compiler does not support the architecture of this GPU",
         means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
         "work. Precompiled kernels may work.",
-        text="Install a torch with a newer CUDA, whose compiler supports it. ",
-        proven_by="The compiler's error names the option or the architecture",
+        text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
+        proven_by="The compiler's error mentions the option or the architecture",
         not_when="If torch's own kernels do not support the GPU, the cause is "
         "arch-too-new-for-wheel",
         # Source: NVRTC documentation; Triton's and XLA's sources.
@@ -134,9 +135,9 @@ CAUSES = (
         "made. This one has none for yours, and no PTX (portable code) that the driver could "
         "compile instead.",
         text="Install a newer torch",
-        proven_by="No architecture in the build fits the GPU's compute capability",
-        not_when="If the build has a kernel for the GPU's major version, it runs, so torch's warning is "
-        "harmless",
+        proven_by="No architecture in the build matches the GPU's compute capability",
+        not_when="If the build has a kernel for the GPU's major version, it runs, and torch's "
+        "warning is harmless",
         # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -164,25 +165,26 @@ CAUSES = (
         means="Newer PyTorch builds drop old GPU generations to stay small. For example, builds for "
         "CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
-        proven_by="No architecture in the build fits the GPU's compute capability",
+        proven_by="No architecture in the build matches the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
-        beside_torch="Newer releases of the program have no kernels for this GPU either. Build "
-        "the program from source for the GPU's compute capability, or use a release or image for "
-        "older GPUs. Or use another program that supports the GPU, or run this one on the CPU. A "
-        "newer driver, cuDNN or torch does not help: this program does not use torch",
+        beside_torch="Newer releases of the program do not have kernels for this GPU either. "
+        "Build the program from source for the GPU's compute capability, or use a release or "
+        "image for older GPUs. Or use another program that supports the GPU, or run this one on "
+        "the CPU. A newer driver, cuDNN or torch does not help, because this program does not "
+        "use torch",
     ),
     Cause(
         "builds-for-gpu",
-        no_command="it is information about your GPU, and nothing is wrong so far.",
+        no_command="this is only information about your GPU, and nothing is wrong so far.",
         severity=Severity.NOTE,
         title="{gpu} needs a build of torch from {builds}: others have no kernels for it",
         plain="The GPU needs certain builds of torch",
-        means="Which torch is installed is not shown.",
-        text="Compare torch's version with it",
-        proven_by="The catalog's builds, by the GPU's compute capability",
+        means="The text does not show which torch is installed.",
+        text="Check whether your torch is one of these builds",
+        proven_by="The catalog lists which builds have kernels for the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
     ),
@@ -211,9 +213,9 @@ CAUSES = (
         " built for. The message names neither the GPU nor the package that lacks the kernel.",
         text="Install a torch that supports this GPU. If torch itself works (the second command "
         "prints 18.0), rebuild the package that fails instead",
-        proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
-        not_when="If the text says who lacks the kernel, it is extension-arch-mismatch, "
-        "arch-too-new-for-wheel or arch-too-old-for-wheel",
+        proven_by="CUDA returns error 209 (48, 8 or 98 in an older runtime)",
+        not_when="If the text shows which package lacks the kernel, the cause is "
+        "extension-arch-mismatch, arch-too-new-for-wheel or arch-too-old-for-wheel",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
         stage="first-kernel",

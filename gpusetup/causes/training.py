@@ -40,18 +40,18 @@ def _is_gtx_16(context: RuleContext) -> bool:
 
 STABLE = (
     "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
-    "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over the "
-    "first 3 to 10 % of the steps. If NaN still comes, look for it in your data, and let "
-    "`torch.autograd.set_detect_anomaly(True)` name the operation that makes the first one"
+    "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over "
+    "the first 3 to 10 % of the steps. If NaN still appears, look for it in your data, and use "
+    "`torch.autograd.set_detect_anomaly(True)` to find the operation that produces the first one"
 )
 """The utilisation guide's three steps (grad_clip 1.0, learning rate, warm-up), then how to look."""
 
 FASTER = (
-    "Find out first what the training waits for: run it under `gpusetup monitor` (your own command "
-    "after `--`). If the data come too slowly, use more DataLoader workers, pinned memory and "
-    "cached or decoded data. If the model or the batch is too small to fill the GPU, use a larger "
-    "batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. `gpusetup tune "
-    "CONFIG --benchmark` measures your code with and without mixed precision"
+    "First find out what the training waits for: run it under `gpusetup monitor` (your own "
+    "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
+    "memory and cached or decoded data. If the model or the batch is too small to fill the GPU, "
+    "use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. "
+    "`gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision"
 )
 
 CAUSES = (
@@ -62,11 +62,11 @@ CAUSES = (
             "`gpusetup monitor` next to your training."
         ),
         severity=Severity.NOTE,
-        title="{who} works little: {picture}",
-        plain="A GPU that computes is busy less than half of the time",
-        means="One reading does not show why: the data may come too slowly, or the batch or the "
-        "model is too small to fill the GPU.",
-        text="Watch the training for a minute: gpusetup names the cause",
+        title="{who} is busy only part of the time: {picture}",
+        plain="A GPU with a running program is busy less than half of the time",
+        means="A single reading does not show why: the data may arrive too slowly, or the batch "
+        "or the model is too small to fill the GPU.",
+        text="Let gpusetup watch the training for a minute: it then names the cause",
         proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
         not_when="If nothing computes, the GPU is idle and there is no finding",
         # Source: the marks of readings/gpu_use.py.
@@ -79,10 +79,10 @@ CAUSES = (
         no_command="the learning rate and the clipping are settings of your training.",
         severity=Severity.NOTE,
         title="The loss diverges: it becomes NaN or infinite, or explodes",
-        means="The training's steps are too large for the model, or a value is beyond what the "
-        "number format holds. Your GPU, driver and torch are not the cause.",
+        means="The training's steps are too large for the model, or a value is too large for the "
+        "number format. Your GPU, driver and torch are not the cause.",
         text=STABLE,
-        proven_by="A log or a person says that the loss is NaN, infinite, or explodes",
+        proven_by="A log or a description shows that the loss is NaN or infinite, or explodes",
         not_when="If a GPU computes wrongly (an Xid, an ECC error), that is the cause",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
@@ -91,17 +91,17 @@ CAUSES = (
             Message(
                 having={"half": ""},
                 where=(_is_gtx_16,),
-                means="Cards of the GTX 16 series often compute NaN in float16.",
-                text=f"Switch mixed precision off on this card (train in float32). If the loss "
+                means="Cards of the GTX 16 series often produce NaN in float16.",
+                text="Turn mixed precision off on this card (train in float32). If the loss "
                 f"still diverges: {STABLE}",
             ),
             Message(
                 having={"half": ""},
-                means="float16 ends at 65,504 and rounds small gradients to zero, so a loss "
-                "diverges that is fine in float32.",
-                text="Use bfloat16 instead of float16 (GPUs from compute capability 8.0 on); with "
-                "float16 use a torch.amp.GradScaler, and call `scaler.unscale_(optimizer)` before "
-                f"you clip. {STABLE}",
+                means="The largest float16 number is 65,504, and small gradients are rounded to "
+                "zero. So a loss that is fine in float32 may diverge.",
+                text="Use bfloat16 instead of float16 (on GPUs with compute capability 8.0 or "
+                "newer). With float16, use a torch.amp.GradScaler, and call "
+                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
             ),
         ),
         says=(
@@ -145,12 +145,13 @@ CAUSES = (
     Cause(
         "mixed-precision-no-gain",
         severity=Severity.WARNING,
-        title="Mixed precision is on, and the training is not faster",
-        means="Mixed precision speeds up matrix products and convolutions on tensor cores. It gains "
-        "nothing if the GPU waits for data (few DataLoader workers, a slow disk, data that are "
-        "decoded again in each epoch), or if the model or the batch is too small to fill the GPU.",
+        title="Mixed precision is on, but the training is not faster",
+        means="Mixed precision speeds up matrix products and convolutions on tensor cores. It "
+        "does not help if the GPU waits for data (few DataLoader workers, a slow disk, data that "
+        "are decoded again in each epoch), or if the model or the batch is too small to fill the "
+        "GPU.",
         text=FASTER,
-        proven_by="A person says that mixed precision did not make a training faster",
+        proven_by="According to the description, mixed precision did not make a training faster",
         not_when="If it fails or computes NaN, the cause is loss-diverges or another error",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         stage="running",
@@ -158,11 +159,11 @@ CAUSES = (
         cases=(
             Message(
                 where=(_no_gpu_has_tensor_cores,),
-                title="{gpus}: without tensor cores mixed precision saves memory, and seldom time",
-                plain="Without tensor cores mixed precision saves memory, and seldom time",
-                means="Tensor cores came with Volta; the GTX 16 series has none either. On such a "
-                "card mixed precision gains little, and nothing if the data come too slowly or the "
-                "model is too small to fill the GPU.",
+                title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
+                plain="Without tensor cores, mixed precision saves memory but rarely time",
+                means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
+                "card, mixed precision helps little, and not at all if the data arrive too "
+                "slowly or the model is too small to fill the GPU.",
                 commands=("gpusetup monitor -- python train.py",),
             ),
         ),

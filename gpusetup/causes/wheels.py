@@ -15,8 +15,8 @@ from gpusetup.model.finding import Fix, Severity
 NETWORK_WAYS = {
     "certificate": "Check the clock and the certificates. If a proxy decrypts TLS, set PIP_CERT "
     "or SSL_CERT_FILE to the proxy's certificate",
-    "proxy": "Look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
-    "dns": "The server's name is not found: check DNS, the VPN and the proxy",
+    "proxy": "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
+    "dns": "The server's name cannot be resolved: check DNS, the VPN and the proxy",
     "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
     "UV_HTTP_TIMEOUT=300), or use a mirror",
 }
@@ -24,7 +24,7 @@ NETWORK_WAYS = {
 
 ANY_NETWORK = "Check the network, the proxy and this machine's clock, and try again"
 
-MIRROR = ". Another source: `gpusetup install --index URL` takes a mirror"
+MIRROR = ". To use a mirror instead: `gpusetup install --index URL`"
 
 ANSWERS = ("curl -sSI https://{host}/",)
 
@@ -51,7 +51,7 @@ def _other_python(context: RuleContext, _: str) -> Fix:
     good, here = good_python(context), context.snapshot.python.version or ""
     if here.startswith(f"{good}."):  # uv would take the 32-bit one again
         good = f"3.{int(good[2:]) + 1}"
-    text = f"Make an environment with a 64-bit Python {good} and install there"
+    text = f"Create an environment with a 64-bit Python {good} and install there"
     return paste.with_python(context, good, text)
 
 
@@ -61,7 +61,7 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 
 def no_platform_way(context: RuleContext) -> str:
     if on(context, "macos"):
-        return "torch 2.2.2 is the last one for Intel Macs (Python 3.12 or older, numpy<2)"
+        return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"
     if on(context, "windows"):
         return (
             "Windows on ARM has no CUDA: install torch from the CPU's index "
@@ -80,8 +80,9 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
         plain="The downloaded file does not match its hash",
-        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file names another build.",
-        text="Clear the installer's cache, then run the same installation once more. If you use a "
+        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file "
+        "contains the hash of another build.",
+        text="Clear the installer's cache, then run the same installation again. If you use a "
         "proxy or mirror, try another network. Do not switch off the hash check",
         not_when="If a full disk cut the file, the cause is pip-cache-disk-full",
         # Source: messages of uv and pip.
@@ -110,9 +111,10 @@ CAUSES = (
         "download-network-error",
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download, not torch, CUDA or the driver.",
+        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
+        "torch, CUDA and the driver are not the cause.",
         text=ANY_NETWORK + MIRROR,
-        not_when="If the server answers 403 or 404, the cause is wrong-index",
+        not_when="If the server returns 403 or 404, the cause is wrong-index",
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=ANSWERS,
@@ -194,12 +196,11 @@ CAUSES = (
     Cause(
         "resolver-conflict",
         certain_if=proofs.message_states_it,
-        title="The requirements contradict each other: the solver finds no set that satisfies all "
-        "of them",
+        title="The requirements contradict each other: no set of versions satisfies all of them",
         means="Two requirements need different versions of one package.",
-        text="Loosen the pin that the message names last. Install torch, torchvision, torchaudio "
-        "and triton from one index, and let torch choose the versions of its dependencies, as "
-        "this command does",
+        text="Relax the version pin that the message names last. Install torch, torchvision, "
+        "torchaudio and triton from one index, and let torch choose the versions of its "
+        "dependencies, as this command does",
         proven_by="The solver reports that there is no solution",
         not_when="If conda-cuda-virtual-missing or python-no-wheel was found too, that is the cause",
         # Source: messages of uv, pip, conda and pixi.
@@ -227,9 +228,11 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{package} requires {needs}, but {have} is installed",
         plain="An installed package requires another version of a second package",
-        means="pip warns and installs nevertheless. The warning matters only if you use that package.",
+        means="pip prints a warning but installs the package anyway. The warning matters only if "
+        "you use that package.",
         text="If you use that package, install versions that fit each other",
-        not_when="For torchvision and torchaudio there are separate findings: torchvision-mismatch and torchaudio-mismatch",
+        not_when="torchvision and torchaudio have their own findings: torchvision-mismatch and "
+        "torchaudio-mismatch",
         # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
@@ -256,7 +259,8 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build: torch has no wheels for it",
         text="Make an environment with a 64-bit Python",
-        proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders say so",
+        proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders "
+        "show it",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_other_python,
     ),
@@ -271,8 +275,10 @@ CAUSES = (
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
-        proven_by="No build for this system is for this Python version, or an installer finds no file although there are some",
-        not_when="If no Python version has a wheel for this system, the cause is no-wheel-for-platform",
+        proven_by="No build for this system supports this Python version, or an installer finds "
+        "no file although there are some",
+        not_when="If there is no wheel for this system for any Python version, the cause is "
+        "no-wheel-for-platform",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=_other_python,
@@ -295,9 +301,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{asked} has no wheel for {what}",
         plain="torch has no wheel for this system",
-        means="torch has wheels for 64-bit Linux with glibc, for Windows and for macOS on Apple's processors.",
+        means="torch has wheels for 64-bit Linux with glibc, for Windows, and for macOS on Apple "
+        "silicon.",
         text="Use another image or system",
-        proven_by="The catalog has no build for this system and machine, or the system's libc is musl",
+        proven_by="The catalog contains no build for this system and processor, or the system's "
+        "libc is musl",
         not_when="If only this Python version has no wheel, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
@@ -342,9 +350,9 @@ CAUSES = (
         "glibc-too-old",
         certain_if=proofs.message_states_it,
         refuted_by=(Refutation(facts.glibc_is_new_enough, asks=alike.WHICH_LIBC),),
-        title="The system's glibc is too old: glibc {needed} is needed",
+        title="The system's glibc is too old: version {needed} is needed",
         plain="The system's glibc is too old for the packages here",
-        means="torch's wheels need glibc 2.28 from torch 2.6 on.",
+        means="torch's wheels need glibc 2.28 since torch 2.6.",
         text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
         proven_by="Every build of torch needs a newer glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
@@ -362,9 +370,11 @@ CAUSES = (
     Cause(
         "wrong-index",
         title="{asked} does not exist where the installer looked",
-        means="Versions with a label such as +cu128 are only in PyTorch's index, and not for every CUDA version.",
-        text="Use the index that `gpusetup resolve` names",
-        proven_by="The index has no torch or no such label, answers 403 or 404, or lacks this release",
+        means="Versions with a label such as +cu128 are only in PyTorch's index, and it does not "
+        "have them for every CUDA version.",
+        text="Use the index that `gpusetup resolve` shows",
+        proven_by="The index has no torch or no such label, returns 403 or 404, or lacks this "
+        "release",
         not_when="If the index has this release only for other Python versions, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         alike={
@@ -388,18 +398,19 @@ CAUSES = (
             "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
         ),
         by_check=True,
-        plain="The index, or the version's label, does not exist where the installer looked",
+        plain="The index or the version's label does not exist where the installer looked",
     ),
     Cause(
         "package-not-found",
         no_command=(
-            "only you know the name of the package that you want. With pip, give "
-            "PyTorch's index only to the command that installs torch."
+            "only you know the name of the package that you want. With pip, use PyTorch's index "
+            "only in the command that installs torch."
         ),
         title="The installer finds no file of {asked} for this Python and system",
         means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
         text="Use PyTorch's index only for torch",
-        proven_by="The installer finds no package of that name, and it is not torch, torchvision or torchaudio",
+        proven_by="The installer finds no package with that name, and it is not torch, "
+        "torchvision or torchaudio",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
         plain="The installer finds no file of another package",

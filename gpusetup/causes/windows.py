@@ -50,12 +50,13 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
     """What to do in WSL in place of the driver modules, device nodes and restarts of Linux."""
     return Fix(
         text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
-        "update WSL and start it again (open programs in WSL end). Install no Linux driver "
-        "inside WSL",
+        "update WSL and start it again (this closes open programs in WSL). Do not install a "
+        "Linux driver inside WSL",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
         # On this machine `wsl_linux_driver` sees such a driver; a text may not show it.
         alternatives=paste.other(
-            "if a Linux driver is installed inside WSL, remove it: it hides the driver of Windows",
+            "if a Linux driver is installed inside WSL, remove it, because it hides the Windows "
+            "driver",
             *_removal(context),
         )
         if is_report(context)
@@ -87,13 +88,11 @@ VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
 START_IN_WSL = Message(
     where=(in_wsl,),
-    means="In WSL the driver of Windows maps the GPU's memory into a virtual machine. "
-    "An old WSL, an old driver of Windows, or a virtual machine with little memory "
-    "does not allow that.",
-    text="Update WSL and start it again (open programs in WSL end). If that does not "
-    "help, give it more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) "
-    "and update the NVIDIA driver in Windows. With several GPUs, try one "
-    "(`CUDA_VISIBLE_DEVICES=0`)",
+    means="In WSL, the Windows driver maps the GPU's memory into a virtual machine. This fails "
+    "with an old WSL, an old Windows driver, or a virtual machine with little memory.",
+    text="Update WSL and start it again (this closes open programs in WSL). If that does not "
+    "help, give WSL more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) and "
+    "update the NVIDIA driver in Windows. With several GPUs, try one (`CUDA_VISIBLE_DEVICES=0`)",
     commands=("wsl.exe --update", "wsl.exe --shutdown"),
 )
 """CUDA's "out of memory" at its start, in WSL."""
@@ -118,14 +117,14 @@ CAUSES = (
                 facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
             ),
         ),
-        title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
+        title="Windows cannot load {dll}: a DLL that it needs is missing or has the wrong version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
-        means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
-        "2.4.0 needs libomp140.x86_64.dll too.",
-        text="Install the current Visual C++ runtime (x64) and start the program again: the torch "
-        "that is there can stay. If that does not help, reinstall the same release of torch; only "
-        "torch 2.4.0 needs a newer one (2.4.1)",
-        proven_by="Windows answers error 126, 127, 182, 193 or 1114",
+        means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. "
+        "torch 2.4.0 also needs libomp140.x86_64.dll.",
+        text="Install the current Visual C++ runtime (x64) and start the program again. You can "
+        "keep the installed torch. If that does not help, reinstall the same release of torch; "
+        "only torch 2.4.0 needs a newer one (2.4.1)",
+        proven_by="Windows returns error 126, 127, 182, 193 or 1114",
         not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
         "is missing, it is extension-abi-mismatch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
@@ -137,20 +136,21 @@ CAUSES = (
             Message(
                 where=(_is_torch_240,),
                 title="torch 2.4.0 for Windows needs libomp140.x86_64.dll, which its wheel lacks",
-                means="Neither the wheel nor the Visual C++ runtime brings that DLL; torch 2.4.1 "
-                "does without it.",
-                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together with "
-                "its torchvision. Do not take a DLL from a download site",
+                means="Neither the wheel nor the Visual C++ runtime includes that DLL. torch "
+                "2.4.1 does not need it.",
+                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together "
+                "with its torchvision. Do not download a DLL from a website",
                 windows=(),
                 commands=("gpusetup install --torch 2.4.1",),
             ),
             Message(
                 where=(_runtime_was_tried,),
-                means="The Visual C++ runtime is there already, so another DLL is missing. torch "
-                "2.4.0 needs libomp140.x86_64.dll, which its wheel lacks.",
-                text="Look first which torch it is: 2.4.0 needs the newer release 2.4.1 or later, of "
-                "the same kind (CPU or CUDA). Any other release: reinstall it once with "
-                "`--force-reinstall --no-deps`, and look whether an antivirus program took a file",
+                means="The Visual C++ runtime is already installed, so another DLL is missing. "
+                "torch 2.4.0 needs libomp140.x86_64.dll, which its wheel lacks.",
+                text="First check which torch version you have. If it is 2.4.0, install 2.4.1 or "
+                "later, of the same kind (CPU or CUDA). Reinstall any other release once with "
+                "`--force-reinstall --no-deps`, and check whether an antivirus program removed a "
+                "file",
                 windows=(),
                 look=(alike.TORCHS_CUDA,),
             ),
@@ -159,7 +159,8 @@ CAUSES = (
                 having={"searched": ""},
                 only=Severity.WARNING,
                 title="The Visual C++ runtime is not installed: {dll} is not in {searched}",
-                means="torch's DLLs need it: without it `import torch` ends with WinError 126.",
+                means="torch's DLLs need this runtime. Without it, `import torch` ends with "
+                "WinError 126.",
                 text="Install the current Visual C++ runtime (x64), then test torch",
                 windows=(VISUAL_CPP_RUNTIME,),
                 then=("gpusetup verify",),
@@ -219,7 +220,7 @@ CAUSES = (
         "worker is a process.",
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows. Or use fewer workers",
-        proven_by="Windows answers error 1455",
+        proven_by="Windows returns error 1455",
         not_when="With an error other than 1455, the cause is windows-dll-missing",
         # Source: Microsoft, System Error Codes.
         stage="import",
@@ -242,7 +243,7 @@ CAUSES = (
         "often have long paths.",
         text="Allow long paths in Windows (as administrator, then restart the program). Or move "
         "the caches and the environment to a folder with a short path",
-        proven_by="Windows answers error 206, ninja reports it, or a file in a cache is not found",
+        proven_by="Windows returns error 206, ninja reports it, or a file in a cache is not found",
         # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -278,10 +279,10 @@ CAUSES = (
             ),
         ),
         refuted_by=(Refutation(facts.wsl_reaches_the_driver),),
-        title="WSL does not reach the Windows driver",
+        title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing in WSL",
+        proven_by="WSL sees no GPU, and /dev/dxg or libcuda is missing in WSL",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(
@@ -290,8 +291,9 @@ CAUSES = (
         cases=(
             Message(
                 where=(_has_a_linux_driver,),
-                title="A Linux driver was installed inside WSL and hides the driver of Windows",
-                means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+                title="A Linux driver was installed inside WSL and hides the Windows driver",
+                means=f"WSL's own is in {WSL_LIBRARIES}; any other one cannot communicate with "
+                "Windows.",
                 text="Remove the Linux driver's packages from WSL, then start WSL again",
                 way=lambda context, text: Fix(
                     text=text,
@@ -303,8 +305,8 @@ CAUSES = (
                 # WSL 1 names a kernel 4.4.0 with the build of Windows: WSL 2 has no such old one.
                 where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
                 title="This is WSL 1, which has no GPU",
-                text="In PowerShell convert the distribution to WSL 2: `wsl --set-version NAME 2` "
-                "(the command lists the names)",
+                text="In PowerShell, convert the distribution to WSL 2 with `wsl --set-version "
+                "NAME 2` (the command below lists the names)",
                 commands=("wsl.exe --list --verbose",),
             ),
         ),
@@ -327,7 +329,7 @@ CAUSES = (
         "wsl-linux-driver",
         title="A Linux driver library is installed inside WSL: {path}",
         plain="A Linux driver is installed inside WSL",
-        means=f"WSL's own is in {WSL_LIBRARIES}; another one cannot talk to Windows.",
+        means=f"WSL's own is in {WSL_LIBRARIES}; any other one cannot communicate with Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
         proven_by="libcuda was loaded from outside /usr/lib/wsl/lib",
         # Source: NVIDIA, "CUDA on WSL User Guide".

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Event, Gpu
 
 NEWEST_CUDA = (
-    "The CUDA that nvidia-smi shows is the newest that the driver supports; builds for older ones "
-    "run too"
+    "The CUDA that nvidia-smi shows is the newest version that the driver supports; builds for "
+    "older versions also run"
 )
 
 
@@ -89,9 +89,9 @@ def _of_the_driver(context: RuleContext, question: Event) -> str:
             return ""  # `driver-too-old` says what to do
         floor = context.catalog.driver_floor(wanted, driver_family(context.snapshot))
         return (
-            f"yes, driver {version} runs builds for CUDA {wanted} (they need {floor} or newer): "
-            f"keep the driver, and remove nothing. {NEWEST_CUDA}. `gpusetup resolve --driver "
-            f"{version}` picks the build"
+            f"yes, driver {version} runs builds for CUDA {wanted} (they need {floor} or newer). "
+            f"Keep the driver, and do not remove anything. {NEWEST_CUDA}. `gpusetup resolve "
+            f"--driver {version}` picks the build"
         )
     if version:
         return (
@@ -132,9 +132,10 @@ def _of_a_downgrade(context: RuleContext, question: Event) -> str:
     kept = f" (here {shown})" if shown else ""
     runs = f" (driver {version} runs builds for CUDA {wanted})" if version and wanted else ""
     return (
-        f"no, keep the driver and remove nothing{runs}. The CUDA that nvidia-smi shows{kept} is "
-        "the newest that the driver supports; builds for older ones run too, and torch brings its "
-        "own CUDA libraries. `gpusetup install` picks the build that fits"
+        f"no, keep the driver and do not remove anything{runs}. The CUDA that nvidia-smi "
+        f"shows{kept} is the newest version that the driver supports; builds for older versions "
+        "also run, and torch includes its own CUDA libraries. `gpusetup install` picks the build "
+        "that fits"
     )
 
 
@@ -153,8 +154,9 @@ def _of_two_numbers(context: RuleContext, question: Event) -> str:
     return (
         f"they may differ. nvidia-smi shows the newest CUDA that the driver supports{shown}, nvcc "
         f"the installed toolkit{toolkit}, and torch.version.cuda the CUDA that torch was built "
-        "with and brings along. It works as long as the driver supports torch's CUDA major "
-        "version; nvcc counts only when you compile extensions. To test it, run `gpusetup verify`"
+        "with and includes. This works as long as the driver supports torch's CUDA major "
+        "version; nvcc matters only when you compile extensions. To test it, run `gpusetup "
+        "verify`"
     )
 
 
@@ -218,16 +220,16 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
         newest = max(fitting, key=lambda row: parsed(row.torch))
         return (
             f"yes, torch {newest.torch} has builds for CUDA {newest.cuda} ({newest.backend}, "
-            f"driver {newest.driver_floor} or newer). "
-            "`gpusetup resolve` says whether it fits your machine"
+            f"driver {newest.driver_floor} or newer). `gpusetup resolve` shows whether it fits "
+            "your machine"
         )
     labels = sorted({row.cuda for row in of_release if row.cuda}, key=parsed)
     if not labels:
-        return f"the catalog does not know torch {release}. `gpusetup resolve` says what fits"
+        return f"the catalog does not contain torch {release}. `gpusetup resolve` shows what fits"
     who = f"torch {release}" if release else "torch"
     return (
-        f"no, {who} has builds for CUDA {', '.join(labels)}. You need none of CUDA {cuda}: a "
-        "driver that supports it runs these too. `gpusetup resolve` picks one"
+        f"no, {who} has builds for CUDA {', '.join(labels)}. You do not need a build for CUDA "
+        f"{cuda}: a driver that supports it runs these too. `gpusetup resolve` picks one"
     )
 
 
@@ -236,15 +238,15 @@ def _of_a_build(context: RuleContext, question: Event) -> str:
     build, named = context.choice.build, gpus(context)
     if not named or build is None or not build.cuda:
         return (
-            "the GPU and the driver decide, not an installed CUDA: torch brings its own. RTX 50 "
-            "cards need cu128 or newer, GTX 10 cards and older cu126 or older. `gpusetup resolve` "
-            "picks the build for your machine"
+            "the GPU and the driver decide, not an installed CUDA, because torch includes its "
+            "own. RTX 50 cards need cu128 or newer, GTX 10 cards and older cu126 or older. "
+            "`gpusetup resolve` picks the build for your machine"
         )
     of_release = _of_a_release(context, question)
     return of_release or f"for {named[0].name}, {_fits(context, build)}"
 
 
-NO_TOOLKIT = "You need no CUDA toolkit for that, because torch brings its own CUDA"
+NO_TOOLKIT = "You do not need a CUDA toolkit for that, because torch includes its own CUDA"
 
 
 def _of_a_release(context: RuleContext, question: Event) -> str:
@@ -274,7 +276,10 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
     if capability is None:
         return ""
     if build is None or served_by(build, capability, None) is None:
-        return f"no, none of torch's builds has kernels for {named[0].name}. Its CPU build works"
+        return (
+            f"no, none of torch's builds has kernels for {named[0].name}. However, the CPU "
+            "build works"
+        )
     return f"yes, for {named[0].name} {_fits(context, build)}"
 
 
@@ -318,14 +323,14 @@ def _of_a_maker(context: RuleContext, question: Event) -> str:
     return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}. {TRY_IT}"
 
 
-TRY_IT = "On that machine, `gpusetup doctor` says what fits"
+TRY_IT = "On that machine, `gpusetup doctor` shows what fits"
 
 
 def _of_several_cudas(context: RuleContext, question: Event) -> str:
     return (
-        "yes, toolkits of several CUDA versions can be installed side by side, and torch uses none "
-        "of them: each environment's torch brings its own CUDA. Only the driver is shared by all. "
-        "`gpusetup doctor` shows the CUDA version of an environment's torch"
+        "yes, toolkits of several CUDA versions can be installed side by side, and torch uses "
+        "none of them, because each environment's torch includes its own CUDA. There is only one "
+        "driver. `gpusetup doctor` shows which of them an environment uses"
     )
 
 
@@ -358,15 +363,15 @@ def _of_memory(context: RuleContext, question: Event) -> str:
     named = gpus(context)
     gpu = _argument(named[0]) if named else "'RTX 3090'"
     return (
-        "the model, the method and the sequence length decide. gpusetup computes it without a GPU, "
-        f"for example: `gpusetup plan --model qwen3-8b --lora 16 --gpu {gpu}`"
+        "the model, the method and the sequence length decide. gpusetup computes it without a "
+        f"GPU. For example: `gpusetup plan --model qwen3-8b --lora 16 --gpu {gpu}`"
     )
 
 
 def _of_a_check(context: RuleContext, question: Event) -> str:
     return (
-        'ask torch: `python -c "import torch; print(torch.cuda.is_available())"` prints True if '
-        "it sees the GPU. `gpusetup verify` computes on the GPU and checks the results"
+        'run `python -c "import torch; print(torch.cuda.is_available())"` which prints True if '
+        "torch sees the GPU. `gpusetup verify` computes on the GPU and checks the results"
     )
 
 

@@ -42,47 +42,47 @@ class Doubt(Frozen):
 NOT_READ = (
     Doubt(
         reason="said-in-words",
-        sentence="a person says it and no program's line shows it",
+        sentence="somebody describes it, but no program's output shows it",
         holds=ask.only_a_person_says_it,
     ),
     Doubt(
         reason="compared-in-words",
-        sentence="the text does not show that nothing else differed between the two",
+        sentence="the text does not show whether anything else differed between the two",
         holds=ask.two_runs_are_compared_in_words,
     ),
     Doubt(
         reason="build-not-read",
-        sentence="torch did not print its list of kernels here, so an extension, or the torch of "
-        "another Python, may be what lacks them",
+        sentence="torch did not print its list of kernels here, so an extension or the torch of "
+        "another Python may lack them instead",
         holds=ask.build_was_not_read,
         asks=alike.THIS_TORCH,
     ),
     Doubt(
         reason="gpu-not-named",
-        sentence="the text names a family of GPUs and no model",
+        sentence="the text names a GPU family but no model",
         holds=ask.gpu_is_a_family,
     ),
     Doubt(
         reason="pair-not-read",
-        sentence="the versions of torch and torchvision are not both shown, and a second copy of "
-        "one of them fails alike",
+        sentence="the text does not show both versions (torch and torchvision), and a second "
+        "copy of one of them fails in the same way",
         holds=ask.pair_was_not_read,
         asks=alike.BOTH_VERSIONS,
     ),
     Doubt(
         reason="python-not-read",
-        sentence="which Python it is decides which wheels exist, and the text does not show it",
+        sentence="which wheels exist depends on the Python version, which the text does not show",
         holds=ask.python_was_not_read,
     ),
     Doubt(
         reason="support-not-read",
-        sentence="on Windows it depends on the model whether AMD's builds support it",
+        sentence="on Windows, AMD's builds support only some models",
         holds=ask.boards_support_was_not_read,
     ),
     Doubt(
         reason="time-not-read",
-        sentence="the text does not show that the GPU was there before; a container that was never "
-        "given it says the same",
+        sentence="the text does not show that the GPU worked before, and a container that was "
+        "never given a GPU prints the same message",
         holds=ask.it_may_never_have_worked,
         asks=alike.NODES,
     ),
@@ -97,26 +97,26 @@ OPEN = (
     ),
     Doubt(
         reason="firmware-or-hardware",
-        sentence="the driver's firmware may be at fault as well as the GPU: another driver branch "
-        "tells them apart",
+        sentence="the GPU or the driver's firmware may be at fault: try another driver branch to "
+        "find out which",
         holds=ask.firmware_may_be_at_fault,
     ),
     Doubt(
         reason="driver-of-the-maker",
-        sentence="Intel's driver, the rights on its device, or this release of torch may be at "
-        "fault",
+        sentence="Intel's driver, the permissions on its device, or this release of torch may be "
+        "at fault",
         holds=ask.driver_of_another_maker,
     ),
     Doubt(
         reason="only-the-maker",
-        sentence="a GPU of another maker explains no failure alone: the installed build, the "
-        "maker's driver or the rights on the device may be at fault",
+        sentence="a GPU from another maker does not explain the failure by itself: the installed "
+        "build, the maker's driver or the permissions on the device may be at fault",
         holds=ask.only_the_maker_was_read,
         asks=alike.THIS_TORCH,
     ),
     Doubt(
         reason="two-makers",
-        sentence="the text names GPUs of two makers, and the program may mean the other one",
+        sentence="the text names GPUs of two makers, and the program may use the other one",
         holds=ask.gpus_of_two_makers,
     ),
     Doubt(
@@ -126,13 +126,13 @@ OPEN = (
     ),
     Doubt(
         reason="package-on-mps",
-        sentence="a newer release of the package that asks for it may no longer do so",
+        sentence="a newer release of the package that needs it may no longer do so",
         holds=ask.package_may_be_mended,
     ),
     Doubt(
         reason="owner-not-known",
-        sentence="the text does not show which package asks for the library, or what keeps torch's "
-        "own away",
+        sentence="the text does not show which package needs the library, or why torch's own is "
+        "not loaded",
         holds=ask.nobody_is_known_to_ask_for_it,
     ),
 )
@@ -141,29 +141,29 @@ OPEN = (
 AGAINST = (
     Doubt(
         reason="several-torches",
-        sentence="the text names several releases of torch, and does not show which of them runs",
+        sentence="the text names several releases of torch but does not show which of them runs",
         holds=ask.several_torches,
     ),
     Doubt(
         reason="another-environment",
-        sentence="what was read of torch is of another Python than the one that fails",
+        sentence="the facts about torch come from another Python, not from the one that fails",
         holds=ask.another_python_was_asked,
         asks=alike.THIS_TORCH,
     ),
     Doubt(
         reason="no-nvidia-gpu-said",
-        sentence="the text also says that there is no NVIDIA GPU, and then no library of CUDA "
-        "helps",
+        sentence="the text also says that there is no NVIDIA GPU, and without one no CUDA "
+        "library helps",
         holds=ask.person_has_no_nvidia_gpu,
     ),
     Doubt(
         reason="another-failure",
-        sentence="the text ends with another failure, which this does not explain",
+        sentence="the text ends with another failure that this cause does not explain",
         holds=ask.text_ends_with_another_failure,
     ),
     Doubt(
         reason="works-elsewhere",
-        sentence="another program computes on this GPU, so driver and GPU may be well",
+        sentence="another program computes on this GPU, so the driver and the GPU may be fine",
         holds=ask.works_elsewhere,
     ),
 )
@@ -172,7 +172,7 @@ AGAINST = (
 TRIED = (
     Doubt(
         reason="remedy-tried",
-        sentence="what cures this was tried already, so the program may use another environment",
+        sentence="the fix for this was already tried, so the program may use another environment",
         holds=ask.remedy_was_tried,
     ),
 )
@@ -184,7 +184,7 @@ DOUBTS: tuple[Doubt, ...] = (*NOT_READ, *OPEN, *AGAINST, *TRIED)
 
 UNPROVEN = Doubt(
     reason="not-proven-by-itself",
-    sentence="the message alone has other reasons too, for example in the program itself",
+    sentence="the message can have other reasons too, for example in the program itself",
     holds=ask.cause_is_not_proven,
 )
 """The message suggests the cause, and does not state it."""
@@ -193,16 +193,17 @@ WHAT_ELSE: dict[Layer, str] = {
     Layer.BOUNDARY: "the host's driver or the container's options may be at fault as well",
     Layer.HARDWARE: "power, the slot or the driver may be at fault as well",
     Layer.LOSSES: "power, the slot or the driver may be at fault as well",
-    Layer.DRIVER: "a driver that is installed and not loaded, or a GPU that is not there, looks "
-    "alike",
-    Layer.READINESS: "the driver's state, a container or a foreign libcuda may be at fault as well",
-    Layer.PROCESS: "another environment, or a variable of it, may be at fault as well",
-    Layer.NO_GPU: "the program's own choice of a device, the maker's driver or the rights on the "
-    "device may be at fault as well",
-    Layer.PLATFORM: "the index, or a pin of the project, may be at fault as well",
-    Layer.INSTALL: "another Python, the index, or a pin of the project may be at fault as well",
-    Layer.WHEEL: "the program may run in another environment than the one that was looked at",
-    Layer.LIBRARIES: "a second copy of a library, or another environment, may be what is loaded",
+    Layer.DRIVER: "a driver that is installed but not loaded, or a missing GPU, looks the same",
+    Layer.READINESS: "the driver's state, a container or another libcuda may be at fault as well",
+    Layer.PROCESS: "another environment or one of its variables may be at fault as well",
+    Layer.NO_GPU: "the program's own choice of a device, the maker's driver or the permissions "
+    "on the device may be at fault as well",
+    Layer.PLATFORM: "the index or a version pin of the project may be at fault as well",
+    Layer.INSTALL: "another Python, the index, or a version pin of the project may be at fault "
+    "as well",
+    Layer.WHEEL: "the program may run in a different environment from the one that gpusetup "
+    "checked",
+    Layer.LIBRARIES: "the program may load a second copy of a library or use another environment",
     Layer.RUNNING: "the program itself, a library or the driver may be at fault as well",
 }
 """Layer -> what else it could be, where no doubt of the cause's own says it."""

@@ -22,12 +22,12 @@ VERDICTS = (
         no_command="nothing is broken.",
         severity=Severity.NOTE,
         title="nothing to fix for CUDA",
-        means="Driver, GPU and torch work together; the failure has another cause.",
+        means="The driver, the GPU and torch work together, so the failure has another cause.",
         proven_by=(
-            "There is a GPU, a driver that answers, and a torch with kernels for the GPU. Or "
-            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi. A text in "
-            "which a program works with its GPU, or that asks a plain question, is ok if nothing "
-            "in it fails"
+            "There is a GPU, a driver that responds, and a torch with kernels for the GPU. Or "
+            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi. If a text "
+            "shows a program that works with its GPU, or asks a plain question, it is ok unless "
+            "something in it fails"
         ),
         not_when="If doctor finds an error, the answer is that error. A warning alone changes "
         "nothing",
@@ -38,7 +38,7 @@ VERDICTS = (
         no_command="gpusetup does not know the cause yet.",
         severity=Severity.NOTE,
         title="not enough information to tell what is wrong",
-        means="gpusetup found no error, and nothing shows that GPU, driver and torch work.",
+        means="gpusetup found no error, but nothing shows that the GPU, the driver and torch work.",
         proven_by="gpusetup found neither an error nor a working GPU, driver and torch",
         text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
         "snapshot`",
@@ -76,7 +76,7 @@ def known_finding(row: Cause) -> KnownFinding:
         id=row.id,
         title=row.name,
         means=row.means,
-        proven_by=row.proven_by or "A program's message says so",
+        proven_by=row.proven_by or "A program's message shows it",
         not_when=row.not_when,
         way_out=row.text.removesuffix(". "),
         explains=consequences(row),

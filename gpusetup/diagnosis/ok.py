@@ -191,13 +191,13 @@ def proof(context: RuleContext) -> str:
             "`gpusetup verify`"
         )
     if has_kernels and context.other_host:
-        return f"{build} has kernels for {names}; gpusetup did not test the driver there"
+        return f"{build} has kernels for {names}, but gpusetup did not test the driver there"
     driver_is_there = driver_answers(context) or not is_report(context)
     if has_kernels and is_cuda_build(torch) and driver_is_there:
         return f"{build} can use {names}"
     for event in events(context, "bare-yes"):
         word = event.values["bare"]
-        return f"if `{word}` is the answer of torch, it sees the GPU; test it: `gpusetup verify`"
+        return f"if torch printed `{word}`, it sees the GPU; to test it, run `gpusetup verify`"
     if torch.cuda_available:
         return f"{build} reports that it sees {names}"
     if computed(context):
@@ -208,7 +208,8 @@ def proof(context: RuleContext) -> str:
             "shows no computation"
         )
     return (
-        f"the driver works and shows no fault; the text does not show torch{_two_numbers(context)}"
+        "the driver works and reports no fault, but the text does not show "
+        f"torch{_two_numbers(context)}"
     )
 
 
@@ -228,12 +229,12 @@ def _answer_without_a_gpu(context: RuleContext) -> str:
         return answer_to_a_working_stack(context)
     if is_report(context) and _ended_well(context):
         return (
-            f"torch {torch.version} works here: the program came to its end. The messages before "
-            "that are notices that you can ignore"
+            f"torch {torch.version} works here: the program finished. You can ignore the messages "
+            "before that"
         )
     if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
         return (
-            f"this machine has no GPU that torch uses, and torch {torch.version} is the right "
+            f"this machine has no GPU that torch supports, and torch {torch.version} is the right "
             "build for its CPU. A program that needs CUDA needs another machine"
         )
     return ""

@@ -44,7 +44,7 @@ KERNEL_MODULES = (
 LIBRARY_PATHS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
 """The variable that names folders of libraries, if it is not LD_LIBRARY_PATH."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
-RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
+RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes back: "
 
 
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
@@ -101,9 +101,9 @@ def names_any(pattern: str, texts: Iterable[str]) -> bool:
 
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
-    text="Ask the scheduler for a GPU (Slurm: `#SBATCH --gres=gpu:1`), and run the command in such "
-    "a job: a login node has no GPU. If the job lists no GPU either, report its node to the "
-    "cluster's administrators",
+    text="Request a GPU from the scheduler (Slurm: `#SBATCH --gres=gpu:1`), and run the command "
+    "in such a job: a login node has no GPU. If the job does not list a GPU either, report its "
+    "node to the cluster's administrators",
     commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
 )
 
@@ -147,8 +147,8 @@ def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: 
         fix = paste.install_torch(context, f"{why}. ")
     elif old or (record.place and record.place[0] in OF_THE_DRIVER):
         return Fix(
-            text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and "
-            "install no driver packages there"
+            text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and do "
+            "not install driver packages there"
         )
     for line in fix.commands:
         if any(command in line for command in INSTALL_COMMANDS):

@@ -74,7 +74,7 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
 
 
 WITHOUT_CUDA = (
-    "Let {0} run on the CPU: by an option (often `--device cpu`), or by its build for the CPU. Or "
+    "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
     "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
 )
 OF_ANOTHER_MAKER = (
@@ -99,9 +99,9 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
     text = (
-        f"{engine} requires one exact torch. Install the release that fits GPU and driver, "
-        "together with its torch (in a container: an image of that release). Do not change torch "
-        "alone"
+        f"{engine} requires one exact torch version. Install the release that fits the GPU and "
+        "the driver, together with its torch (in a container: an image of that release). Do not "
+        "change torch alone"
     )
     bare = not (in_container(context) or on(context, "windows") or engine in IMAGE_ONLY)
     own = (paste.gpusetup(context, engine),) if bare else ()

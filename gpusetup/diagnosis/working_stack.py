@@ -105,12 +105,12 @@ def _next_step(context: RuleContext, topic: str) -> str:
             '`torch.set_float32_matmul_precision("highest")`)'
         ),
         "compile": (
-            "torch.compile needs its first runs to compile: do not count them (warm-up), and "
-            "compile a function without Python loops over batches"
+            "torch.compile uses its first runs to compile, so do not measure them (warm-up). "
+            "Compile a function without Python loops over batches"
         ),
         "first run": (
             "The first run of a new shape searches for the fastest kernels or compiles them, and "
-            "later runs use what it found, so do not count it. A fixed size of inputs avoids it"
+            "later runs reuse the result, so do not measure it. A fixed input size avoids this"
         ),
         "memory": (
             "To see what needs the memory (weights, gradients, optimizer, activations, cache), "
@@ -121,15 +121,17 @@ def _next_step(context: RuleContext, topic: str) -> str:
             "more loader workers with persistent_workers=True help"
         ),
         "warnings": (
-            "Warnings of a program that goes on are notices: you can ignore them. To test the "
-            "GPU itself, run `gpusetup verify`"
+            "You can ignore warnings if the program continues. To test the GPU itself, run "
+            "`gpusetup verify`"
         ),
         "speed": (
             f"To see what limits the speed, run {monitor} next to the program; for a training "
             "config, `gpusetup tune` proposes faster settings"
         ),
     }
-    return steps.get(topic, "Nothing needs a change. To test this machine, run `gpusetup verify`")
+    return steps.get(
+        topic, "You do not need to change anything. To test this machine, run `gpusetup verify`"
+    )
 
 
 def maker_in_a_text(context: RuleContext) -> str:

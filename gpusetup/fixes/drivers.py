@@ -145,8 +145,8 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
         )
     if context.catalog.ends_before(machine_gpus, floor):
         return Fix(
-            text=f"No driver from {floor} on supports this GPU ({last_branch} is "
-            "the last branch that does): use a build for an older CUDA, the CPU, or a newer GPU"
+            text=f"No driver since {floor} supports this GPU ({last_branch} is the last branch "
+            "that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     return _driver_here(context, text, floor)
 
@@ -208,8 +208,8 @@ def where_driver_lives(context: RuleContext) -> str | None:
     itself."""
     if context.os.wsl:
         return (
-            f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Install "
-            "no Linux driver inside WSL"
+            f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Do not "
+            "install a Linux driver inside WSL"
         )
     if context.os.jetson:
         return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
@@ -241,7 +241,7 @@ BUILD_MODULE: dict[str | None, str] = {
 def load_fix(context: RuleContext, _: str) -> Fix:
     """Load the installed driver's kernel module instead of nouveau."""
     if on(context, "windows"):
-        text = "Enable the GPU in the Device Manager, or install its driver again"
+        text = "Enable the GPU in the Device Manager, or reinstall its driver"
         return Fix(text=text, needs_root=True, needs_reboot=True)
     family = linux_family(context)
     drives_a_gpu = any(device.driver == "nouveau" for device in nvidia_on_pci(context))

@@ -127,7 +127,7 @@ def newer_glibc(context: RuleContext, text: str) -> Fix:
         return Fix(text=text, commands=container)
     package = distribution_of(module) or module
     return Fix(
-        text=f"{package} needs it, and torch does not: install a release of {package} that was "
+        text=f"{package} needs it, but torch does not: install a release of {package} that was "
         "built for an older system, build it here from source (`pip install --no-build-isolation "
         f"--no-binary {package} {package}`), or remove it if your program runs without it. {text}",
         alternatives=paste.other("a container with a newer system", *container),

@@ -18,7 +18,7 @@ def jetson_fix(context: RuleContext) -> Fix:
     if jetpack is None:
         return Fix(
             text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
-            "command's first line names the release",
+            "first line of the command shows the release",
             commands=lines("cat /etc/nv_tegra_release"),
         )
     known = (gpu.compute_capability for gpu in gpus(context))
@@ -41,15 +41,15 @@ def jetson_fix(context: RuleContext) -> Fix:
         )
     if own is None and is_report(context):
         return Fix(
-            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python} only. See "
-            "first which Python runs the program. If it is another one, create an environment with "
-            f"the system's python3; the wheels lie at {jetpack.wheels}",
+            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python} only. First "
+            "check which Python runs the program. If it is another one, create an environment "
+            f"with the system's python3. The wheels are at {jetpack.wheels}",
             commands=lines("python -V"),
         )
     only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
         text=f"Install NVIDIA's wheel for {jetpack.name} (the libraries that it does not declare "
-        "first, then its dependencies). NVIDIA has no wheels of torchvision and torchaudio "
+        "first, then its dependencies). NVIDIA does not publish torchvision and torchaudio "
         "there: build them from source if a program needs them",
         commands=(
             paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),

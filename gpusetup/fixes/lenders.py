@@ -52,7 +52,7 @@ LENDERS = {
             name="SageMaker",
             gives_a_gpu="Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
             restart="Kernel, Restart Kernel",
-            anew="stop the instance, and start it again",
+            anew="stop the instance and start it again",
             source="oegedijk/explainerdashboard#245",
             as_of="2023-01-24",
         ),

@@ -36,14 +36,14 @@ def load_driver(context: RuleContext, stack: MakerStack) -> Fix:
     driver = DRIVER_OF.get(stack.maker, "")
     if stack.kernel_driver:
         text = (
-            f"The GPU belongs to {stack.kernel_driver}, which passes it to a virtual machine: use "
-            f"it there, or remove its binding to {stack.kernel_driver} and restart, so that "
-            f"{driver} takes it"
+            f"The GPU is bound to {stack.kernel_driver}, which passes it to a virtual machine. "
+            f"Use the GPU there, or remove its binding to {stack.kernel_driver} and restart, so "
+            f"that {driver} can bind to it"
         )
         return Fix(text=text, looks=kernel_messages(stack), needs_reboot=True)
     return Fix(
         text=f"Load {driver}. If it does not load, the kernel is older than the GPU, Secure Boot "
-        "refuses a module that is not signed, or a file in /etc/modprobe.d blocks it",
+        "rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
         commands=LOAD[stack.maker],
         looks=kernel_messages(stack),
         needs_root=True,
@@ -67,9 +67,9 @@ def kernel_messages(stack: MakerStack) -> tuple[Alternative, ...]:
 def compute_driver_missing() -> Fix:
     """What to do if amdgpu is loaded but /dev/kfd does not exist."""
     return Fix(
-        text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels of "
-        "the large distributions have), or install AMD's own driver package (amdgpu-dkms). A GPU "
-        "that KFD does not support says so in the kernel's messages",
+        text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
+        "of the large distributions have), or install AMD's own driver package (amdgpu-dkms). If "
+        "KFD does not support the GPU, the kernel's messages show it",
         looks=paste.look(
             "see what KFD says of the GPU",
             *lines(
@@ -99,8 +99,8 @@ def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
             looks=paste.look("see the numbers of the groups", *nodes),
         )
     return Fix(
-        text="Join the groups render and video, then log out and in again (over ssh too; a running "
-        "tmux or Jupyter keeps the old groups). No reinstallation of torch is needed",
+        text="Join the groups render and video, then log out and in again (over ssh too; a "
+        "running tmux or Jupyter keeps the old groups). You can keep the installed torch",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         looks=paste.look(
             "see which group owns the nodes, and which groups you are in", *nodes, *lines("id -nG")
@@ -142,7 +142,7 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
     resource = "amd.com/gpu" if maker is AMD else "gpu.intel.com/xe"
     if kind == "kubernetes":
         return Fix(
-            text=f"Ask for the GPU in the pod's specification (resources.limits `{resource}: 1`); "
+            text=f"Request the GPU in the pod's specification (resources.limits `{resource}: 1`); "
             f"the node needs {maker.name}'s device plugin"
         )
     if kind == "singularity":
@@ -193,14 +193,14 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     if index is None:
         named = f" ({target})" if target else ""
         return Fix(
-            text=f"AMD's page of its PyTorch wheels lists none for this GPU{named}. torch's CPU "
-            "build works, and WSL or Linux may have more: "
+            text=f"AMD's list of PyTorch wheels has none for this GPU{named}. torch's CPU build "
+            "works, and there may be a build for WSL or Linux: "
             "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
         )
     return Fix(
-        text=f"Install AMD's own wheels for {target} (Python 3.11 to 3.14; they bring ROCm). "
-        "PyTorch's own index has ROCm builds for Linux only. On Windows they need AMD's current "
-        "Adrenalin driver",
+        text=f"Install AMD's own wheels for {target} (Python 3.11 to 3.14; they include ROCm). "
+        "PyTorch's own index has ROCm builds for Linux only. On Windows, AMD's wheels need AMD's "
+        "current Adrenalin driver",
         commands=(pip_from(context, index, "torchaudio"),),
     )
 
@@ -219,9 +219,9 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     if first and parsed(rocm) < parsed(first):
         fix = paste.install_torch(context) if is_newer_build(context, rocm) else None
         text = (
-            f"torch's wheels have kernels for {target} from ROCm {first} on, and the installed "
-            f"one is for ROCm {rocm}. Install one for ROCm {BUILT_FOR_ROCM}; no override of the "
-            "target is needed"
+            f"torch's wheels have kernels for {target} since ROCm {first}, but the installed one "
+            f"is for ROCm {rocm}. Install one for ROCm {BUILT_FOR_ROCM}. You do not need to "
+            "override the target"
         )
         commands = fix.commands if fix else (pip_from(context, str(AMD.index)),)
         return Fix(text=text, commands=commands)
@@ -232,17 +232,17 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         ways += paste.other(f"AMD's own wheels for {target}", *amds.commands)
     if relative and on(context, "linux"):
         return Fix(
-            text=f"No wheel of PyTorch's has kernels for {target}. It runs those of its relative "
-            f"{relative} if HSA_OVERRIDE_GFX_VERSION says so, which many people use and AMD does "
-            "not support: test the results with `gpusetup verify`",
+            text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
+            f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
+            "use this, but AMD does not support it, so test the results with `gpusetup verify`",
             commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", version),),
             alternatives=tuple(ways),
         )
     if amds.commands:
         return amds
     return Fix(
-        text=f"No wheel of PyTorch's or AMD's has kernels for {target}, and no other target's "
-        "kernels run on it. Use the CPU build, another GPU, or a build of your distribution or of "
+        text=f"None of PyTorch's or AMD's wheels has kernels for {target}, and no other target's "
+        "kernels run on it. Use the CPU build, another GPU, or a build from your distribution or "
         "the community",
     )
 
@@ -259,8 +259,8 @@ def dropped_target(target: str, name: str) -> Fix:
     """What to do with a GPU that ROCm no longer supports."""
     return Fix(
         text=f"{name} is {DROPPED[target]} ({target}): ROCm 4.5 was the last that supported it, "
-        "and no override helps, because nothing that is still built runs on it. Use torch's CPU "
-        "build, another GPU, or a community build for it"
+        "and no override helps, because no current build runs on it. Use torch's CPU build, "
+        "another GPU, or a community build for it"
     )
 
 
@@ -268,7 +268,7 @@ def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
     """Install a torch that works with the machine's ROCm, or update that ROCm."""
     return Fix(
         text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own wheels, "
-        f"which bring their ROCm and do not use the installed {installed}",
+        f"which include their own ROCm and do not use the installed {installed}",
         commands=(pip_from(context, str(AMD.index)),),
         looks=paste.look("see the ROCm of the machine", *lines("cat /opt/rocm/.info/version")),
     )
@@ -282,10 +282,10 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     /dev/kfd."""
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
-        "librocdxg inside WSL, as AMD's page for WSL says "
-        "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/"
-        "howto_wsl.html). WSL has no /dev/kfd: amdgpu is not to be installed there. AMD supports "
-        "Radeon RX 7000 and 9000 and Ryzen AI Max in WSL, not every GPU that Linux supports",
+        "librocdxg inside WSL, as described on AMD's page for WSL "
+        "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
+        " WSL has no /dev/kfd, so do not install amdgpu there. AMD supports Radeon RX 7000 and "
+        "9000 and Ryzen AI Max in WSL, not every GPU that Linux supports",
         looks=paste.look(
             "see whether ROCm for WSL is there",
             *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
@@ -301,8 +301,9 @@ def native_python(context: RuleContext) -> Fix:
         "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}", version=version
     )
     return Fix(
-        text="Make an environment with a Python for Apple silicon (arm64) and install torch there. "
-        "Wheels for Intel's Macs end with torch 2.2.2 and have no MPS on Apple's chips",
+        text="Create an environment with a Python for Apple silicon (arm64) and install torch "
+        "there. torch 2.2.2 is the last release for Intel Macs, and its wheel does not support "
+        "MPS on Apple chips",
         commands=(
             paste.command(
                 context, "uv", "venv", "--python", f"cpython-{version}-macos-aarch64", folder
@@ -320,7 +321,7 @@ def native_python(context: RuleContext) -> Fix:
 def newer_macos(macos: str) -> Fix:
     """Update macOS to a version on which torch has MPS."""
     return Fix(
-        text=f"Update macOS to {macos} or newer, or install an older torch whose MPS runs on this "
-        'macOS. Until then use the device "cpu"',
+        text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
+        'this macOS. Until then, use the device "cpu"',
         looks=paste.look("see your macOS", *lines("sw_vers")),
     )

@@ -113,7 +113,10 @@ def no_boot_screen(context: RuleContext) -> str:
     """The reason why a machine's screen cannot be reached before its system starts."""
     if not events(context, "cloud-machine", "no-boot-screen"):
         return ""
-    return "the screen that enrols a key comes before the system's start, out of reach here"
+    return (
+        "the screen that enrols a key appears before the system starts, where you cannot "
+        "reach it from here"
+    )
 
 
 def python_that_must_stay(context: RuleContext) -> str:
@@ -126,12 +129,12 @@ def python_that_must_stay(context: RuleContext) -> str:
 def reboot_was_tried(context: RuleContext) -> str:
     """The machine was restarted already, and the failure is still there."""
     remedies_tried = [event.values.get("what") for event in events(context, "remedy-tried")]
-    return "the machine was restarted already" if "reboot" in remedies_tried else ""
+    return "the machine was already restarted" if "reboot" in remedies_tried else ""
 
 
 def cluster_without_docker(context: RuleContext) -> str:
     """The cluster's users cannot start docker, because a scheduler runs their jobs."""
-    return "a scheduler gives the jobs here" if events(context, "slurm-job", "login-node") else ""
+    return "a scheduler starts the jobs here" if events(context, "slurm-job", "login-node") else ""
 
 
 def no_administrator(context: RuleContext) -> str:
@@ -184,8 +187,9 @@ def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
     names = " and ".join(bound)
     are, their = ("are", "their releases") if bound[1:] else ("is", "its release")
     return (
-        f". {names} {are} compiled for the torch that is there: install {their} for the new torch "
-        "right after it, or build from source, or imports fail with an undefined symbol"
+        f". {names} {are} compiled for the installed torch: right after installing the new torch, "
+        f"install {their} for it or build from source, because otherwise imports fail with an "
+        "undefined symbol"
     )
 
 
@@ -206,9 +210,9 @@ def abi_of_the_missing_symbol(context: RuleContext) -> str:
             continue
         built, needed = ("old", "TRUE") if is_old else ("new", "FALSE")
         return (
-            f". The missing symbol has the {built} C++ ABI: if torch has the other one "
-            '(`python -c "import torch; print(torch.compiled_with_cxx11_abi())"`), take a wheel '
-            f"with `cxx11abi{needed}` in its name"
+            f". The missing symbol has the {built} C++ ABI: if torch has the other one (`python "
+            '-c "import torch; print(torch.compiled_with_cxx11_abi())"`), choose a wheel with '
+            f"`cxx11abi{needed}` in its name"
         )
     return ""
 
@@ -220,8 +224,8 @@ def pin_of_another_package(context: RuleContext) -> str:
         version, file = event.values.get("version"), event.values.get("file", "its requirements")
         named = f"{package}=={version}" if version else package
         return (
-            f"{named} requires torch=={torch} and puts that back whenever it is installed: first "
-            f"take this pin out of {file}, or choose a release of {package} for the newer torch. "
+            f"{named} requires torch=={torch} and restores it whenever it is installed: first "
+            f"remove this pin from {file}, or choose a release of {package} for the newer torch. "
         )
     return ""
 
@@ -238,9 +242,9 @@ def marker_of_another_system(context: RuleContext) -> str:
     if not events(context, "index-marker") or context.torch.backend != "cpu":
         return ""
     return (
-        "In pyproject.toml the index of torch holds for one system only: add this one to its "
-        "marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), "
-        "or `uv sync` takes the CPU build again. "
+        "In pyproject.toml, the index of torch applies to one system only. Add this system to "
+        "the marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == "
+        "'win32'`), because otherwise `uv sync` installs the CPU build again. "
     )
 
 

@@ -88,16 +88,16 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=python_of_another_program,
         asks=PROGRAMS_PYTHON,
         clauses=r"[Ii]nstall torch|compatibility table|needs NVIDIA driver|does not name the GPU",
-        instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` or "
-        "`python_embeded`), ask it for its torch by the command below, and install there: "
-        "`gpusetup install --python PATH`",
+        instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` "
+        "or `python_embeded`), run the command below with it to see its torch, and install "
+        "there: `gpusetup install --python PATH`",
     ),
     NeedRow(
         what="remedy",
         lines=INSTALLS_TORCH,
         denied=reinstall_was_tried,
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
-        instead="Another installation of the same torch changes nothing",
+        instead="Reinstalling the same torch changes nothing",
     ),
     NeedRow(
         what="reboot",
@@ -111,16 +111,16 @@ NEEDS: tuple[NeedRow, ...] = (
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
         denied=host_of_a_lender,
         clauses=r"[Rr]eboot|power-off|kernel's command line|modprobe|driver",
-        instead="The host is its lender's: report the message to the lender, stop this instance, "
-        "and start one on another host",
+        instead="The host belongs to the provider: report the message to the provider, stop this "
+        "instance, and start one on another host",
     ),
     NeedRow(
         what="container program",
         lines=r"^(?:sudo )?docker run\b",
         denied=cluster_without_docker,
         clauses=r"a container with one",
-        instead="Clusters have no docker: use the cluster's own container program, for example "
-        "`apptainer exec --nv docker://IMAGE COMMAND`",
+        instead="Clusters do not offer docker: use the cluster's own container program, for "
+        "example `apptainer exec --nv docker://IMAGE COMMAND`",
     ),
     NeedRow(
         what="rights",

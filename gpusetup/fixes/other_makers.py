@@ -41,13 +41,13 @@ def first_install(context: RuleContext) -> Fix | None:
     named = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
     if "intel" in makers and re.search(ARC, named):
         return Fix(
-            text="Install torch's XPU build, which uses this GPU as device xpu. Its ordinary build "
-            "would use the CPU only",
+            text="Install torch's XPU build, which uses this GPU as the device xpu. The ordinary "
+            "build would only use the CPU",
             commands=(_install_from(context, str(INTEL.index)),),
         )
     if "amd" in makers and gfx_of(named) in BUILT_FOR and not on(context, "windows"):
         return Fix(
-            text="Install torch's ROCm build, which uses this GPU. Its ordinary build would not",
+            text="Install torch's ROCm build, which uses this GPU. The ordinary build would not",
             commands=(_install_from(context, str(AMD.index)),),
         )
     return None
@@ -93,14 +93,14 @@ def amd(context: RuleContext) -> Fix:
     is_served = board.target in (None, *BUILT_FOR)
     if is_rocm and context.torch.cuda_available and is_served and not lacking:
         return Fix(
-            text="Keep the torch that is there: its ROCm build sees the GPU. The program, or a "
-            "package that it loads, asks for CUDA's own libraries. Install that package's build "
-            "for ROCm if it has one, or switch the option off that needs it"
+            text="Keep the installed torch: its ROCm build sees the GPU. The program, or a "
+            "package that it loads, needs CUDA's own libraries. Install that package's build for "
+            "ROCm if there is one, or turn off the option that needs the package"
         )
     if context.snapshot.container.kind == "kubernetes":
         return Fix(
-            text="Give the pod the GPU by AMD's device plugin (resources.limits `amd.com/gpu: 1`) "
-            "and use an image whose torch is ROCm's (rocm/pytorch)"
+            text="Give the pod the GPU with AMD's device plugin (resources.limits `amd.com/gpu: "
+            "1`), and use an image with a ROCm build of torch (rocm/pytorch)"
         )
     program = context.snapshot.failing.program
     if on(context, "windows") and program in WITHOUT_ROCM_ON_WINDOWS and not is_rocm:
@@ -123,8 +123,8 @@ def amd(context: RuleContext) -> Fix:
         )
         system = " in Windows (in WSL: AMD's driver for WSL)" if windows else of_linux
         return Fix(
-            text=f"The installed ROCm build needs AMD's newest driver{system}. HIP_VISIBLE_DEVICES "
-            "must not hide the GPU",
+            text=f"The installed ROCm build needs AMD's newest driver{system}. Make sure that "
+            "HIP_VISIBLE_DEVICES does not hide the GPU",
             looks=looks,
         )
     if board.target and not on(context, "windows"):
@@ -141,10 +141,10 @@ def amd(context: RuleContext) -> Fix:
 
 
 BUILD_FOR_ROCM = (
-    "Keep torch, which is ROCm's, and install no CUDA toolkit: the ordinary build of {0} is for "
-    "CUDA. Build {0} for ROCm, if its project can (flash-attn: set "
-    "`FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE` and have ROCm's compiler installed), or do without "
-    'it (in transformers `attn_implementation="sdpa"`)'
+    "Keep the ROCm build of torch, and do not install a CUDA toolkit: the ordinary build of {0} "
+    "is for CUDA. Build {0} for ROCm, if its project supports it (flash-attn: set "
+    "`FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE` and have ROCm's compiler installed), or run "
+    'without {0} (in transformers `attn_implementation="sdpa"`)'
 )
 
 
@@ -171,30 +171,31 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     if target in DROPPED:
         return Fix(
             text=f"{board.name} is {DROPPED[target]} ({target}), which ROCm and torch's ROCm "
-            "builds no longer support; no override helps, because nothing that is still built "
-            "runs on it. Use the CPU build, another GPU, or a community build of torch for "
-            f"{target}"
+            "builds no longer support; no override helps, because no current build runs on it. "
+            f"Use the CPU build, another GPU, or a community build of torch for {target}"
         )
     first = FIRST_ROCM.get(target)
     if first and lacking and _is_older_than(context, first):
         source = AMDS_FOR_WINDOWS if windows else AMD.index
         return Fix(
-            text=f"torch's wheels have kernels for {target} from ROCm {first} on, and the "
-            f"installed wheel is older. Install one of ROCm 7 ({source}). No override of the "
-            "target is needed",
+            text=f"torch's wheels have kernels for {target} since ROCm {first}, but the installed "
+            f"wheel is older. Install one for ROCm 7 ({source}). You do not need to override the "
+            "target",
             commands=() if windows else (_install_from(context, str(AMD.index)),),
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
     named, version = RELATIVES.get(target, ("", ""))
     # The variable is one of ROCm on Linux; HIP for Windows does not read it.
-    relative = f"use the kernels of its near relative {named}, or " if named and not windows else ""
+    relative = (
+        f"use the kernels of the closely related {named}, or " if named and not windows else ""
+    )
     override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
     return Fix(
         text=f"torch's ROCm builds have kernels for {', '.join(BUILT_FOR)}, but not for "
-        f"{target or 'this GPU'}: {relative}install a build of AMD or the distribution for it. "
-        "Otherwise the CPU build works. If the processor's own graphics come first in the list, "
-        "set HIP_VISIBLE_DEVICES to the card's number",
+        f"{target or 'this GPU'}: {relative}install a build for it from AMD or your distribution. "
+        "Otherwise the CPU build works. If the processor's integrated graphics come first in the "
+        "list, set HIP_VISIBLE_DEVICES to the card's number",
         commands=(override,) if named and on(context, "linux") else (),
     )
 
@@ -228,8 +229,8 @@ def intel(context: RuleContext) -> Fix:
     return Fix(
         text="Install torch's XPU build: the installed torch has no XPU support"
         if why
-        else 'torch\'s XPU build uses the GPU as device "xpu". Replace "cuda" in your code by '
-        '"xpu"',
+        else 'torch\'s XPU build uses the GPU as device "xpu". Replace "cuda" in your code '
+        'with "xpu"',
         commands=(_install_from(context, str(INTEL.index)),) if install else (),
     )
 
@@ -248,7 +249,8 @@ def apple(context: RuleContext) -> Fix:
         if library:
             newer = paste.pip(context, "install", "--upgrade", library)
             first = (
-                f"Update {library} first: its newer releases know what mps lacks. If it remains: "
+                f"First update {library}: its newer releases handle what mps lacks. If the error "
+                "remains: "
             )
             return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
         return Fix(text=text or LACKS, commands=() if text else fallback)
@@ -256,8 +258,8 @@ def apple(context: RuleContext) -> Fix:
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
     return Fix(
-        text='From torch 1.12 on, the ordinary wheel uses an Apple GPU as device "mps". Replace '
-        '"cuda" in your code by "mps" or "cpu"',
+        text='Since torch 1.12, the ordinary wheel uses an Apple GPU as the device "mps". '
+        'Replace "cuda" in your code with "mps" or "cpu"',
         commands=(install,) if missing else (),
     )
 
@@ -278,14 +280,14 @@ def _library_that_computes(context: RuleContext) -> str:
 
 
 LACKS = (
-    'The program already uses "mps", which lacks this operation: let the operation run on the '
-    "CPU, or update torch"
+    'The program already uses "mps", which does not support this operation: run the operation '
+    "on the CPU, or update torch"
 )
 ON_MPS = (
     (
         "laceholder storage",
-        'The program already uses "mps", but one of its tensors is elsewhere: move the model and '
-        'all inputs to it (`.to("mps")`)',
+        'The program already uses "mps", but one of its tensors is elsewhere: move the model '
+        'and all inputs to "mps" (`.to("mps")`)',
     ),
     (
         "(?i)bfloat16",
@@ -294,11 +296,11 @@ ON_MPS = (
     ),
     (
         "(?i)float8|fp8",
-        '"mps" has no float8: use the weights in float16 or bfloat16, or a GGUF of them',
+        '"mps" does not support float8: use the weights in float16 or bfloat16, or as GGUF',
     ),
     (
         "float64|MPS framework doesn't support",
-        '"mps" has no float64: make these tensors float32, or keep them on "cpu"',
+        '"mps" does not support float64: make these tensors float32, or keep them on "cpu"',
     ),
 )
 """What Metal says -> what to do."""

@@ -77,8 +77,8 @@ def executable(context: RuleContext) -> EnvironmentOwner | None:
         name = event.values.get("program", "the program")
         return EnvironmentOwner(
             because=f"{name} brings its own Python and its own libraries",
-            way="pip does not reach them: take a newer release of the program (made for this GPU), "
-            "or run the program from its source",
+            way="pip cannot change them: install a newer release of the program (made for this "
+            "GPU), or run the program from its source",
             holds_all_packages=True,
         )
     return None
@@ -90,7 +90,7 @@ def store(context: RuleContext) -> EnvironmentOwner | None:
         if event.values.get("place") == "store":
             package = event.values.get("package", "the package")
             return EnvironmentOwner(
-                because=f"{package} lies in the store of Nix or Guix",
+                because=f"{package} is in the store of Nix or Guix",
                 way="pip cannot change it: choose another release or override its build in the "
                 "system's configuration",
                 holds_all_packages=True,
@@ -113,10 +113,10 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
         )
     # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
     old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
-    take_back = f"Take back what was installed: {lender.anew}"
+    take_back = f"Undo the installation: {lender.anew}"
     first_step = lender.gives_a_gpu if old_gpu else take_back
     return EnvironmentOwner(
-        because=f"{lender.name} brings a torch with its runtime",
+        because=f"{lender.name} includes a torch in its runtime",
         way=f"{first_step}. If the program needs another torch",
         is_closed=False,
     )
@@ -135,22 +135,22 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
         name = event.values["name"]
         repository = re.sub(r":[\w.-]+$", "", name)
         return EnvironmentOwner(
-            because=f"the program and its torch belong to the image {name}",
-            way=f"Take another tag of {repository}: the newest for a newer GPU, one of an older "
-            "CUDA for an older driver or GPU (the project's releases name both). What pip changes "
-            "in a running container is lost with it",
+            because=f"the program and its torch are part of the image {name}",
+            way=f"Use another tag of {repository}: the newest for a newer GPU, or one with an "
+            "older CUDA version for an older driver or GPU (the project's releases list both). "
+            "Changes that pip makes in a running container are lost when it stops",
         )
     if makers_image := _image_of_a_maker(context):
         return EnvironmentOwner(
-            because=f"torch belongs to the image {makers_image}".rstrip(),
-            way="Keep the image's torch: its maker built it for this machine. Take another tag of "
-            "the image (a newer one for a newer GPU, an older one for an older driver), or change "
-            "the program",
+            because=f"torch is part of the image {makers_image}".rstrip(),
+            way="Keep the image's torch, because its maker built it for this machine. Use "
+            "another tag of the image (a newer one for a newer GPU, an older one for an older "
+            "driver), or change the program",
         )
     for event in _named(context, "base-image"):
         return EnvironmentOwner(
             because=f"torch belongs to the image {event.values['name']}",
-            way=f"Take {_tag_of_pytorch(context)}, in the command or in the Dockerfile's FROM line",
+            way=f"Use {_tag_of_pytorch(context)}, in the command or in the Dockerfile's FROM line",
         )
     return None
 
@@ -187,10 +187,10 @@ def unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
     if kind not in ("docker", "podman", "kubernetes"):
         return None
     return EnvironmentOwner(
-        because="the program runs in a container, and what is installed in a running one is lost "
-        "with it",
+        because="the program runs in a container, and packages that you install in a running "
+        "container are lost when it stops",
         way="Change the line of the Dockerfile that installs torch and build the image again, or "
-        "take a newer tag of the image. In the Dockerfile",
+        "use a newer tag of the image. In the Dockerfile",
         is_closed=False,
         commands_are_for="lines of the Dockerfile (`RUN` before each)",
     )
@@ -218,8 +218,8 @@ def module(context: RuleContext) -> EnvironmentOwner | None:
     else:
         return None
     return EnvironmentOwner(
-        because=f"torch belongs to {owner_name}, which only its administrators change",
-        way="Load a newer module (`module avail` lists them), or make a new environment "
+        because=f"torch belongs to {owner_name}, which only its administrators can change",
+        way="Load a newer module (`module avail` lists them), or create a new environment "
         "without the module",
         commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
     )
@@ -235,8 +235,8 @@ def system_packages(context: RuleContext) -> EnvironmentOwner | None:
         return None
     return EnvironmentOwner(
         because=f"this torch is a package of the distribution ({root})",
-        way="Leave it to the distribution's package manager, and make a new environment, "
-        "in which the program runs",
+        way="Leave it to the distribution's package manager, and create a new environment for "
+        "the program",
         commands=lines("gpusetup install --venv .venv"),
     )
 
@@ -248,7 +248,7 @@ def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
         return EnvironmentOwner(
             because=f"{name} lets a CUDA build of torch run on the AMD GPU",
             way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
-            "names for this GPU, with the rocBLAS library files for its target; or use a ROCm "
+            "lists for this GPU, with the rocBLAS library files for its target; or use a ROCm "
             "build of torch without it",
         )
     return None
@@ -273,9 +273,9 @@ def project(context: RuleContext) -> EnvironmentOwner | None:
     for event in _named(context, "project"):
         tool = event.values["name"]
         return EnvironmentOwner(
-            because=f"{tool} writes this environment from the project's file, and its next run "
-            "takes away what pip installed",
-            way="Name the build in the project's file, and let the tool install it",
+            because=f"{tool} creates this environment from the project's file, and its next run "
+            "removes what pip installed",
+            way="Add the build to the project's file, and let the tool install it",
             commands=lines(*commands_of_tools[tool]),
         )
     return None
@@ -294,14 +294,14 @@ WAYS_OF_PROGRAMS = {
     "again",
     "text-generation-webui": "run `update_wizard_windows.bat` (`update_wizard_linux.sh`), or "
     "delete `installer_files` and start it again for its newest torch",
-    "stable-diffusion-webui": "its start script installs one torch: set TORCH_COMMAND in "
-    "webui-user.bat (webui-user.sh) to the pip command, take `--xformers` out of "
-    "COMMANDLINE_ARGS (its release belongs to the old torch), delete `venv` and start again",
+    "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
+    "in webui-user.bat (webui-user.sh) to the pip command, remove `--xformers` from "
+    "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
     "SD.Next": "start it once with `--reinstall` (its installer chooses torch; TORCH_COMMAND "
     "overrides it)",
-    "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), whose requirements name "
-    "torch and xformers together",
-    "Fooocus": "take its newest release; its folder `python_embeded` has the torch",
+    "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), which installs torch and "
+    "xformers together",
+    "Fooocus": "install its newest release, whose folder `python_embeded` contains torch",
     "InvokeAI": "use its launcher (Manage Installation: reinstall the newest release), which "
     "chooses torch",
 }

@@ -240,9 +240,9 @@ def chosen_build(context: RuleContext) -> TorchBuild | None:
 
 
 ANOTHER_RUNS = (
-    "The torch that is listed fits this machine: another one runs. Ask the program's Python which "
-    'one (`python -c "import sys, torch; print(sys.executable, torch.__file__)"`); start the '
-    "program with the other Python, or remove the second torch"
+    "The torch that is listed fits this machine, but another one runs. Check which one the "
+    "program's Python uses (`python -c \"import sys, torch; print(sys.executable, "
+    'torch.__file__)"`). Start the program with the other Python, or remove the second torch'
 )
 
 
@@ -285,7 +285,7 @@ def _no_build_fix(context: RuleContext) -> Fix:
     advice = context.choice.advice
     if board := board_of(context.snapshot):
         return Fix(
-            text=f"Wheels for servers do not run on this board ({board}): use the torch that "
+            text=f"Wheels for servers do not run on this board ({board}), so use the torch that "
             "NVIDIA publishes for its JetPack",
             commands=posix(context, "cat /etc/nv_tegra_release"),
         )

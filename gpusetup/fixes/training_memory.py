@@ -11,11 +11,11 @@ from gpusetup.model.units import GIB
 from gpusetup.readings.sources import UNNAMED
 
 STEPS = (
-    "To train, take these steps until it fits: 1. a smaller batch with gradient accumulation "
-    "(32 = 8 x 4 trains alike), 2. mixed precision (bf16, or fp16), 3. gradient checkpointing, "
-    "4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), 5. LoRA, which trains small adapters "
-    "only, and last 6. a smaller model. To infer, use smaller inputs or a quantized model. End "
-    "other programs on the GPU"
+    "To train, take these steps until it fits: 1. a smaller batch with gradient accumulation (32 "
+    "= 8 x 4 trains in the same way), 2. mixed precision (bf16, or fp16), 3. gradient "
+    "checkpointing, 4. an 8-bit optimizer (`bitsandbytes.optim.AdamW8bit`), 5. LoRA, which "
+    "trains only small adapters, and finally 6. a smaller model. To infer, use smaller inputs or "
+    "a quantized model. End other programs on the GPU"
 )
 """The acceleration guide's order (batch, precision, model), with what saves more in between."""
 
@@ -88,13 +88,13 @@ LEAST_SHARE = 0.05
 
 
 SEGMENTS_FIRST = (
-    "torch holds as much unused memory as was asked for, in pieces that are too small: set the "
-    "variable below first. "
+    "torch has enough unused memory, but in pieces that are too small: first set the variable "
+    "below. "
 )
 GENERATING = ("ComfyUI", "stable-diffusion-webui", "diffusers", "InvokeAI", "SD.Next", "Fooocus")
 """Programs that make pictures and train nothing."""
 TO_GENERATE = (
-    "To generate pictures or films, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
+    "To generate images or videos, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
     "program move parts to the computer's memory (ComfyUI: `--lowvram`; diffusers: "
     "`enable_model_cpu_offload()`), and lower resolution, frames or batch. End other programs on "
     "the GPU"
@@ -141,10 +141,10 @@ def copies_of_one_process(context: RuleContext) -> str:
     if not events(context, "one-process-parallel"):
         return ""
     return (
-        "The training runs as one process over all GPUs (DataParallel), which fills the first GPU "
-        "and ignores DeepSpeed's and FSDP's settings: start one process a GPU "
-        "(`torchrun --nproc-per-node=gpu …`, `accelerate launch …`; LLaMA-Factory: "
-        "`FORCE_TORCHRUN=1 llamafactory-cli train …`). "
+        "The training runs as one process over all GPUs (DataParallel), which fills the first "
+        "GPU and ignores DeepSpeed's and FSDP's settings: start one process per GPU (`torchrun "
+        "--nproc-per-node=gpu …`, `accelerate launch …`; LLaMA-Factory: `FORCE_TORCHRUN=1 "
+        "llamafactory-cli train …`). "
     )
 
 
@@ -164,8 +164,8 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
     )
     numbered = ". ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
     return (
-        f"{trainer.name} has these steps; take them in this order until it fits. {numbered}. "
-        "Beside them gradient checkpointing, an 8-bit optimizer, LoRA and a shorter sequence save "
+        f"{trainer.name} offers these steps; take them in this order until it fits. {numbered}. "
+        "Besides, gradient checkpointing, an 8-bit optimizer, LoRA and a shorter sequence save "
         "memory too. `gpusetup plan` computes which of them your job needs"
     )
 

@@ -53,7 +53,7 @@ def test_a_persons_word_is_likely_and_a_programs_line_certain(
 ) -> None:
     told, printed = read_report(words), read_report(f"{words}\n{line}")
     assert (told.cause, told.certainty) == (cause, "likely")
-    assert "a person says it" in told.doubts[0]
+    assert "somebody describes it" in told.doubts[0]
     assert (printed.cause, printed.certainty) == (cause, "certain")
 
 
@@ -193,14 +193,14 @@ UNCHANGED = [
         "My job on a rented node of RunPod (8x H100 SXM) ends with Error 802: system not yet "
         "initialized\nfabric manager never reported Completed",
         "systemctl",
-        "lender",
+        "provider",
     ),
     (
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 575.51\n"
         "in the container. Our docker image was built on another machine; the host's driver is "
         "550.120",
         "reboot",
-        "out of the image",
+        "from the image",
     ),
     (
         "RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch "
@@ -241,7 +241,7 @@ def test_flash_attn_beside_rocms_torch_needs_no_cuda_toolkit() -> None:
         "UserWarning: flash_attn was requested, but nvcc was not found.\n"
         "OSError: CUDA_HOME environment variable is not set."
     )
-    assert "install no CUDA toolkit" in way_of(answer)
+    assert "do not install a CUDA toolkit" in way_of(answer)
     assert "cuda" not in commands_of(answer).lower()
 
 
@@ -365,7 +365,7 @@ def test_what_a_program_failed_at_is_likely_and_says_what_else_it_could_be() -> 
         "CUDA kernel errors might be asynchronously reported at some other API call"
     )
     assert (answer.cause, answer.certainty) == ("cuda-program-error", "likely")
-    assert "has other reasons" in answer.doubts[0]
+    assert "can have other reasons" in answer.doubts[0]
 
 
 # --- a fact of the same text goes before a symptom's usual cause ----------------------------------

@@ -224,7 +224,7 @@ COMPAT = changed(
          "open", "None"),
         ("wsl-driver",
          changed(WSL, gpus=None, driver=Driver(library_found=False), cuda_api=CudaApi()),
-         "wsl.exe --update\nwsl.exe --shutdown|no Linux driver", "modprobe"),
+         "wsl.exe --update\nwsl.exe --shutdown|not install a Linux driver", "modprobe"),
         ("system-not-ready-fabric-manager",
          gpu(name="NVIDIA H100 80GB HBM3", fabric_state="in_progress"),
          "sudo apt install -y 'nvidia-fabricmanager-580=580.95.05*'", "reboot"),

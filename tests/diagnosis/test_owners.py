@@ -144,7 +144,7 @@ def test_what_was_compiled_for_the_old_torch_is_named_where_torch_changes() -> N
     text = warning("/home/u/venv/lib/python3.11/site-packages/")
     assert "compiled for the torch" not in way_of(read_report(text))
     with_mmcv = way_of(read_report(f"{text}mmcv: 2.1.0\nmmdet: 3.3.0\n"))
-    assert "mmcv is compiled for the torch that is there" in with_mmcv
+    assert "mmcv is compiled for the installed torch" in with_mmcv
 
 
 def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
@@ -191,7 +191,7 @@ def test_an_index_of_cpu_builds_in_a_dockerfile_is_changed_there() -> None:
         "RUN pip install torch --index-url https://download.pytorch.org/whl/cpu\n"
         "docker compose logs app\nAssertionError: Torch not compiled with CUDA enabled"
     )
-    assert "build the image again" in way_of(answer)
+    assert "rebuild the image" in way_of(answer)
     assert not installations(answer)
 
 

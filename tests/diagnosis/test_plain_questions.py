@@ -46,7 +46,7 @@ ANSWERS = (
     ("Which CUDA for RTX 4070 and PyTorch 2.6?", "torch 2.6.0 from cu126 has kernels for RTX 4070"),
     ("Will a GTX 1060 work with PyTorch?", "yes, for GTX 1060 torch"),
     ("Can PyTorch use the GPU of a MacBook M3?", "yes, as the device mps"),
-    ("Do I have to downgrade CUDA 13?", "no, keep the driver and remove nothing"),
+    ("Do I have to downgrade CUDA 13?", "no, keep the driver and do not remove anything"),
 )
 
 

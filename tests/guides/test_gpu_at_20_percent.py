@@ -293,7 +293,7 @@ def test_a_diverging_loss_in_float16_leads_to_bfloat16_or_a_scaler(
     _, screen = doctor_reads(tmp_path, capsys, text)
     assert screen.index("bfloat16 instead of float16") < screen.index("GradScaler")
     _, screen = doctor_reads(tmp_path, capsys, f"GPU: NVIDIA GeForce GTX 1660\n{text}")
-    assert "Switch mixed precision off on this card" in screen
+    assert "Turn mixed precision off on this card" in screen
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_a_cpu_build_comes_before_a_toolkit_that_nothing_needed(
     """002-7: only `nvcc --version` failed, and torch is a CPU build."""
     cause, screen = doctor_reads(tmp_path, capsys, f"{said}{ASKED_TORCH}2.5.1+cpu False\n")
     assert cause == "torch-cpu-build"
-    assert "torch's wheels bring all of CUDA that they need" in screen
+    assert "torch's wheels include all parts of CUDA that they need" in screen
 
 
 def test_a_missing_nvcc_does_not_explain_why_torch_sees_no_gpu(

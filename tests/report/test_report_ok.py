@@ -215,8 +215,8 @@ def test_no_ok_and_no_exit_0_stands_over_a_failure() -> None:
 
 H100 = Path(__file__).resolve().parents[1] / "machines" / "linux-h100-580.159.04"
 PROOF_OF = {
-    "nvidia-smi.txt": "the driver works and shows no fault; the text does not show torch",
-    "nvidia-smi-q.txt": "the driver works and shows no fault; the text does not show torch",
+    "nvidia-smi.txt": "the driver works and reports no fault, but the text does not show torch",
+    "nvidia-smi-q.txt": "the driver works and reports no fault, but the text does not show torch",
     "collect_env.txt": "torch 2.11.0+cu130 can use NVIDIA H100 80GB HBM3",
 }
 

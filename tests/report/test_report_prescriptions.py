@@ -182,7 +182,7 @@ ABSENT = "ImportError: {}: cannot open shared object file: No such file or direc
          "\n580.65.06\n", ""),
         ("driver 535.183.01\ntorch 2.6.0+cu124\nthe driver's CUDA version is 12.2 which is older "
          "than the PTX compiler version 12.4", "\n550.", ""),
-        (ABSENT.format("libcudnn.so.9"), "torch 2.4 and newer brings cuDNN 9|Other libraries have their own numbers", ""),
+        (ABSENT.format("libcudnn.so.9"), "torch 2.4 and newer includes cuDNN 9|Other libraries have their own numbers", ""),
     ],
 )  # fmt: skip
 def test_what_is_prescribed(text: str, has: str, never: str) -> None:
@@ -199,7 +199,7 @@ OOM = (
     [
         (
             f"{OOM} 505.96 MiB already allocated; 12.50 MiB free; 530.00 MiB reserved in total by PyTorch)",
-            "Other programs hold 5.5 GiB",
+            "Other programs use 5.5 GiB",
             "does not help",
         ),
         (
@@ -219,7 +219,7 @@ OOM = (
         ),
         (
             "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.",
-            "or a file that a worker reads was cut off",
+            "or a file that a worker reads is incomplete",
             "damaged",
         ),
         (

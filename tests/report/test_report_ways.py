@@ -140,7 +140,10 @@ def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -
     assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
     assert any(line.startswith("sudo apt purge") for line in command_lines(fix))
     assert not any("wsl" in line for line in command_lines(beside))
-    assert "no Linux driver" in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
+    assert (
+        "not install a Linux driver"
+        in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
+    )
 
 
 NMS = "RuntimeError: operator torchvision::nms does not exist\n"
@@ -237,8 +240,8 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
         (f"OS: Fedora Linux 42\n{NO_GPU_DRIVER}", "sudo dnf install", "apt"),
         (f"OS: openSUSE Leap 15.6\n{NO_GPU_DRIVER}", "sudo zypper install", "apt"),
-        ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix what", "belong"),
-        ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "belong", "path"),
+        ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix the error", "work together"),
+        ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "work together", "path"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
         (f"OS: Fedora Linux 42\nakmod-nvidia 3:580.95-1 -> 3:595.58.03-1\n{NO_MODULE}\n"
