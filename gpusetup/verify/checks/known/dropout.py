@@ -7,6 +7,7 @@ itself: a lane that is always kept is one number of 256, which no total shows.
 from __future__ import annotations
 
 from math import sqrt
+from operator import eq
 from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import torch
@@ -21,6 +22,10 @@ LANES = (3, 8, 32, 100, 256, 1000)
 """Widths of vectors, blocks and rows; every so many elements are counted together."""
 DRAWS, POSITIONS = 256, 1027
 """How often the same positions are drawn."""
+VECTOR_LENGTH = 16
+"""Lanes of the widest vector; those of 2, 4 and 8 lanes come round in it."""
+DISTANCES = (1, 2, 3, 4, 8, 16)
+"""To a lane that may share the random number; after 16 the same lane comes again."""
 SIGMAS = 6.5
 """A sound generator is farther off once in ten thousand million counts."""
 DROPPED = 0.3
@@ -36,6 +41,7 @@ def dropout(device: str) -> Outcome:
     torch.manual_seed((asked().seed + 271) % SEED_LIMIT)
     questions = (
         lanes,
+        independent_lanes,
         positions,
         gradients_through_dropout,
         whole_channels,
@@ -58,12 +64,17 @@ def kept_flags(computed: Any) -> List[bool]:
 def within_chance(label: str, count: int, draws: int) -> Part:
     """Whether the share of draws that were kept is one that chance allows."""
     expected = draws * (1 - DROPPED)
-    # The variance of a binomial distribution.
-    variance = draws * DROPPED * (1 - DROPPED)
-    allowed = SIGMAS * sqrt(variance)
-    distance = abs(count - expected)
     message = f"{count} of {draws} are kept, about {expected:.0f} must be"
-    return holds(label, distance <= allowed, message)
+    return holds(label, is_likely(count, draws, 1 - DROPPED), message)
+
+
+def is_likely(count: int, draws: int, probability: float) -> bool:
+    """Whether something of this probability may come so often in so many draws."""
+    expected = draws * probability
+    # Of a binomial distribution.
+    variance = draws * probability * (1 - probability)
+    allowed = SIGMAS * sqrt(variance)
+    return abs(count - expected) <= allowed
 
 
 def lanes(device: str) -> Iterator[Part]:
@@ -83,6 +94,32 @@ def lanes(device: str) -> Iterator[Part]:
                 lane_flags = flags[lane::width]
                 label = f"dropout of {dtype_name}, every {width}th from {lane}"
                 yield within_chance(label, sum(lane_flags), len(lane_flags))
+
+
+def independent_lanes(device: str) -> Iterator[Part]:
+    """Catches a lane that repeats another one's mask: each alone is dropped as often as asked."""
+    for dtype_name in formats_on(device):
+        computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
+        flags = kept_flags(computed)
+        for lane in range(VECTOR_LENGTH):
+            for distance in DISTANCES:
+                other = lane + distance
+                lane_flags = flags[lane::VECTOR_LENGTH]
+                other_flags = flags[other::VECTOR_LENGTH]
+                label = f"dropout of {dtype_name}, lanes {lane} and {other}"
+                yield agree_by_chance(label, lane_flags, other_flags)
+
+
+def agree_by_chance(label: str, lane: List[bool], other_lane: List[bool]) -> Part:
+    """Whether two lanes are as often kept or dropped together as independent ones."""
+    # Of the last vector there may be no other lane.
+    pairs = min(len(lane), len(other_lane))
+    equal_count = sum(map(eq, lane, other_lane))
+    # Both are kept, or both are dropped.
+    probability = (1 - DROPPED) ** 2 + DROPPED**2
+    expected = pairs * probability
+    message = f"{equal_count} of {pairs} pairs are equal, about {expected:.0f} must be"
+    return holds(label, is_likely(equal_count, pairs, probability), message)
 
 
 def positions(device: str) -> Iterator[Part]:

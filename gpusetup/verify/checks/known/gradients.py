@@ -27,7 +27,16 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import columns_of, joined, products_of_pairs, rows_of_length, sawtooth, scaled
+from .number_lists import (
+    ONE,
+    columns_of,
+    joined,
+    products_of_pairs,
+    rows_of_length,
+    sawtooth,
+    scaled,
+    there_and_back,
+)
 from .slopes import slopes_of_functions
 
 
@@ -37,6 +46,7 @@ def gradients(device: str) -> Outcome:
         slopes_of_functions,
         gradients_of_spread_operands,
         gradients_of_products,
+        gradients_of_many_rows,
         gradients_of_picked_elements,
         gradients_along_rows,
         gradients_of_copies,
@@ -225,6 +235,29 @@ def product_of_rows(
             products = products_of_pairs(row, column)
             sums.append(sum(products))
     return sums
+
+
+def gradients_of_many_rows(device: str) -> Iterator[Part]:
+    """Catches a bias whose gradient is added up over the rows in 16 bits."""
+    # Six columns are fewer than 32,768 numbers: of more, each thread of a CPU rounds its own part.
+    # The steps are whole pairs of runs of 16.
+    steps, width = 4224, 6
+    for dtype_name in formats_on(device):
+        # Single lanes are far from zero, or whole blocks.
+        for run in (1, 16, steps // 2):
+            column = there_and_back(steps, run)
+            arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
+            inputs = arriving.new_zeros(len(column), 3)
+            weight = arriving.new_zeros(width, 3)
+            bias = arriving.new_zeros(width).requires_grad_()
+            label = f"of {len(column)} {dtype_name} rows, runs of {run}"
+
+            outputs = torch.nn.functional.linear(inputs, weight, bias)
+            (computed,) = torch.autograd.grad(outputs, bias, arriving)
+            yield exactly(f"gradient of the bias of linear {label}", computed, [ONE] * width)
+            outputs = torch.zeros_like(arriving) + bias
+            (computed,) = torch.autograd.grad(outputs, bias, arriving)
+            yield exactly(f"gradient of a spread bias {label}", computed, [ONE] * width)
 
 
 # --- elements that are picked ---------------------------------------------------------------------

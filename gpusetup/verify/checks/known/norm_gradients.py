@@ -25,7 +25,16 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import joined, products_of_pairs, rows_of_length, sawtooth, sums_of_pairs
+from .number_lists import (
+    ONE,
+    STEP,
+    joined,
+    products_of_pairs,
+    rows_of_length,
+    sawtooth,
+    sums_of_pairs,
+    there_and_back,
+)
 
 SPREAD, EPS = 0.5, 0.75
 """Each number is half above or below zero: with eps the variance is 1, and so is the root."""
@@ -221,6 +230,50 @@ def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) ->
         limit = sum_limit(dtype_name, count)
         exact = rows.weight_gradient()
         yield near(f"gradient of the weight {label}", gradients[1], exact, limit)
+
+
+def gradients_of_many_rows(device: str) -> Iterator[Part]:
+    """Catches weights and biases whose gradients are added up over the rows in 16 bits."""
+    # Whole pairs of runs of 16, and four columns: balanced numbers.
+    steps, width = 4224, 4
+    numbers = [SPREAD, -SPREAD] * (width // 2)
+    for dtype_name in formats_on(device):
+        # Single lanes are far from zero, or whole blocks.
+        for run in (1, 16, steps // 2):
+            column = there_and_back(steps, run)
+            row = tensor_of(numbers, dtype_name, device)
+            inputs = row.expand(len(column), -1).contiguous()
+            upstream = tensor_of(column, dtype_name, device, -1, 1).expand_as(inputs).contiguous()
+            label = f"{len(column)} {dtype_name} rows, runs of {run}"
+            yield from gradients_that_return(inputs, upstream, label)
+
+
+def gradients_that_return(inputs: Any, upstream: Any, label: str) -> Iterator[Part]:
+    """The gradients of weight and bias where one row is left of all that arrives."""
+    dtype_name = dtype_name_of(inputs)
+    count, width = inputs.shape
+    weight = inputs.new_ones(width).requires_grad_()
+    bias = inputs.new_zeros(width).requires_grad_()
+    # The numbers have a mean of zero and a root of 1: what is normalised stays as it is.
+    by_weight = [ONE * number for number in inputs[0].tolist()]
+    by_bias = [ONE] * width
+    # Partial sums grow to half of all steps, and are rounded in float32 at each row.
+    largest = STEP * count / 2
+    limit = Limit(4 * roundoff(dtype_name), largest * roundoff("float32") * sqrt(count))
+
+    functional = torch.nn.functional
+    outputs = {"group_norm": functional.group_norm(inputs, 1, weight, bias, EPS)}
+    if has_exact_sums(count, dtype_name, str(inputs.device)):
+        outputs["layer_norm"] = functional.layer_norm(inputs, (width,), weight, bias, EPS)
+    for method, normalised_rows in outputs.items():
+        computed = torch.autograd.grad(normalised_rows, (weight, bias), upstream)
+        yield near(f"gradient of the weight of {method}, {label}", computed[0], by_weight, limit)
+        yield near(f"gradient of the bias of {method}, {label}", computed[1], by_bias, limit)
+    # torch 2.4 brought it.
+    if hasattr(functional, "rms_norm"):
+        root_mean_square = functional.rms_norm(inputs, (width,), weight, EPS)
+        (gradient,) = torch.autograd.grad(root_mean_square, weight, upstream)
+        yield near(f"gradient of the weight of rms_norm, {label}", gradient, by_weight, limit)
 
 
 # --- norms of images ------------------------------------------------------------------------------

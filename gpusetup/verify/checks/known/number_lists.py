@@ -46,6 +46,27 @@ def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List
     return values
 
 
+ONE, STEP = 1.0, 16.0
+"""A number that a long sum must not lose, and steps that only 16 bits confuse with it.
+
+Past 2,048 (float16) or 256 (bfloat16), a multiple of the step plus one is no number of the format.
+"""
+
+
+def there_and_back(steps: int, run: int) -> List[float]:
+    """A number, and as many steps up as down, in runs; their sum is that number.
+
+    With runs of half the length, partial sums of whole blocks are far from zero. With short runs,
+    partial sums of single lanes are. Kept in 16 bits, either loses the number.
+
+    >>> there_and_back(4, run=2)
+    [1.0, 16.0, 16.0, -16.0, -16.0]
+    """
+    up = [STEP] * run
+    down = [-STEP] * run
+    return [ONE, *repeated(up + down, steps)]
+
+
 # --- rows and columns -----------------------------------------------------------------------------
 
 

@@ -8,14 +8,26 @@ shows.
 from __future__ import annotations
 
 from math import exp, fsum, log, log1p, nan
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import HALVES, LEAST, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
-from .number_lists import elements_at, joined, products_of_pairs, sawtooth, scaled
+from .answers import (
+    HALVES,
+    LEAST,
+    Limit,
+    ask_all,
+    dice,
+    dtype_name_of,
+    dtype_of,
+    formats_on,
+    near,
+    roundoff,
+    tensor_of,
+)
+from .number_lists import elements_at, joined, products_of_pairs, sawtooth, scaled, there_and_back
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
 """On both sides of what kernels are cut into; vocabularies have 32,000 to 150,000 numbers."""
@@ -121,6 +133,7 @@ def softmax(device: str) -> Outcome:
         probabilities_of_long_rows,
         probabilities_along_other_axes,
         gradients_of_softmax,
+        gradients_of_equal_logits,
         cross_entropies,
         losses_of_single_numbers,
         rows_without_any_number,
@@ -209,6 +222,56 @@ def gradient_limit(dtype_name: str, length: int) -> Limit:
     has an error in proportion to the largest one."""
     share = share_limit(dtype_name, length)
     return Limit(share, 4 * share)
+
+
+EQUAL_LOGITS = 4096
+"""Each probability is 2 to the -12: exact in every format."""
+UNWEIGHED = 31
+"""How many weights at the end are 0: what a gradient has there is the row's sum alone.
+
+The other 4,064 steps are whole pairs of runs of 16.
+"""
+
+
+def gradients_of_equal_logits(device: str) -> Iterator[Part]:
+    """Catches a backward pass that adds up a row's gradients in 16 bits.
+
+    The weights leave what 16 bits hold exactly and come back, so that their sum is one of them.
+    """
+    steps = EQUAL_LOGITS - UNWEIGHED - 1
+    for dtype_name in formats_on(device):
+        # Single lanes are far from zero, or whole blocks.
+        for run in (1, 16, steps // 2):
+            weights = there_and_back(steps, run) + [0.0] * UNWEIGHED
+            # Along the last axis, and along another one.
+            for shape in ((1, EQUAL_LOGITS), (EQUAL_LOGITS, 1)):
+                inputs = torch.zeros(shape, dtype=dtype_of(dtype_name), device=device)
+                axis = shape.index(EQUAL_LOGITS)
+                label = f"axis {axis} of {dtype_name} zeros, runs of {run}"
+                yield from gradients_of_zeros(inputs.requires_grad_(), axis, weights, label)
+
+
+def gradients_of_zeros(
+    leaf: Any, axis: int, weights: Sequence[float], label: str
+) -> Iterator[Part]:
+    """The gradients of equal probabilities p along weights w."""
+    dtype_name = dtype_name_of(leaf)
+    p = 1 / EQUAL_LOGITS
+    total = fsum(weights)
+    # So large that p * p * total is a normal number of float16.
+    factor = 1024.0
+    enlarged = scaled(weights, factor)
+    arriving = leaf.new_tensor(enlarged).reshape(leaf.shape)
+    (computed,) = torch.autograd.grad(torch.softmax(leaf, axis), leaf, arriving)
+    exact = [p * (w - p * total * factor) for w in enlarged]
+    # Thirty-two roundings: an exponential, a quotient, and log p, which is of the size of 8.3.
+    limit = Limit(32 * roundoff(dtype_name), LEAST[dtype_name])
+    yield near(f"gradient of softmax, {label}", computed, exact, limit)
+
+    arriving = leaf.new_tensor(list(weights)).reshape(leaf.shape)
+    (computed,) = torch.autograd.grad(torch.log_softmax(leaf, axis), leaf, arriving)
+    exact = [w - p * total for w in weights]
+    yield near(f"gradient of log_softmax, {label}", computed, exact, limit)
 
 
 # --- losses ---------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ at 256 (bfloat16) or 2,048 (float16).
 from __future__ import annotations
 
 from math import sqrt
-from typing import Iterator, List
+from typing import Any, Iterator, List
 
 import torch
 
 from ...judging.tolerance import Part
-from ...values import Outcome
+from ...values import Outcome, kind
 from .answers import (
     HALVES,
     SIGNIFICANT_BITS,
@@ -20,6 +20,8 @@ from .answers import (
     as_stored,
     ask_all,
     dice,
+    dtype_name_of,
+    dtype_of,
     exactly,
     formats_on,
     near,
@@ -27,7 +29,7 @@ from .answers import (
     roundoff,
     tensor_of,
 )
-from .number_lists import columns_of, joined
+from .number_lists import ONE, columns_of, joined, there_and_back
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
 """On both sides of a vector, of a block of 1,024, and of what one thread takes."""
@@ -39,11 +41,13 @@ def sums(device: str) -> Outcome:
     """Sums over rows, columns and everything, norms and accumulated gradients are exact."""
     questions = (
         sums_of_rows_and_columns,
+        sums_that_return,
         long_sums,
         products_with_ones,
         gradients_that_add_up,
         gradients_of_what_was_spread,
         lengths_of_vectors,
+        lengths_of_ones,
     )
     return ask_all(device, questions, "whole numbers")
 
@@ -109,6 +113,40 @@ def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterato
     # Asked for in float64, a sum of halves is not rounded at all.
     computed = inputs.sum(1, dtype=torch.float64)
     yield exactly(f"sum in float64 {label}", computed, totals)
+
+
+def sums_that_return(device: str) -> Iterator[Part]:
+    """Catches partial sums that are kept or added up in 16 bits, of a whole tensor or an axis."""
+    # Three rows are fewer than 32,768 numbers: of more, each thread of a CPU rounds its own part.
+    step_counts = [4096]
+    if kind(device) == "cuda":
+        # Several blocks make such a sum; their parts are float32.
+        step_counts.append(131_072)
+    for dtype_name in formats_on(device):
+        for steps in step_counts:
+            for run in (1, 16, steps // 2):
+                row = there_and_back(steps, run)
+                inputs = tensor_of(row, dtype_name, device)
+                label = f"of {len(row)} {dtype_name} numbers, runs of {run}"
+                yield from sums_of_equal_rows(inputs, label)
+
+
+def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
+    """The sums and means of one row, of three like it, and of three columns."""
+    length = len(inputs)
+    rows = inputs.expand(3, -1).contiguous()
+    columns = rows.t().contiguous()
+
+    yield exactly(f"sum of everything {label}", inputs.sum(), [ONE])
+    yield exactly(f"sum of rows {label}", rows.sum(1), [ONE] * 3)
+    yield exactly(f"sum of columns {label}", columns.sum(0), [ONE] * 3)
+    yield exactly(f"sum without NaN {label}", inputs.nansum(), [ONE])
+    # The number of elements is rounded, and then the quotient.
+    limit = Limit(4 * roundoff(dtype_name_of(inputs)))
+    mean = ONE / length
+    yield near(f"mean of everything {label}", inputs.mean(), [mean], limit)
+    yield near(f"mean of rows {label}", rows.mean(1), [mean] * 3, limit)
+    yield near(f"mean of columns {label}", columns.mean(0), [mean] * 3, limit)
 
 
 def long_sums(device: str) -> Iterator[Part]:
@@ -245,3 +283,20 @@ def norms_of_vector(length: int, dtype_name: str, device: str) -> Iterator[Part]
     # clip_grad_norm_ adds 1e-6 to the norm.
     limit = Limit((16 + sqrt(length)) * unit, 1e-6)
     yield near(f"clipped gradients {label}", long_parameter.grad, clipped, limit)
+
+
+def lengths_of_ones(device: str) -> Iterator[Part]:
+    """Catches a norm of halves whose squares are added up in 16 bits: it stands still."""
+    # One thread of a CPU takes so many; the sum of the squares is far past 2,048.
+    length = 128**2
+    for dtype_name in formats_on(device):
+        row = torch.ones(length, dtype=dtype_of(dtype_name), device=device)
+        rows = row.expand(3, -1).contiguous()
+        columns = rows.t().contiguous()
+        label = f"of {length} {dtype_name} ones"
+        # The root is a number of each format, rounded once.
+        limit = Limit(4 * roundoff(dtype_name))
+        norm = torch.linalg.vector_norm
+        yield near(f"vector_norm {label}", norm(row), [128.0], limit)
+        yield near(f"vector_norm of rows {label}", norm(rows, dim=1), [128.0] * 3, limit)
+        yield near(f"vector_norm of columns {label}", norm(columns, dim=0), [128.0] * 3, limit)
