@@ -57,7 +57,7 @@ ATTENTIONS = (
 """Keys past 1,024, 2,048 and 4,096, where kernels cut them into more parts; then short ones, with
 a mask for each combination of axes."""
 CACHE_SCALE = 0.25
-"""Its root is a power of two as well: torch may multiply queries and keys by it, and stays exact."""
+"""Its root is a power of two as well: torch may multiply queries and keys by that, exactly."""
 QUERIES = (4.0, -4.0, 2.0, -2.0)
 """They come round; with the scale, half a key or a whole one is the exponent of a weight."""
 END_KEY = 9.0
@@ -178,9 +178,7 @@ def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> C
     query_column = tensor_of(query_numbers, dtype_name, device, batch, query_heads, queries, 1)
     key_column = tensor_of(key_numbers, dtype_name, device, batch, heads, keys, 1)
     value_column = tensor_of(value_numbers, dtype_name, device, batch, heads, keys, 1)
-    return CacheTensors(
-        query_column * first_only, key_column * first_only, value_column * factors
-    )
+    return CacheTensors(query_column * first_only, key_column * first_only, value_column * factors)
 
 
 def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from itertools import product
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import torch
 
