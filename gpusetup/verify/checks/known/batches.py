@@ -13,7 +13,15 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import ask_all, dice, exactly, formats_on, tensor_of
+from .answers import (
+    Limit,
+    ask_all,
+    dice,
+    exactly,
+    formats_on,
+    near_in_periods,
+    tensor_of,
+)
 from .number_lists import joined
 
 Matrix = List[List[int]]
@@ -48,7 +56,13 @@ class Product(NamedTuple):
 
 def batches(device: str) -> Outcome:
     """Products in batches and with vectors are exact, also if an operand is spread or scaled."""
-    questions = (single_products, spread_operands, batched_products, scaled_sums)
+    questions = (
+        single_products,
+        spread_operands,
+        batched_products,
+        very_many_products,
+        scaled_sums,
+    )
     return ask_all(device, questions, "products of integers in Python")
 
 
@@ -213,6 +227,33 @@ def products_of_batch(
     added = torch.full_like(computed, nan)
     computed = torch.baddbmm(added, first, second, beta=0)
     yield exactly(f"baddbmm without its first argument {label}", computed, exact)
+
+
+MANY = 65_537
+"""Two more than the 65,535 blocks that a GPU starts along the third axis of a grid."""
+TINY_SHAPE = (2, 3, 2)
+PERIOD = 7
+"""Different products; 65,537 is no multiple of it, so a number that wraps around is another one."""
+
+
+def very_many_products(device: str) -> Iterator[Part]:
+    """Catches the products past the 65,535th left out, or made of the first matrices again."""
+    products = [product_of(TINY_SHAPE, salt) for salt in range(PERIOD)]
+    exact = joined(joined(product.exact) for product in products)
+    repeats = MANY // PERIOD + 1
+    for dtype_name in formats_on(device):
+        factors = [factors_of(product, dtype_name, device) for product in products]
+        first = torch.stack([pair.first for pair in factors])
+        second = torch.stack([pair.second for pair in factors])
+        many_first = first.repeat(repeats, 1, 1)[:MANY]
+        many_second = second.repeat(repeats, 1, 1)[:MANY]
+        label = f"of {MANY} x {TINY_SHAPE} {dtype_name}"
+        computed = torch.bmm(many_first, many_second)
+        yield near_in_periods(f"bmm {label}", computed, exact, Limit())
+        # With beta 0 not even NaN may count.
+        added = torch.full_like(computed, nan)
+        computed = torch.baddbmm(added, many_first, many_second, beta=0)
+        yield near_in_periods(f"baddbmm {label}", computed, exact, Limit())
 
 
 class Scaling(NamedTuple):

@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import functools
 from itertools import product
-from math import prod
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import torch
 
-from ...judging.tolerance import Part, holds
+from ...judging.tolerance import Part
 from ...values import Outcome, kind
-from .answers import (
-    Limit,
-    ask_all,
-    dice,
-    exactly,
-    flat_list,
-    formats_on,
-    in_both_layouts,
-    near,
-    roundoff,
-    tensor_of,
+from .answers import Limit, ask_all, exactly, formats_on, near, roundoff, tensor_of
+from .pixels import Pixel, Shape, numbers_of, pixels_of
+from .pools import (
+    POOLED,
+    pools,
+    pools_of_special_numbers,
+    pools_of_special_rows,
+    pools_with_options,
 )
-from .number_lists import elements_at
 
-Shape = Tuple[int, int, int, int]
+Along = Union[int, Tuple[int, int]]
+"""An option of a layer: the same along both axes, or one for the height and one for the width."""
+
+
+def along(option: Along, axis: int) -> int:
+    """What an option is along the height (0) or the width (1)."""
+    if isinstance(option, int):
+        return option
+    return option[axis]
 
 
 class ConvolutionLayer(NamedTuple):
@@ -39,20 +42,20 @@ class ConvolutionLayer(NamedTuple):
     filters: int
     height: int
     width: int
-    kernel: int
-    stride: int = 1
-    padding: int = 0
-    dilation: int = 1
+    kernel: Along
+    stride: Along = 1
+    padding: Along = 0
+    dilation: Along = 1
     groups: int = 1
 
-    def output_length(self, length: int) -> int:
-        """The output's length for an image's length along an axis: in how many positions the kernel
-        fits."""
-        # From the kernel's first weight to its last one.
-        reach = self.dilation * (self.kernel - 1) + 1
-        padded_length = length + 2 * self.padding
+    def output_length(self, axis: int) -> int:
+        """How many places the kernel has along the height (0) or the width (1)."""
+        # From the first tap of the kernel to the last one.
+        reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1
+        length = (self.height, self.width)[axis]
+        padded_length = length + 2 * along(self.padding, axis)
         last_start = padded_length - reach
-        return last_start // self.stride + 1
+        return last_start // along(self.stride, axis) + 1
 
     @property
     def input_shape(self) -> Shape:
@@ -63,13 +66,13 @@ class ConvolutionLayer(NamedTuple):
         """Filters, channels of a group, rows and columns: a filter only uses its group's
         channels."""
         group_channels = self.channels // self.groups
-        return (self.filters, group_channels, self.kernel, self.kernel)
+        return (self.filters, group_channels, along(self.kernel, 0), along(self.kernel, 1))
 
     @property
     def output_shape(self) -> Shape:
         """Images, filters, and the places of the kernel along both axes."""
-        height = self.output_length(self.height)
-        width = self.output_length(self.width)
+        height = self.output_length(0)
+        width = self.output_length(1)
         return (self.images, self.filters, height, width)
 
     @property
@@ -79,9 +82,10 @@ class ConvolutionLayer(NamedTuple):
         With a stride, images of several heights have the same output height; the transposed
         convolution then returns the smallest of them.
         """
-        if self.stride == 1:
+        stride = along(self.stride, 0)
+        if stride == 1:
             return True
-        return self.output_length(self.height) * self.stride <= self.height
+        return self.output_length(0) * stride <= self.height
 
 
 LAYERS = (
@@ -93,8 +97,24 @@ LAYERS = (
     ConvolutionLayer(3, 6, 6, 9, 9, kernel=3, padding=1, groups=6),
     ConvolutionLayer(1, 4, 32, 7, 8, kernel=3, dilation=2, padding=2, groups=2),
     ConvolutionLayer(2, 1, 3, 33, 5, kernel=2, stride=2),
+    # One filter to each channel, and several.
+    ConvolutionLayer(2, 4, 4, 9, 8, kernel=3, padding=2, dilation=2, groups=4),
+    ConvolutionLayer(1, 5, 5, 8, 11, (3, 3), (1, 1), (1, 2), dilation=(1, 2), groups=5),
+    ConvolutionLayer(3, 3, 6, 11, 7, (3, 2), (1, 2), (3, 0), dilation=(3, 1), groups=3),
+    ConvolutionLayer(2, 8, 8, 7, 9, (2, 3), (2, 1), (0, 1), groups=8),
+    # Groups of several channels.
+    ConvolutionLayer(3, 4, 6, 8, 13, (2, 5), (1, 3), (1, 4), dilation=(1, 2), groups=2),
+    ConvolutionLayer(2, 6, 3, 13, 6, (4, 1), (3, 1), (2, 0), dilation=(2, 1), groups=3),
+    # All channels in one group.
+    ConvolutionLayer(1, 3, 4, 6, 12, (1, 4), (2, 3), (0, 3), dilation=(1, 2)),
+    ConvolutionLayer(2, 2, 3, 11, 8, (3, 3), (2, 1), (2, 1), dilation=(2, 1)),
+    # Rows, which `conv1d` takes as well.
+    ConvolutionLayer(2, 4, 4, 1, 17, (1, 3), 1, (0, 2), dilation=(1, 2), groups=4),
+    ConvolutionLayer(3, 6, 4, 1, 20, (1, 4), (1, 3), (0, 5), dilation=(1, 3), groups=2),
+    ConvolutionLayer(1, 3, 5, 1, 33, (1, 2), (1, 2), (0, 1), dilation=(1, 5)),
 )
-"""Every option, with odd sizes, few and many channels, and a group for each channel."""
+"""Every option, also with another value along the height than along the width; odd sizes, few and
+many channels, and a group for each channel."""
 
 
 class Contribution(NamedTuple):
@@ -107,44 +127,17 @@ class Contribution(NamedTuple):
 
 def images(device: str) -> Outcome:
     """Convolutions, their gradients, pools, pads and enlarged images are right at each pixel."""
-    questions = (convolutions, transposed_convolutions, pools, padded_and_enlarged)
+    questions = (
+        convolutions,
+        convolutions_of_rows,
+        transposed_convolutions,
+        pools,
+        pools_with_options,
+        pools_of_special_numbers,
+        pools_of_special_rows,
+        padded_and_enlarged,
+    )
     return ask_all(device, questions, "pixels worked out in Python")
-
-
-def numbers_of(shape: Shape, salt: str) -> List[int]:
-    """Small whole numbers, the last one never zero."""
-    chance = dice(f"image {shape} {salt}")
-    numbers: List[int] = []
-    for _ in range(prod(shape)):
-        # Half of the numbers are zeros, which keeps the sums small.
-        number = chance.choice((-1, 0, 0, 1, 2))
-        numbers.append(number)
-    # A kernel that leaves out the last element gives other sums.
-    numbers[-1] = 2
-    return numbers
-
-
-class Pixel(NamedTuple):
-    """The index of an element of images or of a weight tensor; in a weight, `image` is the
-    filter."""
-
-    image: int
-    channel: int
-    row: int
-    column: int
-
-    def position_in(self, shape: Shape) -> int:
-        """Where this element lies in memory, counted in elements."""
-        _, channels, height, width = shape
-        planes_before = self.image * channels + self.channel
-        lines_before = planes_before * height + self.row
-        return lines_before * width + self.column
-
-
-def pixels_of(shape: Shape) -> Iterator[Pixel]:
-    """Every element, in the order of memory."""
-    for index in product(*map(range, shape)):
-        yield Pixel(*index)
 
 
 def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
@@ -152,16 +145,18 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
     to."""
     group_filters = layer.filters // layer.groups
     group_channels = layer.channels // layer.groups
+    one_filter = (1, *layer.weight_shape[1:])
+    row_stride, column_stride = along(layer.stride, 0), along(layer.stride, 1)
+    row_dilation, column_dilation = along(layer.dilation, 0), along(layer.dilation, 1)
     for output_position, output in enumerate(pixels_of(layer.output_shape)):
-        filter_number = output.channel
-        group = filter_number // group_filters
-        top = output.row * layer.stride - layer.padding
-        first_column = output.column * layer.stride - layer.padding
-        one_filter = (1, group_channels, layer.kernel, layer.kernel)
+        kernel = output.channel
+        group = kernel // group_filters
+        top = output.row * row_stride - along(layer.padding, 0)
+        first_column = output.column * column_stride - along(layer.padding, 1)
         for tap in pixels_of(one_filter):
-            row = top + tap.row * layer.dilation
-            column = first_column + tap.column * layer.dilation
-            # The padding has zeros, which add nothing.
+            row = top + tap.row * row_dilation
+            column = first_column + tap.column * column_dilation
+            # Outside of the image there are zeros.
             is_inside = 0 <= row < layer.height and 0 <= column < layer.width
             if not is_inside:
                 continue
@@ -271,6 +266,35 @@ def convolution(
     yield near(f"gradient of biases {label}", gradients[2], exact.bias_gradient, limit)
 
 
+def convolutions_of_rows(device: str) -> Iterator[Part]:
+    """Catches a `conv1d` that takes an option of its rows for another axis, with its gradients."""
+    for layer in LAYERS:
+        if layer.height > 1:
+            continue
+        exact = convolved(layer)
+        options = (layer.stride, layer.padding, layer.dilation)
+        stride, padding, dilation = [along(option, 1) for option in options]
+        for dtype_name in formats_on(device):
+            images = tensor_of(exact.input, dtype_name, device, *layer.input_shape)
+            weight = tensor_of(exact.weight, dtype_name, device, *layer.weight_shape)
+            bias = tensor_of(exact.bias, dtype_name, device)
+            upstream = tensor_of(exact.upstream, dtype_name, device, *layer.output_shape)
+            # Without the axis of the height, which is 1.
+            rows = images.squeeze(2).requires_grad_()
+            filters = weight.squeeze(2).requires_grad_()
+            computed = torch.nn.functional.conv1d(
+                rows, filters, bias, stride, padding, dilation, layer.groups
+            )
+            gradients = torch.autograd.grad(computed, (rows, filters), upstream.squeeze(2))
+
+            label = f"{tuple(layer)} of {dtype_name}"
+            limit = limit_for(dtype_name, device)
+            yield near(f"conv1d {label}", computed, exact.output, limit)
+            yield near(f"gradient of rows {label}", gradients[0], exact.input_gradient, limit)
+            exact_gradient = exact.weight_gradient
+            yield near(f"gradient of filters of rows {label}", gradients[1], exact_gradient, limit)
+
+
 def transposed_convolutions(device: str) -> Iterator[Part]:
     """Catches a transposed convolution that is not the gradient of the plain one."""
     for layer in LAYERS:
@@ -293,111 +317,6 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 label = f"conv_transpose2d {tuple(layer)} of {dtype_name}"
                 limit = limit_for(dtype_name, device)
                 yield near(label, computed, exact.input_gradient, limit)
-
-
-# --- pools ----------------------------------------------------------------------------------------
-
-
-POOLED = ((1, 1, 5, 5), (2, 3, 9, 7), (1, 17, 8, 6), (3, 2, 17, 65))
-"""Images, channels, rows and columns."""
-SIZE, STRIDE, PADDING = 3, 2, 1
-"""Of the windows of a pool, in pixels."""
-
-
-def pool_windows(shape: Shape) -> List[List[int]]:
-    """For each place of a window, the flat positions of the pixels in it."""
-    images, channels, height, width = shape
-    all_rows = pool_ranges(height)
-    all_columns = pool_ranges(width)
-    windows: List[List[int]] = []
-    for image, channel, rows, columns in product(
-        range(images), range(channels), all_rows, all_columns
-    ):
-        window: List[int] = []
-        for row, column in product(rows, columns):
-            pixel = Pixel(image, channel, row, column)
-            window.append(pixel.position_in(shape))
-        windows.append(window)
-    return windows
-
-
-def pool_ranges(length: int) -> List[range]:
-    """For each position of the window along an axis of this length, the positions of the pixels in
-    it."""
-    last_start = length + PADDING - SIZE
-    ranges: List[range] = []
-    for start in range(-PADDING, last_start + 1, STRIDE):
-        # The padding holds no pixels.
-        first = max(start, 0)
-        end = min(start + SIZE, length)
-        ranges.append(range(first, end))
-    return ranges
-
-
-def pools(device: str) -> Iterator[Part]:
-    """Catches pools that lose a border, count the padding, or return another pixel's position."""
-    for shape in POOLED:
-        for dtype_name in formats_on(device):
-            numbers = numbers_of(shape, "pool")
-            plain = tensor_of(numbers, dtype_name, device, *shape)
-            # A mean is rounded more than once: in the sum and in the division.
-            unit = 4 * roundoff(dtype_name)
-            limit = Limit(unit, unit)
-            for layout, inputs in in_both_layouts(plain):
-                label = f"of {shape} {dtype_name}, {layout}"
-                yield from largest_of_windows(inputs, shape, label)
-                yield from means_of_windows(inputs, shape, label, limit)
-
-
-def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
-    """Each window's largest pixel, and the position that the pool returns for it."""
-    numbers = numbers_of(shape, "pool")
-    windows = pool_windows(shape)
-    largest = [max(elements_at(window, numbers)) for window in windows]
-    computed, places = torch.nn.functional.max_pool2d(
-        inputs, SIZE, STRIDE, PADDING, return_indices=True
-    )
-    yield exactly(f"max_pool2d {label}", computed, largest)
-
-    # A place is counted within its own plane, so it is added to the plane's start.
-    plane_size = shape[2] * shape[3]
-    positions: List[int] = []
-    are_all_inside = True
-    for window, place in zip(windows, flat_list(places)):
-        plane = window[0] // plane_size
-        position = plane * plane_size + place
-        positions.append(position)
-        if position not in window:
-            are_all_inside = False
-    yield holds(f"places of max_pool2d {label}", are_all_inside, "a pixel of another window")
-    if are_all_inside:
-        values = elements_at(positions, numbers)
-        yield exactly(f"pixels at the places of max_pool2d {label}", computed, values)
-
-
-def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Iterator[Part]:
-    """Each window's mean, with and without the padding, and that of each channel."""
-    functional = torch.nn.functional
-    numbers = numbers_of(shape, "pool")
-    means: List[float] = []
-    means_with_padding: List[float] = []
-    for window in pool_windows(shape):
-        total = sum(elements_at(window, numbers))
-        means.append(total / len(window))
-        # The pixels of the padding count as zeros.
-        means_with_padding.append(total / SIZE**2)
-    computed = functional.avg_pool2d(inputs, SIZE, STRIDE, PADDING, count_include_pad=False)
-    yield near(f"avg_pool2d {label}", computed, means, limit)
-    computed = functional.avg_pool2d(inputs, SIZE, STRIDE, PADDING)
-    yield near(f"avg_pool2d with its padding {label}", computed, means_with_padding, limit)
-
-    plane_size = shape[2] * shape[3]
-    plane_means: List[float] = []
-    for start in range(0, len(numbers), plane_size):
-        plane = numbers[start : start + plane_size]
-        plane_means.append(sum(plane) / plane_size)
-    computed = functional.adaptive_avg_pool2d(inputs, 1)
-    yield near(f"adaptive_avg_pool2d {label}", computed, plane_means, limit)
 
 
 # --- pads and enlarged images ---------------------------------------------------------------------

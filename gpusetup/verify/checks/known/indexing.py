@@ -16,6 +16,7 @@ from ...values import Outcome
 from .answers import ask_all, dice, dtype_of, exactly, formats_on, tensor_of
 from .bags import sums_of_bags
 from .number_lists import elements_at, joined, random_wholes, sawtooth, sums_of_pairs
+from .several_indices import several_indices
 
 ROWS = (5, 33, 1025, 70_001)
 """Rows in a table; the last number is more than 16 bits can count."""
@@ -63,6 +64,7 @@ def indexing(device: str) -> Outcome:
         rows_that_are_written,
         numbers_added_at_places,
         numbers_met_at_places,
+        several_indices,
         gradients_of_a_table,
         sums_of_bags,
         joined_and_cut_tensors,

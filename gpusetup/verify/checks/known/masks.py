@@ -192,8 +192,12 @@ def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
 
 
 def value_factors(shape: AttentionShape) -> List[float]:
+    return value_factors_of(shape.width)
+
+
+def value_factors_of(width: int) -> List[float]:
     """What the number of a value is multiplied by in each column: 1, 2 or 3."""
-    return sawtooth(shape.width, period=3, start=1)
+    return sawtooth(width, period=3, start=1)
 
 
 def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:

@@ -1,0 +1,231 @@
+"""Attention of few queries over many keys, and masks that differ between batch rows and heads.
+
+Both are how language models write: the queries of one step look at all keys so far, and texts of
+different lengths share a batch. Asked by the check `masks`.
+"""
+
+from __future__ import annotations
+
+import functools
+from itertools import product
+from math import exp, fsum, inf
+from typing import Any, Iterator, List, NamedTuple, Optional
+
+from ...database.layers import attended
+from ...judging.tolerance import Part
+from .answers import Limit, dice, formats_on, near, tensor_of
+from .masks import LARGEST_VALUE, attention_limit, backends_for, value_factors_of
+from .number_lists import joined, products_of_pairs, scaled
+
+
+class CachedAttention(NamedTuple):
+    """The sizes of one attention over keys that earlier steps left."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
+    differs_along: str = ""
+    """The axes along which the mask differs: b(atch), h(ead) and q(uery); no mask if empty."""
+    groups: int = 1
+    """Heads of the queries to one head of the keys."""
+
+    @property
+    def mask_shape(self) -> List[int]:
+        """An axis along which all have the same mask has length 1."""
+        lengths = {"b": self.batch, "h": self.heads * self.groups, "q": self.queries}
+        shape = [lengths[axis] if axis in self.differs_along else 1 for axis in "bhq"]
+        return [*shape, self.keys]
+
+
+ATTENTIONS = (
+    CachedAttention(1, 2, 1, 1025, 64),
+    CachedAttention(2, 2, 1, 2049, 32),
+    CachedAttention(1, 1, 1, 4097, 64, groups=2),
+    CachedAttention(1, 2, 3, 4097, 16),
+    CachedAttention(2, 1, 1, 1537, 64, "b"),
+    CachedAttention(2, 2, 1, 1025, 32, "bh"),
+    CachedAttention(2, 1, 5, 2049, 16, "bq"),
+    CachedAttention(3, 2, 7, 33, 16, "b"),
+    CachedAttention(2, 3, 5, 130, 64, "bh"),
+    CachedAttention(2, 4, 4, 129, 32, "h"),
+    CachedAttention(2, 2, 3, 17, 8, "bhq"),
+    CachedAttention(2, 2, 66, 70, 64, "b"),
+    CachedAttention(3, 1, 2, 257, 64, "b", groups=3),
+)
+"""Keys past 1,024, 2,048 and 4,096, where kernels cut them into more parts; then short ones, with
+a mask for each combination of axes."""
+CACHE_SCALE = 0.25
+"""Its root is a power of two as well: torch may multiply queries and keys by that, exactly."""
+QUERIES = (4.0, -4.0, 2.0, -2.0)
+"""They come round; with the scale, half a key or a whole one is the exponent of a weight."""
+END_KEY = 9.0
+"""Of the first and the last key, with different signs: one of them has a weight of e**9 = 8,103
+for a query of 4, about as much as 4,096 others."""
+
+
+class Cache(NamedTuple):
+    """One number for each key of a head, and for its value."""
+
+    keys: List[float]
+    values: List[float]
+
+
+@functools.lru_cache(maxsize=None)
+def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
+    """Keys and values that both rise from the first to the last, drawn once for all formats.
+
+    So two parts of the keys differ in their weights and in their means, wherever they are cut, and
+    a mean of the parts' answers without their weights is far away.
+    """
+    chance = dice(f"cache {attention} {batch} {head}")
+    key_steps = chance.choices((-1.0, 0.0, 1.0), k=attention.keys)
+    value_steps = chance.choices((-2.0, -1.0, 0.0, 1.0, 2.0), k=attention.keys)
+    keys: List[float] = []
+    values: List[float] = []
+    for position, (key_step, value_step) in enumerate(zip(key_steps, value_steps)):
+        # From -2 to 2.
+        level = 4 * position // (attention.keys - 1) - 2
+        keys.append(level + key_step)
+        values.append(3 * level + value_step)
+    keys[0], values[0] = -END_KEY, -LARGEST_VALUE
+    keys[-1], values[-1] = END_KEY, LARGEST_VALUE
+    return Cache(keys, values)
+
+
+def query_of(query: int, query_head: int) -> float:
+    """The number of a query; heads side by side begin with another one."""
+    return QUERIES[(query + query_head) % len(QUERIES)]
+
+
+def mask_rows(attention: CachedAttention) -> List[List[bool]]:
+    """Which keys each row of the mask allows: all but a padding, whose length no other row has.
+
+    Odd rows have it in front of their keys, even ones behind.
+    """
+    chance = dice(f"padding {attention}")
+    batch, heads, queries, keys = attention.mask_shape
+    count = batch * heads * queries
+    rows: List[List[bool]] = []
+    for number in range(count):
+        # More than half of the keys are left to the last row.
+        padding = (number + 1) * keys // (2 * count)
+        seen = [chance.random() < 0.8 for _ in range(keys - padding)]
+        # At the border of the padding: a mask that is moved by one place does not see it.
+        if number % 2:
+            seen[0] = True
+            row = [False] * padding + seen
+        else:
+            seen[-1] = True
+            row = seen + [False] * padding
+        rows.append(row)
+    return rows
+
+
+def mask_row_of(attention: CachedAttention, batch: int, head: int, query: int) -> int:
+    """The row of the mask that a query has to obey."""
+    row = 0
+    for index, length in zip((batch, head, query), attention.mask_shape):
+        # An axis of length 1 holds the same for all.
+        position = index if length > 1 else 0
+        row = row * length + position
+    return row
+
+
+def exact_answers(attention: CachedAttention) -> List[float]:
+    """One number for each query: the mean of the values that it may see, weighed in Python."""
+    rows = mask_rows(attention) if attention.differs_along else None
+    answers: List[float] = []
+    query_heads = attention.heads * attention.groups
+    for batch, query_head in product(range(attention.batch), range(query_heads)):
+        # Neighbouring heads of the queries share a head of the keys.
+        cache = cache_of(attention, batch, query_head // attention.groups)
+        for query in range(attention.queries):
+            factor = CACHE_SCALE * query_of(query, query_head)
+            # No exponent is above 9, so nothing has to be taken away from it.
+            weights = [exp(factor * key) for key in cache.keys]
+            if rows is not None:
+                row = rows[mask_row_of(attention, batch, query_head, query)]
+                weights = products_of_pairs(weights, row)
+            total = fsum(products_of_pairs(weights, cache.values))
+            answers.append(total / fsum(weights))
+    return answers
+
+
+class CacheTensors(NamedTuple):
+    """The arguments of one attention on a device."""
+
+    queries: Any
+    keys: Any
+    values: Any
+
+
+def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> CacheTensors:
+    """Queries, keys and values; all but the first column of queries and keys are zero."""
+    batch, heads, queries, keys, width = attention[:5]
+    query_heads = heads * attention.groups
+    query_numbers: List[float] = []
+    for _, query_head, query in product(range(batch), range(query_heads), range(queries)):
+        query_numbers.append(query_of(query, query_head))
+    caches = [cache_of(attention, row, head) for row, head in product(range(batch), range(heads))]
+    key_numbers = joined(cache.keys for cache in caches)
+    value_numbers = joined(cache.values for cache in caches)
+
+    # One column spread over the width: a list of all columns would take longer than the attention.
+    first_only = tensor_of([1.0, *[0.0] * (width - 1)], dtype_name, device)
+    factors = tensor_of(value_factors_of(width), dtype_name, device)
+    query_column = tensor_of(query_numbers, dtype_name, device, batch, query_heads, queries, 1)
+    key_column = tensor_of(key_numbers, dtype_name, device, batch, heads, keys, 1)
+    value_column = tensor_of(value_numbers, dtype_name, device, batch, heads, keys, 1)
+    return CacheTensors(query_column * first_only, key_column * first_only, value_column * factors)
+
+
+def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Iterator[Any]:
+    """The mask as flags and as numbers that are added, short and spread to its whole shape."""
+    if not attention.differs_along:
+        yield None
+        return
+    flags = joined(mask_rows(attention))
+    yield tensor_of(flags, "bool", device, *attention.mask_shape)
+    added = [0.0 if is_allowed else -inf for is_allowed in flags]
+    numbers = tensor_of(added, dtype_name, device, *attention.mask_shape)
+    query_heads = attention.heads * attention.groups
+    yield numbers.expand(attention.batch, query_heads, attention.queries, attention.keys)
+
+
+def few_queries_and_padding(device: str) -> Iterator[Part]:
+    """Catches parts of the keys that are joined without their weights, a lost part or last key, and
+    a mask of another batch row, head or query."""
+    for number, attention in enumerate(ATTENTIONS):
+        factors = value_factors_of(attention.width)
+        exact = joined(scaled(factors, answer) for answer in exact_answers(attention))
+        for dtype_name in formats_on(device):
+            inputs = cache_tensors(attention, dtype_name, device)
+            limit = cache_limit(dtype_name, attention.keys)
+            label = f"attention {tuple(attention)} of {dtype_name}"
+            for mask in cache_masks(attention, dtype_name, device):
+                for backend in backends_for(number):
+                    computed = attended_to_cache(attention, inputs, mask, backend)
+                    yield near(label, computed, exact, limit)
+
+
+def cache_limit(dtype_name: str, keys: int) -> Limit:
+    """Twice that of other attentions: the values at both ends differ by twice the largest one, so
+    an error of their weights moves the mean twice as far."""
+    limit = attention_limit(dtype_name, keys)
+    return Limit(limit.relative, 2 * limit.absolute)
+
+
+def attended_to_cache(
+    attention: CachedAttention, inputs: CacheTensors, mask: Any, backend: Optional[str]
+) -> Any:
+    """What one backend makes of it."""
+    return attended(
+        *inputs,
+        mask=mask,
+        causal=False,
+        grouped=attention.groups > 1,
+        backend=backend,
+        scale=CACHE_SCALE,
+    )
