@@ -12,6 +12,7 @@ from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import Limit, ask_all, dice, exactly, formats_on, near, roundoff, tensor_of
 from .number_lists import columns_of, joined, products_of_pairs, random_wholes
+from .spectra import spectra
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
@@ -20,7 +21,7 @@ SIZES = (1, 3, 17, 33, 65)
 
 def linalg(device: str) -> Outcome:
     """einsum, solve, Cholesky, QR and determinants agree with products in Python."""
-    questions = (contractions, solved_systems, decompositions)
+    questions = (contractions, solved_systems, decompositions, spectra)
     return ask_all(device, questions, "products of whole numbers in Python")
 
 

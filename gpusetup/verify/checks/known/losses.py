@@ -16,8 +16,10 @@ import torch
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import HALVES, Limit, ask_all, formats_on, near, offered, roundoff, tensor_of
+from .class_means import class_means
 from .functions import log_sigmoid
 from .number_lists import products_of_pairs, repeated, sawtooth
+from .sequence_losses import sequence_losses
 from .slopes import slope
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -174,7 +176,7 @@ def losses_of_pairs() -> Sequence[Loss]:
 
 def losses(device: str) -> Outcome:
     """Losses and their gradients are those that Python works out, by each reduction."""
-    questions = (element_losses, class_losses, losses_of_rows)
+    questions = (element_losses, class_losses, class_means, losses_of_rows, sequence_losses)
     return ask_all(device, questions, "losses in Python")
 
 

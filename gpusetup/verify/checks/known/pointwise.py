@@ -28,6 +28,8 @@ from .answers import (
     roundoff,
     tensor_of,
 )
+from .broadcasts import spread_choices, spread_pairs
+from .extremes import far_numbers, powers
 from .functions import Function, functions
 from .number_lists import Number, repeated, sawtooth
 
@@ -39,7 +41,16 @@ threads share (a thread of the CPU takes 32,768 elements or more)."""
 
 def pointwise(device: str) -> Outcome:
     """Functions, quotients and comparisons of single numbers are those of Python's math."""
-    questions = (values_of_functions, whole_quotients, what_nan_gives, sums_of_exponentials)
+    questions = (
+        values_of_functions,
+        far_numbers,
+        powers,
+        whole_quotients,
+        spread_pairs,
+        spread_choices,
+        what_nan_gives,
+        sums_of_exponentials,
+    )
     return ask_all(device, questions, "Python's math")
 
 

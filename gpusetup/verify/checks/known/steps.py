@@ -15,6 +15,7 @@ from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import Limit, ask_all, near, roundoff, tensor_of
+from .clipping import gradient_norms
 from .exact_steps import FORMS, exact_steps
 from .number_lists import repeated
 
@@ -240,7 +241,8 @@ operations, some of which divide by small numbers."""
 
 def steps(device: str) -> Outcome:
     """Each form of each optimizer trains every element of a parameter as its paper says."""
-    return ask_all(device, (trained_parameters, exact_steps), "the same steps in Python")
+    questions = (trained_parameters, exact_steps, gradient_norms)
+    return ask_all(device, questions, "the same steps in Python")
 
 
 def trained_parameters(device: str) -> Iterator[Part]:

@@ -1,0 +1,268 @@
+"""Functions of very large and very small numbers, and powers of each sign; asked by `pointwise`.
+
+Kernels have other paths for them: the sine of a number past 105,615 needs 2 / pi to two hundred
+bits, and an exponential ends in what is infinite or next to zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from itertools import product
+from math import inf, nan
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+import torch
+
+from ...judging.tolerance import Part
+from .answers import (
+    HALVES,
+    LEAST,
+    Limit,
+    dice,
+    dtype_of,
+    exactly,
+    flat_list,
+    formats_on,
+    near_in_periods,
+    offered,
+    roundoff,
+    tensor_of,
+)
+from .functions import exp2, gelu, rsqrt, sigmoid, silu, softplus
+from .number_lists import Number, repeated
+
+LONG = 1027
+"""Past 1,024, and ends within a vector."""
+LARGEST: Dict[str, float] = {
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "float16": 65_504.0,
+    "bfloat16": 3.3895313892515355e38,
+}
+"""What is beyond the largest number of a format is infinite; no answer below comes near to it."""
+GROWING = (2.0, 5.5, 9.0, 10.5, 12.0, 30.0, 80.0, 87.0, 90.0, 100.0, 105.0, 600.0, 720.0, 1e4, 1e30)
+"""Exponentials of both signs: within, near to and beyond the ends of each format."""
+TINY = (2.0**-149, 2.0**-133, 2.0**-126, 2.0**-100, 2.0**-24, 2.0**-14, 2.0**-12)
+"""The least numbers of float32, bfloat16 and float16, with a sign or without, and larger ones."""
+POSITIVE = (2.0**-126, 1e-30, 2.0**-24, 2.0**-14, 1 - 2.0**-8, 1 + 2.0**-7, 6e4, 1e10, 1e30, 3e38)
+"""For logarithms: the ends of the formats, and both sides of 1, where they lose their digits."""
+
+
+class FarFunction(NamedTuple):
+    """A function of torch, the same in Python, and numbers of which both signs are asked."""
+
+    name: str
+    run: Callable[[Any], Any]
+    exact: Callable[[float], float]
+    numbers: Tuple[float, ...]
+    slack: float = 0.0
+    """Roundoffs of 1 by which an answer may be off besides."""
+
+
+def far_angles() -> Tuple[float, ...]:
+    """Numbers for sine and cosine: two of each power of two up to the end of float32.
+
+    From 2**17 on they are past 105,615, from where CUDA reduces them in another way.
+    """
+    chance = dice("far angles")
+    angles: List[float] = []
+    for exponent in range(3, 127, 2):
+        for _ in range(2):
+            angles.append(2.0**exponent * (1 + chance.random()))
+    return tuple(angles)
+
+
+def far_functions() -> Tuple[FarFunction, ...]:
+    """Functions whose ends are asked for."""
+    both_ends = TINY + GROWING
+    angles = TINY + far_angles()
+    # The exponential in x / (1 + exp(-x)) is infinite at -90, where the quotient is not yet zero.
+    within_exponential = tuple(number for number in both_ends if number != 90.0)
+    functional = torch.nn.functional
+    return (
+        # The reduction leaves an error of a few roundoffs of the angle, which is below 2 pi.
+        FarFunction("sin", torch.sin, math.sin, angles, slack=4.0),
+        FarFunction("cos", torch.cos, math.cos, angles, slack=4.0),
+        FarFunction("tan", torch.tan, math.tan, angles, slack=4.0),
+        FarFunction("exp", torch.exp, math.exp, both_ends),
+        FarFunction("expm1", torch.expm1, math.expm1, both_ends),
+        FarFunction("exp2", torch.exp2, exp2, both_ends),
+        FarFunction("sinh", torch.sinh, math.sinh, both_ends),
+        FarFunction("cosh", torch.cosh, math.cosh, both_ends),
+        FarFunction("tanh", torch.tanh, math.tanh, (*both_ends, inf)),
+        FarFunction("erf", torch.erf, math.erf, (*both_ends, inf)),
+        FarFunction("erfc", torch.erfc, math.erfc, both_ends, slack=1.0),
+        FarFunction("atan", torch.atan, math.atan, (*both_ends, inf)),
+        FarFunction("sigmoid", torch.sigmoid, sigmoid, (*both_ends, inf)),
+        FarFunction("softplus", functional.softplus, torch_softplus, both_ends, slack=1.0),
+        FarFunction("silu", functional.silu, silu, within_exponential),
+        FarFunction("gelu", functional.gelu, gelu, both_ends, slack=8.0),
+    )
+
+
+def torch_softplus(x: float) -> float:
+    """Torch's own threshold: past 20 the function is the number itself."""
+    return x if x > 20 else softplus(x)
+
+
+def positive_functions() -> Tuple[FarFunction, ...]:
+    """What is defined for positive numbers alone, and at zero."""
+    return (
+        FarFunction("log", torch.log, at_zero(math.log, -inf), (0.0, *POSITIVE, inf)),
+        FarFunction("log2", torch.log2, at_zero(math.log2, -inf), (0.0, *POSITIVE, inf)),
+        FarFunction("log10", torch.log10, at_zero(math.log10, -inf), (0.0, *POSITIVE, inf)),
+        FarFunction("log1p", torch.log1p, math.log1p, (0.0, *TINY, *POSITIVE, inf)),
+        FarFunction("sqrt", torch.sqrt, math.sqrt, (0.0, *POSITIVE, inf)),
+        FarFunction("rsqrt", torch.rsqrt, at_zero(rsqrt, inf), (0.0, *POSITIVE, inf)),
+    )
+
+
+def at_zero(function: Callable[[float], float], limit: float) -> Callable[[float], float]:
+    """A function that Python refuses to compute at zero, with its limit there."""
+    return lambda x: function(x) if x else limit
+
+
+def far_numbers(device: str) -> Iterator[Part]:
+    """Catches a function that is right near zero only: its other paths are wrong or end early."""
+    for dtype_name in formats_on(device):
+        for function in far_functions():
+            numbers = [*function.numbers, *(-number for number in function.numbers)]
+            yield from values_of(function, numbers, dtype_name, device)
+        for function in positive_functions():
+            yield from values_of(function, function.numbers, dtype_name, device)
+
+
+def values_of(
+    function: FarFunction, numbers: Sequence[float], dtype_name: str, device: str
+) -> Iterator[Part]:
+    """One function of numbers as their format holds them: large ones are infinite in float16."""
+    stored = flat_list(torch.tensor(list(numbers), dtype=dtype_of(dtype_name)))
+    # What became infinite is asked for only where the function has a limit there.
+    if inf not in numbers:
+        stored = [number for number in stored if abs(number) != inf]
+    exact = [within_format(function.exact, number, dtype_name) for number in stored]
+    limit = limit_of(function.slack, dtype_name)
+    for length in (len(stored), LONG):
+        inputs = tensor_of(repeated(stored, length), dtype_name, device)
+        computed = offered(functools.partial(function.run, inputs))
+        if computed is None:
+            return
+        label = f"{function.name} of {length} far {dtype_name} numbers"
+        yield near_in_periods(label, computed, exact, limit)
+
+
+def within_format(function: Callable[..., float], x: float, dtype_name: str) -> float:
+    """A function's value; infinite where its format, or Python's, ends."""
+    try:
+        value = function(x)
+    except OverflowError:
+        # Of these only sinh is negative there.
+        return math.copysign(inf, x) if function is math.sinh else inf
+    return cut_to_format(value, dtype_name)
+
+
+def cut_to_format(value: float, dtype_name: str) -> float:
+    """Infinite where it is larger than the format's largest number."""
+    if abs(value) > LARGEST[dtype_name]:
+        return math.copysign(inf, value)
+    return value
+
+
+def limit_of(slack: float, dtype_name: str) -> Limit:
+    """Eight roundoffs of the answer (libraries promise four), as for numbers near zero.
+
+    Answers below the least normal number may be zero. Halves are computed in float32, whose
+    formulas are off by some 1e-7 near zero.
+    """
+    unit = roundoff(dtype_name)
+    if dtype_name in HALVES:
+        return Limit(4 * unit, 2.0**-20 + slack * unit)
+    return Limit(8 * unit, LEAST[dtype_name] + slack * unit)
+
+
+# --- powers ---------------------------------------------------------------------------------------
+
+
+BASES = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.25, 1.0, 2.0, 3.0, 10.0)
+EXPONENTS = (-101.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0, 100.0, 101.0)
+"""Even, odd and broken ones; kernels have paths of their own for -2, -1, -0.5, 0.5, 2 and 3."""
+PAIRS = tuple(product(BASES, EXPONENTS))
+
+
+def power(base: float, exponent: float) -> float:
+    """As C defines it: NaN for a broken exponent of a negative base, infinite for one over zero."""
+    if base == 0.0 and exponent < 0:
+        return inf
+    if base < 0 and exponent != math.floor(exponent):
+        return nan
+    return math.pow(base, exponent)
+
+
+def powers(device: str) -> Iterator[Part]:
+    """Catches a power that takes the logarithm of a negative base, or errs at zero."""
+    for dtype_name in formats_on(device):
+        yield from powers_of_pairs(dtype_name, device)
+        yield from powers_by_numbers(dtype_name, device)
+    yield from powers_of_wholes(device)
+
+
+def power_limit(dtype_name: str) -> Limit:
+    """Sixteen roundoffs: CUDA promises eight units in the last place for float32 (its manual)."""
+    return Limit(16 * roundoff(dtype_name), LEAST[dtype_name])
+
+
+def exact_powers(pairs: Sequence[Tuple[float, float]], dtype_name: str) -> List[float]:
+    """The powers of pairs as their format holds them."""
+    return [cut_to_format(power(*pair), dtype_name) for pair in pairs]
+
+
+def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
+    """Both numbers in tensors: side by side, and each base beside each exponent."""
+    exact = exact_powers(PAIRS, dtype_name)
+    limit = power_limit(dtype_name)
+    bases = [base for base, _ in PAIRS]
+    exponents = [exponent for _, exponent in PAIRS]
+    base_tensor = tensor_of(repeated(bases, LONG), dtype_name, device)
+    exponent_tensor = tensor_of(repeated(exponents, LONG), dtype_name, device)
+    label = f"of {LONG} {dtype_name} pairs"
+    computed = torch.pow(base_tensor, exponent_tensor)
+    yield near_in_periods(f"pow {label}", computed, exact, limit)
+    computed = base_tensor.clone().pow_(exponent_tensor)
+    yield near_in_periods(f"pow_ {label}", computed, exact, limit)
+
+    column = tensor_of(BASES, dtype_name, device, len(BASES), 1)
+    row = tensor_of(EXPONENTS, dtype_name, device)
+    computed = torch.pow(column, row)
+    yield near_in_periods(f"pow of each pair, {dtype_name}", computed, exact, limit)
+
+
+def powers_by_numbers(dtype_name: str, device: str) -> Iterator[Part]:
+    """One of the two is a number of Python, a float or a whole one."""
+    limit = power_limit(dtype_name)
+    bases = tensor_of(repeated(BASES, 33), dtype_name, device)
+    for exponent in EXPONENTS:
+        exact = exact_powers([(base, exponent) for base in BASES], dtype_name)
+        computed = bases**exponent
+        yield near_in_periods(f"{dtype_name} tensor to the {exponent:g}", computed, exact, limit)
+        if exponent == int(exponent):
+            computed = bases ** int(exponent)
+            label = f"{dtype_name} tensor to the whole {exponent:g}"
+            yield near_in_periods(label, computed, exact, limit)
+    exponents = tensor_of(repeated(EXPONENTS, 33), dtype_name, device)
+    for base in BASES:
+        exact = exact_powers([(base, exponent) for exponent in EXPONENTS], dtype_name)
+        computed = base**exponents
+        yield near_in_periods(f"{base:g} to a {dtype_name} tensor", computed, exact, limit)
+
+
+def powers_of_wholes(device: str) -> Iterator[Part]:
+    """Whole numbers of each sign to the power of whole numbers, which have a loop of their own."""
+    pairs = list(product(range(-7, 8), range(8)))
+    exact: List[Number] = [operator.pow(*pair) for pair in pairs]
+    for dtype_name in ("int64", "int32"):
+        bases = tensor_of([base for base, _ in pairs], dtype_name, device)
+        exponents = tensor_of([exponent for _, exponent in pairs], dtype_name, device)
+        computed = torch.pow(bases, exponents)
+        yield exactly(f"pow of whole numbers, {dtype_name}", computed, exact)

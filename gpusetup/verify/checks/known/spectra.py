@@ -1,0 +1,233 @@
+"""Decompositions of larger matrices whose parts are known; asked by `linalg`.
+
+A reflection H = 1 - 2 v v' / n with v of ones and minus ones is its own inverse, and its columns
+are at right angles. So H D H has the whole numbers of D for eigenvalues, the columns of H for
+eigenvectors, and every element of it comes from a line of Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List
+
+import torch
+
+from ...judging.tolerance import Part
+from .answers import Limit, dice, flat_list, near, roundoff, tensor_of
+from .number_lists import columns_of, joined, rows_of_length
+
+Row = List[float]
+Matrix = List[Row]
+SIZES = (33, 65, 130)
+"""Past 32 and 64, which a block of a Jacobi kernel takes at once, and past 128."""
+DTYPE_NAME = "float32"
+"""`linalg` asks for float64 of small ones, which have the same routines."""
+
+
+def spectra(device: str) -> Iterator[Part]:
+    """Catches a decomposition of many rows that stops early, or loses all blocks but the first."""
+    for size in SIZES:
+        yield from eigenvectors(size, device)
+        yield from singular_vectors(size, device)
+        yield from triangles(size, device)
+        yield from solutions(size, device)
+
+
+# --- known matrices -------------------------------------------------------------------------------
+
+
+def signs(size: int, salt: str) -> Row:
+    """The vector of a reflection: ones and minus ones by chance."""
+    chance = dice(f"reflection {size} {salt}")
+    return [chance.choice((-1.0, 1.0)) for _ in range(size)]
+
+
+def scrambled(size: int) -> Row:
+    """The whole numbers from 1 to the size, in an order by chance."""
+    numbers = [float(number + 1) for number in range(size)]
+    dice(f"eigenvalues {size}").shuffle(numbers)
+    return numbers
+
+
+def reflection(vector: Row) -> Matrix:
+    """1 - 2 v v' / n."""
+    size = len(vector)
+    rows: Matrix = []
+    for number, sign in enumerate(vector):
+        row = [-2 * sign * other / size for other in vector]
+        row[number] += 1.0
+        rows.append(row)
+    return rows
+
+
+def reflected(vector: Row, rows: Matrix) -> Matrix:
+    """The reflection by a vector, times a matrix: of each row v times the mean is taken off."""
+    size = len(vector)
+    sums = [0.0] * len(rows[0])
+    for sign, row in zip(vector, rows):
+        sums = [total + sign * value for total, value in zip(sums, row)]
+    parts = [2 * total / size for total in sums]
+    product: Matrix = []
+    for sign, row in zip(vector, rows):
+        product.append([value - sign * part for value, part in zip(row, parts)])
+    return product
+
+
+def between_reflections(left: Row, diagonal: Row, right: Row) -> Matrix:
+    """H D K: a diagonal between the reflections by two vectors."""
+    rows: Matrix = []
+    for value, row in zip(diagonal, reflection(right)):
+        rows.append([value * element for element in row])
+    return reflected(left, rows)
+
+
+def on_device(matrix: Matrix, device: str) -> Any:
+    """A matrix in the format that is asked for."""
+    return tensor_of(joined(matrix), DTYPE_NAME, device, len(matrix), len(matrix[0]))
+
+
+def limit_for(size: int, scale: float) -> Limit:
+    """Errors grow with the length of the sums and with the largest number in them.
+
+    Four roundoffs for each number of a row; LAPACK stays below a tenth of it.
+    Of an eigenvector they are as large as of the matrix, since eigenvalues are 1 apart.
+    """
+    return Limit(0.0, 4 * size * roundoff(DTYPE_NAME) * scale)
+
+
+def rows_with_signs(computed: Any, places: List[int]) -> Matrix:
+    """Rows whose element at its place is positive: a vector of either sign is right."""
+    rows = rows_of_length(flat_list(computed), computed.shape[-1])
+    turned: Matrix = []
+    for row, place in zip(rows, places):
+        sign = -1.0 if row[place] < 0 else 1.0
+        turned.append([sign * value for value in row])
+    return turned
+
+
+def places_by_size(diagonal: Row) -> List[int]:
+    """Where the diagonal has its least number, its next one, and so on."""
+    return sorted(range(len(diagonal)), key=diagonal.__getitem__)
+
+
+def near_in_python(label: str, rows: Matrix, exact: Matrix, limit: Limit) -> Part:
+    """Compares rows that Python has turned or multiplied."""
+    size = len(rows)
+    computed = tensor_of(joined(rows), "float64", "cpu", size, len(rows[0]))
+    return near(label, computed, joined(exact), limit)
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def eigenvectors(size: int, device: str) -> Iterator[Part]:
+    """The eigenvalues 1, 2, 3, ... in their order, and the columns of the reflection."""
+    vector = signs(size, "eigenvectors")
+    diagonal = scrambled(size)
+    inputs = on_device(between_reflections(vector, diagonal, vector), device)
+    limit = limit_for(size, size)
+    label = f"of {size} rows, {DTYPE_NAME}"
+    exact_values = sorted(diagonal)
+    places = places_by_size(diagonal)
+    columns = reflection(vector)
+
+    values, vectors = torch.linalg.eigh(inputs)
+    yield near(f"eigenvalues {label}", values, exact_values, limit)
+    # The element on the diagonal, 1 - 2 / n, is positive.
+    turned = rows_with_signs(vectors.t(), places)
+    exact = [columns[place] for place in places]
+    yield near_in_python(f"eigenvectors {label}", turned, exact, limit)
+    computed = torch.linalg.eigvalsh(inputs)
+    yield near(f"eigvalsh {label}", computed, exact_values, limit)
+
+
+def singular_vectors(size: int, device: str) -> Iterator[Part]:
+    """The singular values in falling order, and the columns of a reflection on either side."""
+    left = signs(size, "left")
+    right = signs(size, "right")
+    diagonal = scrambled(size)
+    inputs = on_device(between_reflections(left, diagonal, right), device)
+    limit = limit_for(size, size)
+    label = f"of {size} rows, {DTYPE_NAME}"
+    places = places_by_size(diagonal)[::-1]
+
+    u, values, vh = torch.linalg.svd(inputs)
+    yield near(f"singular values {label}", values, sorted(diagonal, reverse=True), limit)
+    for side, computed, vector in (("left", u.t(), left), ("right", vh, right)):
+        columns = reflection(vector)
+        exact = [columns[place] for place in places]
+        turned = rows_with_signs(computed, places)
+        yield near_in_python(f"{side} singular vectors {label}", turned, exact, limit)
+    # Both sides have their sign in common, which the single sides do not show.
+    largest = places[0]
+    same_sign = (u[largest, 0] > 0) == (vh[0, largest] > 0)
+    yield near(f"signs of singular vectors {label}", same_sign, [True], Limit())
+
+
+def triangles(size: int, device: str) -> Iterator[Part]:
+    """QR of a reflected triangle, and Cholesky of a product that is whole at each step."""
+    vector = signs(size, "triangle")
+    label = f"of {size} rows, {DTYPE_NAME}"
+    upper: Matrix = []
+    for number in range(size):
+        row = [0.0] * size
+        row[number] = 4.0
+        for column in range(number + 1, min(size, number + 4)):
+            row[column] = 1.0 - (number + column) % 3
+        upper.append(row)
+    q, r = torch.linalg.qr(on_device(reflected(vector, upper), device))
+    places = list(range(size))
+    # Elements are below 4; a triangle so far from singular loses a few bits more.
+    limit = limit_for(size, 16.0)
+    yield near_in_python(f"R {label}", rows_with_signs(r, places), upper, limit)
+    columns = reflection(vector)
+    yield near_in_python(f"Q {label}", rows_with_signs(q.t(), places), columns, limit)
+
+    lower: Matrix = []
+    for number in range(size):
+        height = 2.0 ** (number % 3)
+        row = [height * vector[number] * sign for sign in vector[: number + 1]]
+        lower.append(row + [0.0] * (size - number - 1))
+    square: Matrix = []
+    for number in range(size):
+        row = []
+        for other in range(size):
+            # Up to the shorter row all products are the same.
+            common = min(number, other) + 1
+            row.append(common * lower[number][0] * lower[other][0])
+        square.append(row)
+    computed = torch.linalg.cholesky(on_device(square, device))
+    # Whole numbers below 2**24 and powers of two: only an inverted block may round.
+    yield near(f"cholesky {label}", computed, joined(lower), limit_for(size, 4.0))
+
+
+def solutions(size: int, device: str) -> Iterator[Part]:
+    """Equations whose matrix has the singular values 1 to 4, for three right sides."""
+    label = f"of {size} equations, {DTYPE_NAME}"
+    diagonal = [1.0 + number % 4 for number in range(size)]
+    left = signs(size, "left")
+    right = signs(size, "right")
+    rows = between_reflections(left, diagonal, right)
+    unknowns: Matrix = []
+    for number in range(size):
+        unknowns.append([float((3 * number + column) % 7 - 3) for column in range(3)])
+    # The same product for the right side: first one reflection, then the diagonal and the other.
+    scaled_rows: Matrix = []
+    for value, row in zip(diagonal, reflected(right, unknowns)):
+        scaled_rows.append([value * element for element in row])
+    right_side = on_device(reflected(left, scaled_rows), device)
+    inputs = on_device(rows, device)
+
+    # The right side is below 64, and the smallest singular value is 1.
+    limit = limit_for(size, 64.0)
+    exact = joined(unknowns)
+    computed = torch.linalg.solve(inputs, right_side)
+    yield near(f"solve {label}", computed, exact, limit)
+    transposed = on_device(columns_of(rows), device)
+    computed = torch.linalg.solve(transposed.t(), right_side)
+    yield near(f"solve by columns {label}", computed, exact, limit)
+
+    # The inverse swaps the reflections and takes one over each number of the diagonal.
+    quotients = [1.0 / value for value in diagonal]
+    exact = joined(between_reflections(right, quotients, left))
+    computed = torch.linalg.inv(inputs)
+    yield near(f"inv {label}", computed, exact, limit_for(size, 4.0))
