@@ -234,7 +234,7 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
 
 
 def how_to_build(name: str) -> str:
-    """The command that builds a package against the installed torch."""
+    """The command that builds a package for the installed torch."""
     return f"uv pip install --no-build-isolation {name}"
 
 

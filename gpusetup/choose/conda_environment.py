@@ -48,8 +48,8 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 
 def is_base(machine: Snapshot) -> bool:
-    """Whether the environment is conda's base environment. An active environment has its name in a
-    variable; other environments are in a folder `envs`."""
+    """Whether the target is conda's base environment, by the active environment's name or the
+    target's folder."""
     prefix = (machine.python.prefix or "").rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name = machine.environment.get("CONDA_DEFAULT_ENV")

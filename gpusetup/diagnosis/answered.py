@@ -1,5 +1,4 @@
-"""Checks whether a text already contains the output that a question asks for, and chooses the next
-question.
+"""Whether a text already shows what a question asks for, in any form, and what is asked then.
 
 A value may stand in a tool's table, in `collect_env`, in a list of packages, in the label of a
 version or in a sentence: the snapshot holds it in one field, whichever it was. Pure.
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Answered(Frozen):
-    """A reading, how to recognise that the text already has its output, and the reading that tells
-    more."""
+    """A command, the check whether the text already shows its output, and the command to ask for
+    instead."""
 
     part: str
     """A piece of the command."""
@@ -40,12 +39,12 @@ def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
 
 
 def _build_is_known(context: RuleContext) -> bool:
-    """Whether torch's version and build are known from any source."""
+    """Whether torch's version and its build are known, from any source."""
     return bool(context.torch.version and context.torch.backend)
 
 
 def _torch_answered(context: RuleContext) -> bool:
-    """Whether the text shows torch's build, and whether torch sees a GPU."""
+    """Whether torch's build is known, and whether torch sees a GPU."""
     return _build_is_known(context) and context.torch.cuda_available is not None
 
 
@@ -64,7 +63,7 @@ def _crashed_after_collect_env(context: RuleContext) -> bool:
 
 
 def _import_fails(context: RuleContext) -> bool:
-    """Whether importing torch fails, so that torch's own tool fails at the same place."""
+    """Whether torch cannot be imported, so that torch's own tools fail in the same way."""
     return bool(context.torch.import_error)
 
 
@@ -99,7 +98,7 @@ ANSWERED: tuple[Answered, ...] = (
 
 
 def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:
-    """The reading, or the next one whose output the text does not contain; None if it contains all.
+    """The command, or the next one whose output the text does not show; None if it shows them all.
 
     Each reading is asked at most once: two that follow each other end the search.
     """
@@ -114,7 +113,7 @@ def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:
 
 
 def _following(context: RuleContext, reading: str) -> str | None:
-    """The reading that tells more if a text already contains the output of this one."""
+    """The command to ask for next if the text shows the output of this one."""
     for row in ANSWERED:
         if row.part in reading and row.is_shown(context):
             return row.following

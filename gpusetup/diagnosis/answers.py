@@ -103,7 +103,7 @@ def _of_the_driver(context: RuleContext, question: Event) -> str:
 
 
 def _newest_served(context: RuleContext) -> str:
-    """The newest CUDA version among torch's builds that the driver can run."""
+    """The newest CUDA of torch's builds that the driver supports."""
     served = {
         build.cuda
         for build in context.catalog.builds
@@ -114,7 +114,7 @@ def _newest_served(context: RuleContext) -> str:
 
 
 def _floors(context: RuleContext, wanted: str | None) -> str:
-    """The oldest driver for a CUDA version; for both current major versions if none is named."""
+    """The driver that a CUDA version needs; for both current major versions if none is named."""
     majors = (wanted,) if wanted else ("12", "13")
     parts = []
     for cuda in majors:
@@ -124,7 +124,7 @@ def _floors(context: RuleContext, wanted: str | None) -> str:
 
 
 def _of_a_downgrade(context: RuleContext, question: Event) -> str:
-    """The answer whether CUDA or the driver must be replaced with an older version."""
+    """Whether somebody must go back to an older CUDA or driver."""
     wanted = wanted_cuda(context)
     if wanted and driver_serves(context, wanted) is False:
         return ""
@@ -190,7 +190,7 @@ def _of_python(context: RuleContext, question: Event) -> str:
 
 
 def is_of_release(version: str, release: str) -> bool:
-    """Whether a version belongs to a release, which may be given by its first numbers.
+    """Whether a version belongs to a release, which may be given by its first numbers only.
 
     >>> is_of_release("2.10.1", "2.10"), is_of_release("2.10.1", "2.1")
     (True, False)
@@ -207,8 +207,7 @@ def _release_named(context: RuleContext, question: Event) -> str:
 
 
 def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
-    """The answer which CUDA versions a torch release is built for, or which torch release supports
-    a CUDA version."""
+    """The CUDA for which a release of torch is built, or the release that is built for a CUDA."""
     release = _release_named(context, question)
     cuda = question.values.get("cuda", "")
     rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
@@ -298,8 +297,7 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
 
 
 def _argument(gpu: Gpu) -> str:
-    """A GPU as an argument for a command: its name, or its target if the name is not a plain
-    word."""
+    """A GPU as an argument of a command: its name, or its target if the name is not plain."""
     if PLAIN_NAME.fullmatch(gpu.name):
         return own_word(gpu.name)
     if gpu.compute_capability:

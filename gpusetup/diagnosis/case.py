@@ -1,4 +1,4 @@
-"""The input of the rules for one machine: its facts, and the build that was chosen for it."""
+"""The input of the rules for one machine: its facts, and the build chosen for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpusetup.model.machine import Snapshot
 def build_case(
     snapshot: Snapshot, catalog: Catalog, choice: Choice | None, *, other_host: bool = False
 ) -> tuple[RuleContext, ResolveAnswer]:
-    """The input of the rules, and the choice as a document; without a choice, one is made for what
+    """The input of the rules, and the choice as a document. Without a choice, one is made for what
     the machine shows."""
     machine = with_catalog(snapshot, catalog)
     if choice is None:

@@ -1,5 +1,4 @@
-"""How certain an answer about a text is. This is the only place that decides between `certain` and
-`likely`.
+"""How sure the answer about a text is. Only this module decides between `certain` and `likely`.
 
 A text shows what it shows. An answer about it is certain only if its cause is proven by itself (its
 record's `certain_if`: a message that states it, or two values that were read and do not fit), and
@@ -210,7 +209,7 @@ WHAT_ELSE: dict[Layer, str] = {
 
 
 def doubts(context: RuleContext, main: Finding | None) -> tuple[Doubt, ...]:
-    """The reasons why the cause in a text is only likely; none for a live machine."""
+    """The reasons why the cause in a text is only likely; () for a probed machine."""
     if main is None or not is_report(context):
         return ()
     grounds = Grounds(context, main)

@@ -1,5 +1,4 @@
-"""Chooses the next question if a text shows more than one run, or already contains the usual
-output.
+"""Which command decides if the text compares two runs, or already shows the usual output.
 
 Two runs that differ in one thing ask for that thing. What was printed is asked for in no stage:
 `diagnosis.answered` takes the next reading. Pure.
@@ -62,7 +61,7 @@ def names_a_contrast(context: RuleContext) -> bool:
 
 
 def fails_while_it_runs(context: RuleContext) -> bool:
-    """Whether a program on such a GPU crashes or hangs, or its driver was reset."""
+    """Whether a program on such a GPU crashed or hangs, or its driver was reset."""
     return bool(
         events(context, "program-crashed", "run-hangs", "silent-crash")
         or events(context, "graphics-crash", "machine-powers-off")
@@ -70,7 +69,8 @@ def fails_while_it_runs(context: RuleContext) -> bool:
 
 
 def reading_of_amd(context: RuleContext) -> str:
-    """ROCm's list of GPUs or, after a crash, the kernel's messages about it."""
+    """The command that lists ROCm's GPUs; after a crash, the one that shows the kernel's
+    messages."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK
@@ -81,7 +81,7 @@ def reading_of_amd(context: RuleContext) -> str:
 
 
 def reading_of_intel(context: RuleContext) -> str:
-    """Whether torch reaches the GPU or, if it does, the kernel's messages about the failure."""
+    """The command that shows whether torch reaches the GPU; if it does, the kernel's messages."""
     shown = [event.values.get("what") for event in events(context, "output-shown")]
     if "kernel" in shown:
         return alike.WHICH_STACK

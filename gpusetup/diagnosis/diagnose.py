@@ -1,4 +1,5 @@
-"""Collects all findings about one machine, and chooses the root cause and the build that fits."""
+"""The diagnosis of one machine: all findings, the root cause among them, and the build that
+fits."""
 
 from __future__ import annotations
 
@@ -92,8 +93,8 @@ def diagnose(
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
-    """Judge one machine. `choice` is the torch that was chosen for it; None chooses one for what
-    the machine shows.
+    """Diagnose one machine. `choice` is the torch chosen for it; None chooses one for what the
+    machine shows.
 
     The steps: collect what the rules find, refute it by what was read, fit each way out to the
     program and the machine, explain one finding by another, choose the root, infer the cause behind
@@ -154,7 +155,7 @@ def diagnose(
 
 
 def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """What the rules find, with one finding for each id."""
+    """All findings of the rules, one for each id."""
     if rules is None:
         rules = rules_of(RULE_FILES)
     findings = findings_of(context, rules)
@@ -166,7 +167,7 @@ OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINES
 
 
 def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings without those about NVIDIA, if the GPU in the text is from another maker.
+    """The findings without those about NVIDIA's stack, if the text is about another maker's GPU.
 
     What is advised for NVIDIA's driver, container tools and GPUs does nothing there.
     """
@@ -183,15 +184,15 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
 
 
 def without_makers(remaining: Remaining) -> Remaining:
-    """The findings without those about the GPU's maker, if somebody only asks whether torch runs
-    there."""
+    """The findings without those about the GPU's maker: somebody who asks whether torch runs there
+    has no failure."""
     ids = (*OTHER_MAKERS, "no-nvidia-gpu")
     findings = tuple(finding for finding in remaining.findings if finding.id not in ids)
     return remaining._replace(findings=findings, ruled_out=())
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """The root cause or, in a text, the stage at which the program failed."""
+    """The root cause; in a text without one, what the program failed at."""
     root = root_of(findings) or failure_without_cause(context, findings)
     # A log's line of error before the program went on stopped nothing, and who does not
     # see a GPU is denied by the program that names it.
@@ -202,7 +203,7 @@ def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding 
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
-    """Whether a text shows what failed but not why.
+    """Whether a finding in a text says what happened, but not why.
 
     A live machine was asked all there is to ask: its answer names where that ended.
     """
@@ -212,7 +213,7 @@ def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
 def infer_cause(
     context: RuleContext, findings: tuple[Finding, ...], symptom: Finding | None
 ) -> tuple[Finding, ...]:
-    """The findings, with the likely cause behind a symptom first, if there is one."""
+    """The findings, with the likely cause of a symptom first if one is likely enough."""
     if symptom is None:
         return findings
     likely = likely_cause(context, symptom)
@@ -228,7 +229,7 @@ def infer_cause(
 
 
 class Verdict(NamedTuple):
-    """What is decided before the question is chosen."""
+    """The decisions made before the question is chosen."""
 
     findings: tuple[Finding, ...]
     root: Finding | None
@@ -237,7 +238,7 @@ class Verdict(NamedTuple):
 
 
 class OpenQuestion(NamedTuple):
-    """The causes that are still possible, and the reading that would decide."""
+    """The causes that remain possible, and the command that decides between them."""
 
     other_causes: tuple[str, ...]
     reading: str | None
@@ -248,7 +249,8 @@ class OpenQuestion(NamedTuple):
 
 
 def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> OpenQuestion:
-    """The causes that are still possible, and a reading that would distinguish them."""
+    """The causes that remain possible, and a command whose possible outputs point to different
+    ones."""
     root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
     unexplained_errors = unexplained(verdict.findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
@@ -270,7 +272,7 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
 def with_question_of(
     context: RuleContext, reasons: tuple[Doubt, ...], question: OpenQuestion
 ) -> OpenQuestion:
-    """The question with the reading that removes a doubt, if there is no other question."""
+    """The question; if there is none, the one that settles a doubt."""
     if question.reading:
         return question
     for doubt in reasons:
@@ -281,7 +283,7 @@ def with_question_of(
 
 
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
-    """The facts that a finding's changes depend on and that the text does not show."""
+    """The facts that a finding's commands need and that the text does not show."""
     if finding is None or finding.fix is None:
         return ()
     unread = [need for need in finding.fix.needs if need.state == "unread"]
@@ -289,7 +291,8 @@ def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
 
 
 def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:
-    """The cause of the main finding; for a symptom in a report there is none."""
+    """The cause that the answer names: the id of the main finding, `ok`, or `unknown` for a symptom
+    without a cause."""
     if main is None:
         return OK if may_be_ok(context) else UNKNOWN
     if symptom and main.id == symptom.id:
@@ -302,7 +305,7 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a fix for this program and machine, as far as they are known."""
+    """The finding with a fix for this program and this machine, as far as they are known."""
     for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
         finding = fit(context, finding)
     return fit_for_pasting(context, finding)
@@ -317,7 +320,7 @@ CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it 
 
 
 def without_changes(finding: Finding) -> Finding:
-    """The finding of an unknown cause, without commands that change what is installed."""
+    """The finding without commands that change what is installed, because its cause is unknown."""
     fix = finding.fix
     if fix is None:
         return finding
@@ -337,8 +340,7 @@ INSTALLATION = re.compile(r"^!?gpusetup install\b")
 
 
 def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
-    """The findings with only one command that installs torch: that of the root cause, if it has
-    one.
+    """The findings with at most one command that installs torch: the root's, if it has one.
 
     Two commands that differ would leave a person to choose between them.
     """
@@ -366,7 +368,7 @@ def installations_in(commands: Iterable[str]) -> set[str]:
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:
-    """The current version of the finding with the same id."""
+    """The finding with the same id in its present form."""
     if finding is None:
         return None
     for candidate in findings:
@@ -376,13 +378,13 @@ def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Find
 
 
 def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with only those changes whose needs are known and not contradicted."""
+    """The finding with only those commands whose needs are all known to be met."""
     fix = finding.fix
     return finding if fix is None else replace(finding, fix=needs.judge(context, fix))
 
 
 def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding for each id, the most serious one, with the evidence of the others."""
+    """One finding for each id, the most severe one; the evidence of the others is added to it."""
     by_id: dict[str, Finding] = {}
     for finding in sorted(findings, key=_gravity):
         gravest = by_id.setdefault(finding.id, finding)
@@ -393,12 +395,13 @@ def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _gravity(finding: Finding) -> int:
-    """A sort key for severities; 0 is the most serious."""
+    """The rank of a severity: 0 for the most severe."""
     return SEVERITIES.index(finding.severity)
 
 
 def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    """A sort key: the root cause first, then by severity, then in the order of the records."""
+    """The key for the display: the root first, then by severity, then in the order of the
+    records."""
     is_beside_the_root = not finding.root
     return (is_beside_the_root, _gravity(finding), order_of(finding))
 

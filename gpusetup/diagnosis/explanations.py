@@ -1,4 +1,4 @@
-"""The explanation of each finding: what it means, what proves it, and what it can be confused with.
+"""The explanation of each finding: what it means, what proves it, and what looks similar.
 
 `gpusetup doctor --explain ID` prints one of these rows; the reference page is made of them.
 """
@@ -48,7 +48,7 @@ VERDICTS = (
 
 
 def records() -> tuple[Cause, ...]:
-    """Every record in the order of precedence, then by id; verdicts come last."""
+    """All records in the order of precedence, then by id; the verdicts come last."""
     from gpusetup.causes.table import CAUSES
     from gpusetup.diagnosis.rules import RULE_BROKEN
 
@@ -57,7 +57,7 @@ def records() -> tuple[Cause, ...]:
 
 
 def record(id: str) -> Cause:
-    """The record with an id; UsageError with the most similar ids if there is none."""
+    """The record with an id. Raises UsageError with similar ids if there is none."""
     ids = [row.id for row in records()]
     if id in ids:
         return RECORDS[id]

@@ -1,4 +1,4 @@
-"""What an answer about a text is based on, and the questions that decide how certain it is.
+"""The grounds of an answer about a text, and the questions that decide how sure it is.
 
 Each question is true where something is missing or speaks against the cause; `diagnosis.certainty`
 gives it its sentence. Pure.
@@ -31,7 +31,7 @@ from gpusetup.model.machine import Event, Events
 
 
 class Grounds(Frozen, kw_only=False):
-    """What the answer about a text is based on."""
+    """The grounds of the answer about a text."""
 
     context: RuleContext
     root: Finding
@@ -55,7 +55,7 @@ class Grounds(Frozen, kw_only=False):
 
 
 def cause_is_not_proven(grounds: Grounds) -> bool:
-    """Whether the cause's record contains no proof, or the text does not contain the proof."""
+    """Whether the cause's record names no proof, or the text does not contain it."""
     is_proven = grounds.cause.certain_if
     return is_proven is None or not is_proven(grounds.context)
 
@@ -69,7 +69,7 @@ OF_TORCHS_BUILD = (*OF_KERNELS, "torch-cpu-build", "driver-too-old", "torchvisio
 
 
 def only_a_person_says_it(grounds: Grounds) -> bool:
-    """Whether no program's output supports the cause.
+    """Whether only a person's words support the cause, and no line of a program.
 
     "It falls off the bus" is what somebody concluded; the kernel's line is what happened.
     """
@@ -90,7 +90,8 @@ WARNING = "gpu-not-in-wheel"
 
 
 def torch_said_it(context: RuleContext) -> bool:
-    """Whether torch's kernels were read, and not inferred.
+    """Whether the text itself shows which kernels torch has; otherwise they are inferred from the
+    catalog.
 
     torch warned of it, the text prints its list, or a program printed the exact build, whose
     kernels the catalog knows.
@@ -109,7 +110,8 @@ def build_was_not_read(grounds: Grounds) -> bool:
 
 
 def gpu_is_a_family(grounds: Grounds) -> bool:
-    """Whether the text only names a family of GPUs ("a Blackwell GPU"), and kernels are missing."""
+    """Whether kernels are missing for a GPU of which only the family is named ("a Blackwell
+    GPU")."""
     named_gpus = gpus(grounds.context)
     if not named_gpus or not grounds.is_one_of(OF_KERNELS):
         return False
@@ -117,8 +119,8 @@ def gpu_is_a_family(grounds: Grounds) -> bool:
 
 
 def pair_was_not_read(grounds: Grounds) -> bool:
-    """Whether torchvision is blamed although not both versions are known, or although they match
-    (then a second copy of one of them is loaded)."""
+    """Whether torchvision is blamed although a version is unknown, or although both versions fit
+    (then a second copy of one is loaded)."""
     if grounds.root.id != "torchvision-mismatch":
         return False
     torch = grounds.context.torch.version
@@ -136,15 +138,14 @@ def python_was_not_read(grounds: Grounds) -> bool:
 
 
 def boards_support_was_not_read(grounds: Grounds) -> bool:
-    """Whether there is an AMD GPU on Windows, where it depends on its target whether AMD's builds
-    support it."""
+    """Whether an AMD GPU is on Windows, where support by AMD's builds depends on its target."""
     is_on_windows = grounds.context.os.family == "windows"
     return is_on_windows and grounds.root.id == "amd-gpu"
 
 
 def it_may_never_have_worked(grounds: Grounds) -> bool:
-    """Whether the cause assumes that something used to work, but the text does not show that it
-    ever did."""
+    """Whether somebody says that something stopped working, and the text does not show that it ever
+    worked."""
     if grounds.root.id != NVML_LOST:
         return False
     messages = events(grounds.context, NVML_LOST)
@@ -178,12 +179,13 @@ def firmware_may_be_at_fault(grounds: Grounds) -> bool:
 
 
 def driver_of_another_maker(grounds: Grounds) -> bool:
-    """torch's XPU or ROCm build finds no GPU, because of the driver, permissions, or the build."""
+    """Whether torch's XPU or ROCm build finds no GPU, which may be due to the driver, permissions,
+    or the build."""
     return grounds.root.id == "intel-gpu" and grounds.shows("no-xpu")
 
 
 def only_the_maker_was_read(grounds: Grounds) -> bool:
-    """Whether the text shows no build for another maker.
+    """Whether the text names the maker of the GPU, and no build of torch for another maker.
 
     Who has a build of torch for this maker has another problem than the maker's name.
     """
@@ -197,8 +199,8 @@ BY_MAKER = (*MAKERS, "maker-wrong-build", "rocm-wheel-on-nvidia", "xpu-wheel-on-
 
 
 def gpus_of_two_makers(grounds: Grounds) -> bool:
-    """Whether a text has an NVIDIA GPU and one of another maker, as in a laptop or on two
-    machines."""
+    """Whether a text shows an NVIDIA GPU and another maker's: in a laptop, or in a second
+    machine."""
     if not grounds.is_one_of(BY_MAKER):
         return False
     other_makers = vendors_of(grounds.context.snapshot) - {"nvidia"}
@@ -206,20 +208,20 @@ def gpus_of_two_makers(grounds: Grounds) -> bool:
 
 
 def cuda_is_translated(grounds: Grounds) -> bool:
-    """Whether a text is about ZLUDA, which runs a CUDA build on an AMD GPU on purpose."""
+    """Whether the text is about ZLUDA, which runs CUDA builds on AMD GPUs on purpose."""
     return grounds.is_one_of((*BY_MAKER, "torch-cpu-build")) and bool(
         owners.translation_layer(grounds.context)
     )
 
 
 def package_may_be_mended(grounds: Grounds) -> bool:
-    """The program already uses mps; a newer release may support what it lacks there."""
+    """Whether a program already uses mps, so that a newer release may have what it lacks there."""
     return grounds.root.id == "apple-silicon" and grounds.shows("mps-lacks")
 
 
 def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
-    """Whether no known package needs the missing library, or torch itself needs it. torch's wheel
-    contains the library, so something else hides it."""
+    """Whether it is unknown which package needs the missing library, or torch itself needs it
+    although its wheel brings it."""
     if not grounds.is_one_of(MISSING_LIBRARY):
         return False
     owner: str | None = facts.failing_package(grounds.context)
@@ -232,8 +234,8 @@ def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
 
 
 def several_torches(grounds: Grounds) -> bool:
-    """The text shows two versions of torch, of which one is in another environment or only wished
-    for."""
+    """Whether the text names two releases of torch: one belongs to another environment, or is only
+    wished for."""
     said_by_torch = grounds.shows("torch-not-compiled-with-cuda", WARNING)
     is_named_twice = len(releases_of_torch(grounds.context)) > 1
     return grounds.is_one_of(OF_TORCHS_BUILD) and is_named_twice and not said_by_torch
@@ -244,7 +246,7 @@ def another_python_was_asked(grounds: Grounds) -> bool:
 
 
 def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:
-    """Whether the person says that there is no NVIDIA GPU, but the cause assumes one."""
+    """Whether a person says that the machine has no NVIDIA GPU although the cause assumes one."""
     if grounds.layer in (Layer.NO_GPU, Layer.PLATFORM, Layer.INSTALL, None):
         return False
     return grounds.shows("no-nvidia-gpu") and not gpus(grounds.context)
@@ -255,7 +257,7 @@ LINES_OF_ONE_MESSAGE = 6
 
 
 def text_ends_with_another_failure(grounds: Grounds) -> bool:
-    """Whether the last failure in the text is not one of the messages that were judged."""
+    """Whether the last failure in the text is not one of the messages that the answer rests on."""
     failures = events(grounds.context, "program-failed")
     messages = judged_messages(grounds)
     if not failures or not messages:
@@ -270,7 +272,7 @@ def text_ends_with_another_failure(grounds: Grounds) -> bool:
 
 
 def judged_messages(grounds: Grounds) -> Events:
-    """The messages that were judged: the root cause's evidence, and every known failure message.
+    """The messages that the answer rests on: the root's evidence, and every known failure message.
 
     What such a message means is a finding of its own, which the root explains or leaves open.
     """
@@ -288,7 +290,7 @@ SHARED_WORDS = 0.6
 
 
 def says_the_same(first: str, second: str) -> bool:
-    """Whether two quotes are the same message.
+    """Whether two quotes come from the same message.
 
     >>> says_the_same("No module named 'torch', even", "Error: No module named 'torch'")
     True
@@ -301,12 +303,12 @@ def says_the_same(first: str, second: str) -> bool:
 
 
 def words_in(quote: str) -> set[str]:
-    """The words of a quote in lower case, without those shorter than three letters."""
+    """The words of a quote in lower case; words of one or two letters are left out."""
     return set(re.findall(r"\w{3,}", quote.lower()))
 
 
 def works_elsewhere(grounds: Grounds) -> bool:
-    """Whether another program computes on the same GPU, so that driver and GPU must be fine."""
+    """Whether the same GPU works in another program, so that the driver and the GPU are fine."""
     if grounds.layer is None or not grounds.shows("gpu-computes"):
         return False
     return Layer.HARDWARE <= grounds.layer <= Layer.READINESS
@@ -325,7 +327,7 @@ REMEDIES = {
 
 
 def remedy_was_tried(grounds: Grounds) -> bool:
-    """Whether the text says that somebody already tried the fix for this cause without success."""
+    """Whether the text says that this cause's remedy was tried without success."""
     for event in events(grounds.context, "remedy-tried"):
         remedy = event.values.get("what", "")
         cured_causes = REMEDIES.get(remedy, ())

@@ -1,4 +1,4 @@
-"""When doctor may report `ok`, and the proof for it. This is the only place that decides this.
+"""When the answer may be `ok`, and what it rests on. Only this module decides this.
 
 It needs a proof, and nothing that speaks against it. A machine that was read itself was asked all
 there is to ask. A text must show no complaint, no failure and no `False` of torch's: most texts
@@ -37,7 +37,7 @@ elsewhere in the text, for example on the host, does not prove that the program 
 
 
 def may_be_ok(context: RuleContext) -> bool:
-    """Whether a working stack is shown, and nothing in the text complains."""
+    """Whether a working stack is shown and the text contains no complaint."""
     if is_report(context) and is_answered(context):
         return True
     complains = is_report(context) and complains_of_something(context)
@@ -53,12 +53,12 @@ def may_be_ok(context: RuleContext) -> bool:
 
 
 def complains_of_something(context: RuleContext) -> bool:
-    """Whether a line contains a complaint, or a person mentions a failure in any words."""
+    """Whether a program's line or a person reports a failure."""
     return bool(readings(context, COMPLAINT) or events(context, "names-failure"))
 
 
 def is_answered(context: RuleContext) -> bool:
-    """Whether a text leaves no question open.
+    """Whether nothing in the text is left open.
 
     Its plain question has an answer, its run came to an end, or its GPU computes.
     """
@@ -68,7 +68,7 @@ def is_answered(context: RuleContext) -> bool:
 
 
 def _ended_well(context: RuleContext) -> bool:
-    """Whether a program with a CUDA build finished on a machine whose GPU is named.
+    """Whether a program with a CUDA build ran to its end on a machine whose GPU is named.
 
     What it printed before that was no failure.
     """
@@ -78,7 +78,7 @@ def _ended_well(context: RuleContext) -> bool:
 
 
 def torch_said_false(machine: Snapshot) -> bool:
-    """Whether torch printed `False` anywhere in a text."""
+    """Whether torch answered `False` anywhere in the text."""
     # An XPU build and a Mac have no CUDA to be available.
     if machine.torch.backend == "xpu" or machine.os.family == "macos":
         return False
@@ -91,7 +91,7 @@ def torch_said_false(machine: Snapshot) -> bool:
 
 
 def _report_is_healthy(context: RuleContext) -> bool:
-    """Whether something computed, or everything in the text is in order.
+    """Whether something computed on the GPU, or everything that the text shows is in order.
 
     A build that fits the driver proves nothing of a torch that computed nowhere.
     """
@@ -133,14 +133,13 @@ def _makers_backend_runs(context: RuleContext) -> bool:
 
 
 def _only_warned_of_capability(context: RuleContext) -> bool:
-    """Whether the text only shows torch's warning about a GPU for whose major version it has
-    kernels."""
+    """Whether the text only shows torch's warning about a GPU although torch has kernels for its
+    major version."""
     return says_nothing_else(context) and bool(events(context, "capability-warning"))
 
 
 def _driver_listed_a_gpu(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU; one that the text only mentions has no index, UUID or
-    address."""
+    """Whether a driver listed a GPU. A GPU that is only mentioned has no index, UUID or address."""
 
     def is_listed(gpu: Gpu) -> bool:
         return gpu.nvml_index is not None or bool(gpu.uuid or gpu.pci_bus_id)
@@ -149,7 +148,7 @@ def _driver_listed_a_gpu(context: RuleContext) -> bool:
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU, and torch sees it or has kernels for every GPU."""
+    """Whether a driver answered for a GPU, and torch sees it or has kernels for every GPU."""
     machine = context.snapshot
     torch, visible = machine.torch, visible_gpus(machine)
     # Of another host's driver nothing is asked here.
@@ -167,7 +166,7 @@ def _machine_is_healthy(context: RuleContext) -> bool:
 
 
 def _driver_answered(context: RuleContext) -> bool:
-    """Whether NVML or CUDA responded; the kernel's files alone do not count."""
+    """Whether NVML or CUDA answered; files of the kernel alone are not enough."""
     machine = context.snapshot
     if 0 in (machine.driver.nvml_code, machine.cuda_api.init_code):
         return True
@@ -176,7 +175,7 @@ def _driver_answered(context: RuleContext) -> bool:
 
 
 def proof(context: RuleContext) -> str:
-    """One line about what was checked, and nothing else."""
+    """What was seen to work, in one line."""
     torch, visible = context.torch, visible_gpus(context.snapshot)
     if answer := _answer_without_a_gpu(context):
         return answer
@@ -214,13 +213,14 @@ def proof(context: RuleContext) -> str:
 
 
 def _device_name(context: RuleContext) -> str:
-    """torch's device name for another maker's GPU, if known; programs often say `cuda`."""
+    """torch's name for another maker's GPU, if the text shows it; programs often say `cuda`."""
     stack = context.snapshot.makers
     return f', device "{BY_ID[stack.maker].device}"' if stack else ""
 
 
 def _answer_without_a_gpu(context: RuleContext) -> str:
-    """The answer if no GPU was judged: to a question, about a run, about a machine without one."""
+    """The answer if no GPU was judged: to a question, about a run, or about a machine without a
+    GPU."""
     torch = context.torch
     if answer := plain_answer(context):
         return answer
@@ -241,7 +241,7 @@ def _answer_without_a_gpu(context: RuleContext) -> str:
 
 
 def _two_numbers(context: RuleContext) -> str:
-    """An explanation why nvidia-smi and nvcc show different CUDA versions, if a text shows both."""
+    """Why nvidia-smi and nvcc show different CUDA versions, if the text shows both."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     if by_driver is None or by_nvcc is None or by_driver == by_nvcc:
         return ""

@@ -1,4 +1,4 @@
-"""Which other causes are possible, and the reading that would decide between them.
+"""Which other causes remain possible, and the command that would decide between them.
 
 Both stand in the cause's record (`alike`); what cannot be on this machine, in the records of the
 others (`impossible`).
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 def open_causes(
     context: RuleContext, main: Finding | None, unexplained: list[Finding], cause: str
 ) -> tuple[tuple[str, ...], str | None]:
-    """The causes that are possible, and the reading that decides.
+    """The causes that remain possible, and the command that decides between them.
 
     The unexplained errors come first, then what the message leaves open. A symptom is no cause.
     """
@@ -96,8 +96,8 @@ def open_causes(
 
 
 def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, tuple[str, ...]]:
-    """The first reading in a finding's record that a text does not contain, and the causes that it
-    distinguishes; none for a live machine."""
+    """The first command of a finding's record whose output the text does not show, with the causes
+    that it separates. Nothing for a probed machine."""
     machine, record = context.snapshot, RECORDS[finding.id]
     if not is_report(context):
         return None, ()
@@ -124,7 +124,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
 
 
 def _asks_another_program(context: RuleContext, reading: str) -> bool:
-    """Whether a reading starts a program (`python -m NAME`) that is not in the text."""
+    """Whether a command starts a program (`python -m NAME`) that the text is not about."""
     started = re.search(r"python -m (\w+)$", reading)
     program = of_package(started[1]) if started else None
     if program is None:
@@ -136,7 +136,7 @@ def _asks_another_program(context: RuleContext, reading: str) -> bool:
 
 
 def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
-    """The likely cause of what a text shows, with the symptom's evidence; None if there is none."""
+    """The likely cause of a symptom, with the symptom's evidence; None if none is likely enough."""
     shown_rows = [row for row in RECORDS[symptom.id].likelier if row.shown(context)]
     if not shown_rows:
         return None
@@ -197,8 +197,8 @@ IN_A_CONTAINER: dict[str, str] = {
 
 
 def reading_command(context: RuleContext, reading: str | None, *, undecided: bool) -> str | None:
-    """The command that decides, for this system and program; `undecided` means that the cause is
-    unknown or inferred from a symptom."""
+    """The deciding command in the form for this system and program. `undecided`: the cause is
+    unknown or was inferred from a symptom."""
     if reading is None and undecided and is_report(context):
         reading = reading_of_unknown(context)
     if reading is None:
@@ -228,7 +228,7 @@ OF_TORCH = (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS)
 
 
 def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
-    """The next reading, if the text already shows what torch would answer."""
+    """The next command, if the text already shows what torch would print."""
     if reading not in OF_TORCH:
         return reading
     # It is a ROCm build that says so: which GPUs ROCm sees, and what overrides them, is open.
@@ -248,8 +248,8 @@ def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
 
 
 def _libcuda_decides(context: RuleContext) -> bool:
-    """Whether CUDA starts in WSL but finds no device, because a Linux driver's library or a stub
-    was loaded instead of Windows' (`/usr/lib/wsl/lib`)."""
+    """Whether CUDA starts in WSL but finds no device, so that a Linux driver's library or a stub
+    was loaded instead of the one in /usr/lib/wsl/lib."""
     return bool(cuda_errors(context, CUDA_ERROR_NO_DEVICE)) and not events(context, "gpu-unused")
 
 

@@ -1,5 +1,5 @@
-"""The last change of a fix before it is shown: what can be pasted on this system, and how long it
-lasts.
+"""The last step for a fix before it is shown: commands that can be pasted here, and how long they
+hold.
 
 A block is shown whole or not at all: without the one command whose value is no plausible one, the
 others would do something else.
@@ -51,8 +51,7 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
 
 
 def _in_cells(block: Alternative) -> Alternative:
-    """The fix for a notebook's cell, in which nobody can answer the question of `gpusetup
-    install`."""
+    """The fix for a notebook, where a cell cannot answer the question of `gpusetup install`."""
     return replace(
         block,
         commands=tuple(
@@ -71,7 +70,7 @@ INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
 
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
-    """A note on the oldest driver for each torch in a fix, unless the fix already says it."""
+    """Adds the driver that each torch of the fix needs, unless the text already names it."""
     machine, lines = context.snapshot, command_lines(fix)
     if board_of(machine):
         return ""
@@ -98,8 +97,7 @@ GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu12
 
 
 def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
-    """A note on the cards that the index in a fix does not support, if a text does not name the
-    GPU."""
+    """Adds which GPUs the fix's index does not support, if the text does not name the GPU."""
     unknown = not any(gpu.compute_capability for gpu in gpus(context))
     shown = re.findall(INSTALLED, "\n".join((fix.text, *command_lines(fix))))
     if not (is_report(context) and unknown and shown) or board_of(context.snapshot):
@@ -130,8 +128,8 @@ ACTS_ON_THE_HOST = (
 
 
 def _with_host_commands_apart(fix: Fix) -> Fix:
-    """The fix for a container: commands for the host are marked, and only appear as
-    alternatives."""
+    """The fix for a container: commands for the host are marked as such, and are alternatives
+    only."""
 
     def titled(block: Alternative) -> Alternative:
         if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):
@@ -185,7 +183,7 @@ PROFILES = {
 
 
 def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
-    """A sentence on how long a changed variable is valid, and how to make it permanent."""
+    """How long a changed variable stays set, and how to make it permanent."""
     lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
     if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
         return ""

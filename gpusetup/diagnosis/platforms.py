@@ -1,4 +1,4 @@
-"""Adapts a fix to its platform: Windows, macOS, WSL, a notebook, a cluster's job.
+"""Adapts a fix to its platform: Windows, macOS, WSL, a notebook, or a cluster's job.
 
 No command and no sentence of an answer names what the system does not have.
 
@@ -48,7 +48,7 @@ RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes b
 
 
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what is possible on its system."""
+    """The finding with only what can be done on its operating system."""
     os, fix = context.os, finding.fix
     if os.wsl:
         if fix and names_any(KERNEL_MODULES, (fix.text, *command_lines(fix))):
@@ -68,8 +68,8 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
 
 
 def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
-    """The fix without kernel modules; if it was about the driver, with the driver in Windows
-    instead."""
+    """The fix for WSL: without kernel modules, and with the Windows driver in place of a Linux
+    driver."""
     from gpusetup.causes.windows import driver_of_windows
 
     place = RECORDS[finding.id].place
@@ -84,7 +84,7 @@ def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
 
 def lines_without(fix: Fix, foreign: str) -> Fix:
-    """The fix without each block that contains a line with foreign parts."""
+    """The fix without each command block in which a line matches a pattern."""
 
     def unless_foreign(block: Alternative) -> Alternative | None:
         if names_any(foreign, (block.title, *block.commands)):
@@ -112,7 +112,7 @@ BY_OTHERS = "Ask the cluster's administrators to do this: "
 
 
 def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with what is possible in the notebook or job that the text comes from."""
+    """The finding with only what can be done in the notebook or job that the text comes from."""
     fix = finding.fix
     if fix is None or finding.severity is not Severity.ERROR or not is_report(context):
         return finding

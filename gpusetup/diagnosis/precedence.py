@@ -1,4 +1,4 @@
-"""Which of several findings is the root cause, according to the order of their records.
+"""Which of several findings is the root, by the order of their records.
 
 Findings stand in the order of their records: the layer, the rank in it. What is only a consequence
 of a cause says its layer (`SHOWS`) and its record (`explains`).
@@ -15,12 +15,12 @@ from gpusetup.model.frozen import replace
 
 
 def order_of(finding: Finding) -> tuple[int, int, str]:
-    """A finding's layer and rank; after all layers if it can never be a root cause."""
+    """A finding's layer and rank; last if it is never a root."""
     return RECORDS[finding.id].order
 
 
 def consequences(cause: Cause) -> tuple[str, ...]:
-    """The findings that a cause explains: those in its layer, and those that its record lists.
+    """The ids of findings that a cause explains: by its layer, and by name in its record.
 
     >>> from gpusetup.causes import table
     >>> consequences(RECORDS["cuda-sees-no-device"])
@@ -41,7 +41,7 @@ def consequences(cause: Cause) -> tuple[str, ...]:
 
 
 def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Each finding with the first other finding, in order of precedence, that explains it.
+    """Each finding with the first other finding that explains it, in the order of precedence.
 
     An explained finding loses its commands, because they do not mend it.
     """
@@ -74,7 +74,7 @@ def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
-    """The errors other than the root cause that no finding explains, in order."""
+    """The errors other than the root that no finding explains, in their order."""
     open_errors = []
     for error in _errors_in_order(findings):
         if error is not root and not error.explained_by:
@@ -83,7 +83,7 @@ def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> lis
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
-    """The first unexplained error, or else the first loss of speed in a working stack."""
+    """The first unexplained error; without one, the first warning about lost speed."""
     open_errors = unexplained(findings)
     if open_errors:
         return open_errors[0]

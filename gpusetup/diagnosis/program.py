@@ -1,4 +1,4 @@
-"""The program that a report is about: the stage at which it failed, and its own fix.
+"""The program that a text is about: where it failed, and its own fix.
 
 torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
 way to the GPU; driver, container and hardware are mended alike for all.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def program_of(context: RuleContext) -> Program | None:
-    """The program in a text; the table of programs is only loaded if the text names one."""
+    """The program of a text. Its table is loaded only if the text names a program."""
     name = context.snapshot.failing.program
     if name is None:
         return None
@@ -33,7 +33,7 @@ def program_of(context: RuleContext) -> Program | None:
 
 
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
-    """The stage at which the program failed, from its own message or the kind of the cause."""
+    """The stage at which the program failed: by its message, otherwise by its cause."""
     failing = context.snapshot.failing
     if failing.stage or root is None or not is_report(context):
         return failing.stage
@@ -53,7 +53,7 @@ IMAGE_ONLY = ("text-generation-inference",)
 
 
 def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with the failed program's own fix, if torch's fix does not help it."""
+    """The finding with the program's own fix, if torch's fix does not help the program."""
     program, fix = program_of(context), finding.fix
     if fix is None or not is_report(context):
         return finding
@@ -86,8 +86,7 @@ TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 
 
 def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
-    """For a program that pins torch: torch only changes with a release of the program, or with its
-    image."""
+    """The fix for a program that pins its torch: another release of the program, or its image."""
     from gpusetup.fixes import owners, paste
 
     def installs(lines: Lines) -> bool:
@@ -120,7 +119,7 @@ def _way_of_program(context: RuleContext, program: Program, finding: Finding, fi
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
-    """For a report without an error finding, a finding about what the program failed at."""
+    """The finding of what a program failed at, for a text without an error finding."""
     if not is_report(context):
         return None
     failed = (
@@ -132,7 +131,7 @@ def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -
 
 
 def _names_failure(context: RuleContext, finding: Finding) -> bool:
-    """Whether the text says what failed, and this was not just the drawing of a picture."""
+    """Whether the text says what failed, and it was not merely the drawing of a picture."""
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
     own = any(event.values.get("own") for event in events(context, finding.id))

@@ -1,5 +1,5 @@
-"""What an `unknown` answer asks for: one output that would distinguish the possible causes, by
-stage.
+"""What an `unknown` answer asks for, by the stage that failed: one command whose possible outputs
+point to different causes.
 
 A stage asks only for what the text does not hold, and only for what belongs to it: a build asks for
 its whole output, several GPUs for NCCL's log, a container for its hook's words. `nvidia-smi` tells
@@ -49,7 +49,7 @@ HOOK_LOG = "nvidia-container-cli -k -d /dev/stderr info"
 
 
 class StageQuestion(Frozen):
-    """A stage at which a program may have failed, and the reading that tells more about it."""
+    """One stage at which a program may have failed, and the command that tells more about it."""
 
     name: str
     is_reached: Callable[[RuleContext], bool]
@@ -65,8 +65,7 @@ def _fails_in_a_build(context: RuleContext) -> bool:
 
 
 def _build_again(context: RuleContext) -> str | None:
-    """The command that builds again with all output; for an unnamed package, the one in this
-    folder."""
+    """The build command with its whole output; for an unnamed package the folder is built."""
     program, failing = program_of(context), context.snapshot.failing
     modules = [failing.program or ""]
     if program:
@@ -120,7 +119,7 @@ def _lacks_an_instruction(context: RuleContext) -> bool:
 
 
 def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
-    """Whether a run hangs, and no other maker's kernel driver explains why."""
+    """Whether a run hangs, and the GPU is not another maker's."""
     return bool(events(context, "run-hangs")) and not is_of_another_maker(context)
 
 
@@ -128,7 +127,7 @@ def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
 
 
 def _is_given_a_gpu_in_vain(context: RuleContext) -> bool:
-    """Whether a container requests a GPU but nothing shows that it gets one."""
+    """Whether a container requests a GPU, and nothing shows that it gets one."""
     container = context.snapshot.container
     if not in_container(context) or container.kind != "docker":
         return False
@@ -170,7 +169,7 @@ USUAL = (Capability(7, 5), Capability(9, 0))
 
 
 def _torch_answers_both(context: RuleContext) -> bool:
-    """Whether torch sees the GPU in one place but not in another, so that there are two
+    """Whether torch sees the GPU in one place and not in another, so that there are two
     environments."""
     answers = set()
     for reading in context.snapshot.readings:
@@ -182,7 +181,7 @@ def _torch_answers_both(context: RuleContext) -> bool:
 
 
 def _torch_sees_the_gpu(context: RuleContext) -> bool:
-    """Whether torch, or a program's output, shows the GPU although something fails."""
+    """Whether torch or a program shows the GPU, and something fails nevertheless."""
     if not complains(context):
         return False
     if context.torch.cuda_available or events(context, "device-taken"):
@@ -191,7 +190,7 @@ def _torch_sees_the_gpu(context: RuleContext) -> bool:
 
 
 def names_its_device(context: RuleContext) -> bool:
-    """Whether a complaint quotes the device that the program uses: "Using device: cuda"."""
+    """Whether a complaint quotes the device that the program chose: "Using device: cuda"."""
     return working.DEVICE_SHOWN.search(_quoted_complaint(context)) is not None
 
 
@@ -207,8 +206,7 @@ ON_ANOTHER_DEVICE = lazy(
 
 
 def _what_it_does(context: RuleContext) -> str | None:
-    """The question whether the program uses the GPU while it runs or, if it ended, what ended
-    it."""
+    """The command that shows whether the program uses the GPU, or what ended its run."""
     is_elsewhere = ON_ANOTHER_DEVICE.search(_quoted_complaint(context))
     if events(context, "gpu-unused") or is_elsewhere:
         return alike.WHILE_IT_RUNS

@@ -313,13 +313,14 @@ HUNG_OR_CRASHED = ("hung", "crashed")
 
 
 def failed_children(context: RuleContext) -> Events:
-    """Our own calls to the driver that hung or crashed."""
+    """Events of our own child processes that hung or crashed while they asked the driver."""
     failures = events(context, "child-failed")
     return tuple(event for event in failures if event.values.get("how") in HUNG_OR_CRASHED)
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
-    """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc shows."""
+    """Whether NVML or CUDA reached a kernel driver, even if the call hung and whatever /proc
+    lists."""
     machine = context.snapshot
     nvml_answered = machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER)
     cuda_started = machine.cuda_api.init_code == 0
@@ -331,7 +332,7 @@ LINE = re.compile(r"line (\d+)$")
 
 
 def line_of(source: str | None) -> int:
-    """The line of a text in a source; 0 if there is none."""
+    """The number of the line that a source names; 0 if it names none."""
     place = LINE.search(source or "")
     return int(place[1]) if place is not None else 0
 

@@ -172,7 +172,7 @@ def missing_library_is_listed(context: RuleContext) -> str:
 
 
 def _stem(library: str) -> str:
-    """A library's name up to its major version, which is the name that the loader looks for.
+    """The name of a library up to its major version: the name by which the loader looks for it.
 
     >>> _stem("libcudnn_ops.so.9.1.0"), _stem("libnvrtc.so.12"), _stem("cudnn64_9.dll")
     ('libcudnn_ops.so.9', 'libnvrtc.so.12', 'cudnn64_9.dll')

@@ -1,4 +1,4 @@
-"""Decides whether words are a program's output or a person's own sentence."""
+"""Whether words are a program's output or a person's own sentence."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def extras_lines(
 
 
 def key(name: str) -> str:
-    """A name as a TOML key.
+    """A name written as a key in TOML.
 
     >>> key("cu130"), key("cuda-13.0")
     ('cu130', '"cuda-13.0"')

@@ -1,5 +1,5 @@
-"""User names and passwords in URLs: separated from them, and removed from everything shown or
-stored.
+"""User names and passwords in URLs: split off where they are needed, and removed from everything
+that is shown or stored.
 
 A password may hold any letter that was not encoded, also `/`, `?`, `#`, `@` or a space, with which
 the URL is no valid one. So a login ends at the last `@` before a host.

@@ -197,8 +197,8 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
-    """All sentences of the answer: what is wrong, what to do before the start, what is
-    uncertain."""
+    """All sentences of advice in the answer: errors in the config, what to do before the start, and
+    what is uncertain."""
     # From the machine, the config and the decision, in this order.
     if request.hardware.remark:
         yield request.hardware.remark

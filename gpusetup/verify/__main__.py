@@ -1,4 +1,5 @@
-"""Entry of the three ways to start: as a module, by path, and as the child that computes.
+"""The entry point for all three ways to start: as a module, by path, and as the worker process that
+computes.
 
 This file alone keeps to syntax that any Python 3 reads, so that an old one gets a sentence.
 """
@@ -11,7 +12,8 @@ ALONE = "gpusetup_verify"
 
 
 def package() -> str:
-    """The name under which the folder's modules are imported; by path it is given one here.
+    """The package name under which the folder's modules are imported; if started by path, the
+    folder is registered under ALONE.
 
     Started by path, Python has put the folder itself first on `sys.path`, where its file names
     could hide other modules: it is taken off again. Nothing else of the path is changed, so the
@@ -34,7 +36,7 @@ def package() -> str:
 
 
 def main() -> int:
-    """Run the program, or the child that computes; the exit code."""
+    """Run the program, or with `--worker` the process that computes, and return the exit code."""
     if sys.version_info[:2] < OLDEST:
         sys.stderr.write(
             "error: verify needs Python 3.8 or newer, %s is %s\n"

@@ -1,4 +1,4 @@
-"""Starts the child process, gives it one check at a time, and reads its answer or how it died."""
+"""Starts the worker process, gives it one check at a time, and reads its answer or how it died."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ The fourth keeps warnings about the checks' own settings out of the answer.
 
 
 class ChildTask(NamedTuple):
-    """One check to be run."""
+    """A check to run in the worker, with its limits."""
 
     check: Check
     subject: str
@@ -69,8 +69,8 @@ class ChildTask(NamedTuple):
 
     @property
     def environment(self) -> Environment:
-        """The variables that must be set before torch starts; cuBLAS reads its own only on a GPU,
-        and on the CPU a process of its own for them would load torch for nothing."""
+        """The environment variables that must be set before torch starts. Those of cuBLAS only
+        count on a GPU, which saves a process on the CPU."""
         on_gpu = kind(self.subject) == "cuda"
         variables = []
         for name, value in self.check.environment:
@@ -168,7 +168,7 @@ class Child:
             waited_before = waited_seconds(process.pid)
 
     def _lost(self, task: ChildTask, status: str, detail: str) -> Row:
-        """The answer of a check whose process ended, or ends now, before it gave one."""
+        """The answer for a check whose process died or has to be ended before it answered."""
         self.end()
         hint = "run the check again with more time, when other programs use less CPU"
         if status == CRASHED:
@@ -226,7 +226,8 @@ class Child:
         self._say({**self.start_with, "path": sys.path, "folder": folder})
 
     def _say(self, message: Row) -> None:
-        """Send a message to the process. If it is dead, `_wait_for_answer` says how it died."""
+        """Send a message to the process. If the process is dead, `_wait_for_answer` reports how it
+        died."""
         line = json.dumps(message) + "\n"
         stdin = self.process.stdin
         with contextlib.suppress(OSError):
@@ -234,8 +235,8 @@ class Child:
             stdin.flush()
 
     def end(self) -> None:
-        """End the process, if there is one, with those that it started (a loader's workers hold the
-        GPU open too), and without waiting for its torch to tidy up."""
+        """End the process, if there is one, together with the processes it started, without waiting
+        for torch to clean up."""
         process, self.process = self.process, None
         if process is not None:
             # Windows has no groups of processes (AttributeError).
@@ -271,7 +272,7 @@ def _relay(stream: Any, answers: "Optional[queue.Queue[str]]" = None) -> None:
 
 
 def how(code: int) -> str:
-    """How a process ended, from its return code.
+    """How a process ended, in words, from its return code.
 
     >>> how(3), how(-11)
     ('the process ended with exit code 3', 'the process died of SIGSEGV')
@@ -284,7 +285,8 @@ def how(code: int) -> str:
 
 
 def start_by_path(python: str, arguments: List[str]) -> int:
-    """Run this folder with another interpreter, its streams ours; the exit code.
+    """Run this folder with another Python interpreter on the same streams, and return the exit
+    code.
 
     A signal that asks for the end is passed on, and the report waited for.
     """

@@ -1,5 +1,5 @@
-"""`--with`: packages that stand on torch, or share its GPU, are imported, each in a process of its
-own: a wheel for another torch or CUDA fails there."""
+"""The companions of `--with`: packages that use torch or its GPU. Each is imported in a new
+process, which shows a wheel for another torch or CUDA."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ COMPANIONS = tuple(
 
 
 def installed(row: Companion) -> Optional[str]:
-    """Name and version of the first distribution that is there; None where none is."""
+    """Name and version of the first installed distribution of this package, or None if none is
+    installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     for name in (row.name, *row.also):
@@ -82,8 +83,8 @@ def installed(row: Companion) -> Optional[str]:
 
 
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
-    """The rows that are asked for, as an index normalises a name; `all`: of what is installed.
-    WrongQuestion for another name."""
+    """The checks of the packages named; `all` means all installed ones. Raises WrongQuestion for an
+    unknown name."""
     row_names: Dict[str, str] = {}
     for row in TABLE:
         for distribution in (row.name, *row.also):
@@ -103,7 +104,7 @@ def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
 
 
 def tried(_: str) -> Outcome:
-    """Import the companion of this process; what an import raises is its failure."""
+    """Import the package that VARIABLE names; an error of the import is the failure."""
     import torch  # noqa: F401  (its libraries first, as every program has them)
 
     row = next(row for row in TABLE if row.name == os.environ[VARIABLE])
@@ -139,7 +140,7 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
 
 
 def cause(name: str, module: str, problem: BaseException) -> str:
-    """What an import error means, and the way out."""
+    """What an import error means, and how to fix it."""
     # Such an error names the package that is missing.
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]

@@ -1,4 +1,4 @@
-"""How a run is ended from outside."""
+"""Signals that end a run from outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class Ended(BaseException):
-    """A signal asked the program to end."""
+    """Raised when a signal asks the program to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -20,7 +20,8 @@ class Ended(BaseException):
 
 @contextlib.contextmanager
 def hearing(handler: Any) -> Iterator[None]:
-    """Meanwhile the signals that ask for the end are handled so; `nohup` stays in force."""
+    """Handle the signals that ask for the end with `handler` inside the `with` block; signals that
+    `nohup` ignores stay ignored."""
     handlers_before = {}
     for name in SIGNALS:
         # Windows has no SIGHUP.
@@ -39,9 +40,9 @@ def hearing(handler: Any) -> Iterator[None]:
 
 
 def hearing_the_end() -> Any:
-    """A signal ends the run with what is known; also as the first process of a container, which
-    the kernel ends by no signal that it has not asked for. The first one counts: those who end a
-    whole group of processes send it again while the report is written."""
+    """End the run with the results so far when a signal arrives, even as the first process of
+    a container. Later signals are ignored, because launchers repeat them while the report is
+    written."""
     signals: List[int] = []
 
     def end(number: int, _: Any) -> None:

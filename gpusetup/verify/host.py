@@ -1,4 +1,4 @@
-"""What the host still has: memory, and cores. On a busy machine a process is slow, not hung."""
+"""The free memory of the host, and how long processes wait for a CPU core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CGROUPS = (
 
 
 def available_bytes() -> int:
-    """What the host and this process's cgroup still have."""
+    """The bytes of memory that the host and this process's cgroup still have."""
     available = []
     for limit_path, use_path in CGROUPS:
         limit, use = number_in(limit_path), number_in(use_path)
@@ -34,7 +34,7 @@ def available_bytes() -> int:
 
 
 def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
-    """The number that a file of the kernel says; None if there is none."""
+    """The first number that `pattern` finds in a kernel file; None if there is none."""
     try:
         with open(path, encoding="ascii") as file:
             match = re.search(pattern, file.read())
@@ -44,7 +44,8 @@ def number_in(path: str, pattern: str = r"(\d+)") -> Optional[int]:
 
 
 def waited_seconds(pid: int) -> float:
-    """Of all threads of a process and of those that it started; 0 where nobody tells (no Linux)."""
+    """The seconds that a process with all its threads and children has waited for a CPU core; 0 if
+    the system does not report it (not Linux)."""
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():

@@ -1,4 +1,4 @@
-"""The options, in one place for `python -m gpusetup.verify` and for `gpusetup verify`."""
+"""The command-line options, shared by `python -m gpusetup.verify` and `gpusetup verify`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEVICE = re.compile(r"(auto|cpu|none|mps|(cuda|xpu)(:\d{1,4})?)\Z")
 
 
 class Parser(argparse.ArgumentParser):
-    """Complains by `WrongQuestion`, so that `--json` gets its complaint as JSON."""
+    """A parser that raises WrongQuestion for errors, so that `--json` reports them as JSON."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise WrongQuestion(message, f"`{self.prog} --help` shows what it takes")
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """A number of seconds."""
+    """A number of seconds above 0, from an option's text."""
     number = float(text)
     # NaN is neither.
     if not 0 < number < float("inf"):
@@ -45,7 +45,7 @@ def seconds(text: str) -> float:
 
 
 def seed(text: str) -> int:
-    """What the random numbers begin with."""
+    """A seed from 0 to 2^63 - 1, from an option's text."""
     number = int(text)
     # torch takes no greater seed.
     if not 0 <= number < 2**63:
@@ -54,7 +54,7 @@ def seed(text: str) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is particular to verify."""
+    """Add the options of verify to a parser."""
     add: Any = parser.add_argument
     add(
         "--level",
@@ -104,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(words: Sequence[str]) -> Options:
-    """The options of `python -m gpusetup.verify`."""
+    """The options of `python -m gpusetup.verify`, read from the command line and checked."""
     parser = Parser(
         prog="python -m gpusetup.verify",
         description=SUMMARY,
@@ -125,8 +125,8 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def checked(parsed: Options) -> Options:
-    """The options with what is `asked` of every check, and the expressions read; WrongQuestion
-    where values are malformed or contradict each other."""
+    """The options with their values checked and the expressions of `--expect` read. Raises
+    WrongQuestion for malformed or contradictory values."""
     if not _DEVICE.match(parsed.device):
         hint = "use one of auto, cpu, cuda, cuda:0, ..., xpu, mps, none"
         # The driver takes such a list in CUDA_VISIBLE_DEVICES.
@@ -158,5 +158,5 @@ def checked(parsed: Options) -> Options:
 
 
 def flat(groups: Sequence[Sequence[str]]) -> List[str]:
-    """`--expect a b --expect c` as one list."""
+    """Repeated options such as `--expect a b --expect c` as one list."""
     return [text for group in groups for text in group]

@@ -1,4 +1,4 @@
-"""The program: options, the checks in their order, the report, the exit code."""
+"""The main program: reads options, runs the checks in order, and writes the report."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ MEETING = "meet"
 
 
 def main(words: Sequence[str]) -> int:
-    """Run; the exit code is 0 passed, 1 failed, 2 wrong question, 3 blocked, 130 interrupted."""
+    """Run the program. Returns exit code 0 for passed, 1 for failed, 2 for wrong options, 3 for a
+    report that cannot be written, 5 for an internal error, or 128 plus a signal."""
     complete()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -78,7 +79,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def proven(options: Options) -> int:
-    """Run every check that is asked for, and publish what they found; the exit code.
+    """Run all requested checks, publish the results, and return the exit code.
 
     One rank of several publishes together with the others.
     """
@@ -90,7 +91,7 @@ def proven(options: Options) -> int:
 
 
 def complain_of_names(options: Options) -> None:
-    """Complains of names that there are not, before minutes are spent."""
+    """Raise WrongQuestion for unknown names of checks or packages, before any check runs."""
     only, level = options.asked.only, options.asked.level
     named_rows((*only, *options.skip))
     within_level(only, level)
@@ -98,7 +99,8 @@ def complain_of_names(options: Options) -> None:
 
 
 def proven_alone(options: Options) -> int:
-    """The checks of one process; if a signal ends it, what is known by then is published."""
+    """Run the checks in a single process, publish the report, and return the exit code. If a signal
+    ends the run, the results so far are published."""
     for path in (options.junit, options.output):
         # A file that cannot be written is known before minutes are spent.
         if path:
@@ -119,7 +121,8 @@ def proven_alone(options: Options) -> int:
 
 
 def proven_with_others(options: Options, rank: Rank) -> int:
-    """The checks of one rank of several, whose reports rank 0 puts together."""
+    """Run the checks of one rank, and return the exit code. Rank 0 merges the reports of all ranks
+    and publishes them."""
     link = Hub(rank) if rank.rank == 0 else Spoke(rank)
     run = Run(options, Child(options.verbose, options.asked), rank, link)
     try:
@@ -142,7 +145,7 @@ def proven_with_others(options: Options, rank: Rank) -> int:
 
 
 def finish(report: Report, options: Options) -> int:
-    """Publish every form of the report that the options ask for; the exit code."""
+    """Write the report in every form that the options request, and return the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
     if options.json:
@@ -156,7 +159,7 @@ def finish(report: Report, options: Options) -> int:
 
 
 class Run:
-    """One pass over the table: what is known so far, and the results in order."""
+    """One run through the table of checks: the facts known so far, and the results in order."""
 
     def __init__(
         self, options: Options, child: Any, rank: Optional[Rank] = None, link: Any = None
@@ -183,7 +186,7 @@ class Run:
         self.live = Live(rank is None or rank.rank == 0)
 
     def all(self) -> None:
-        """Every check, while a terminal shows which."""
+        """Run every check, with a progress line on a terminal."""
         with self.live:
             self._host_and_devices()
         for expectation in self.options.expect:
@@ -198,7 +201,7 @@ class Run:
             self.results.append(Result("timeout", HOST, Outcome(FAILED, detail)))
 
     def report(self) -> Report:
-        """What is known so far."""
+        """The report of the results so far."""
         return Report(
             wanted=self.options.device,
             strict=self.options.strict,
@@ -207,7 +210,8 @@ class Run:
         )
 
     def _host_and_devices(self) -> None:
-        """The checks of the host, of each device, of other packages, and then of all ranks."""
+        """Run the checks of the host, of each device, of the packages in `--with`, and of all
+        ranks."""
         level, wanted_device = self.options.asked.level, self.options.device
         for check in self._chosen(on_host(level, wanted_device)):
             if self._has_subject(check):
@@ -229,7 +233,8 @@ class Run:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
 
     def _has_subject(self, check: Check) -> bool:
-        """Whether the machine has what a check of the host is about."""
+        """Whether the machine has enough GPUs for a check of the host. Of several ranks, only the
+        first on each host runs such checks."""
         # Most checks are about one device, or none.
         if not check.least_gpus:
             return True
@@ -239,7 +244,7 @@ class Run:
         return bool(self.facts.get("gpus", 0) >= check.least_gpus)
 
     def _devices(self, wanted_device: str) -> Tuple[str, ...]:
-        """The devices whose checks run."""
+        """The devices to run checks on."""
         seen = tuple(self.facts.get("seen", ()))
         if self.rank:
             devices = device_of(self.rank, wanted_device, seen)
@@ -251,19 +256,21 @@ class Run:
         return devices
 
     def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:
-        """The checks of a device; a rank leaves out those that other ranks would disturb."""
+        """The checks of a device; a rank leaves out those that other ranks on the machine would
+        disturb."""
         checks = on_device(level, device)
         if self.rank is None:
             return checks
         return tuple(check for check in checks if not check.alone)
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
-        """Those of the checks that the options ask for."""
+        """The checks that `--only` and `--skip` leave."""
         only, skip = self.options.asked.only, self.options.skip
         return chosen_rows(checks, only, skip)
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
-        """The checks of all ranks, once all have come; a rank that has not is named."""
+        """Run the checks that all ranks do together, once all have arrived; missing ranks are named
+        in the report."""
         checks = self._chosen(among_ranks(device))
         all_ranks = f"{rank.world} ranks"
         # Rank 0 waits for the parents, so that a missing rank is named before torch waits for it.
@@ -277,7 +284,7 @@ class Run:
             self._settle(check, all_ranks, device)
 
     def _settle(self, check: Check, device: str, subject: str) -> None:
-        """Run a check on what it is told of (`subject`), or skip it because of one before it."""
+        """Run a check on `subject`, or skip it because of an earlier result."""
         self.live.checks(check.name, device, self._most_seconds(check))
         blocker = blocking(check.needs, device, self.results)
         if blocker:
@@ -295,20 +302,21 @@ class Run:
             self._learn(check, device, answer)
 
     def _limit_seconds(self, check: Check) -> float:
-        """How long a check may be silent; one that lasts `--seconds` gets them on top."""
+        """How many seconds a check may go without an answer; checks that last `--seconds` get those
+        in addition."""
         limit_seconds = check.limit_seconds
         if check.lasts:
             limit_seconds += float(self.options.asked.seconds)
         return limit_seconds
 
     def _most_seconds(self, check: Check) -> float:
-        """How long a check may take in all: one that names its samples has a limit of its own."""
+        """How many seconds a check may take in total, within what `--timeout` leaves."""
         limit = check.samples_seconds or self._limit_seconds(check)
         seconds_left = max(0.0, self.end - time.monotonic())
         return min(limit, seconds_left)
 
     def _task(self, check: Check, subject: str) -> ChildTask:
-        """What the child is asked: a check of a subject, and its limits."""
+        """The task for the child: the check, its subject and its limits."""
         limit_seconds = self._limit_seconds(check)
         seconds_left = max(1.0, self.end - time.monotonic())
         whole_seconds = min(check.samples_seconds or float("inf"), seconds_left)
@@ -317,7 +325,7 @@ class Run:
         return ChildTask(check, subject, limit_seconds, whole_seconds, variables)
 
     def _learn(self, check: Check, device: str, answer: Row) -> None:
-        """Keep what a check answered."""
+        """Store the outcome and facts of a check. Raises WrongQuestion if the child reports one."""
         # Only the child knows the names of torch's database.
         if "wrong" in answer:
             raise WrongQuestion(answer["wrong"], answer["hint"])
@@ -341,7 +349,8 @@ class Run:
             self.child.end()
 
     def _watch_for_hangs(self, check: Check, device: str, outcome: Outcome) -> None:
-        """Ask nothing more of a device that hangs, or of ranks that one has left."""
+        """Run no more checks on a device that hangs, or with other ranks after this rank's process
+        has crashed."""
         is_silent = outcome.detail.startswith("no answer") and device != HOST
         silent_in_a_row = 0
         if is_silent:
@@ -356,7 +365,8 @@ class Run:
 def blocking(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
 ) -> Optional[Result]:
-    """The earlier result without which a check says nothing (device None: on any device)."""
+    """The earlier result that makes a check pointless: a check it needs that did not pass. None if
+    there is none; `device=None` means any device."""
     for result in results:
         is_about_device = device is None or result.device in (device, HOST)
         is_needed = result.name in needs and is_about_device
@@ -366,7 +376,7 @@ def blocking(
 
 
 def skip(because: Result) -> Outcome:
-    """The outcome of a check that was not run."""
+    """The outcome of a check that was skipped because of this earlier result."""
     status = because.outcome.status
     # The reason for the first skip is the reason for all that follow from it.
     if status == SKIPPED:

@@ -1,4 +1,4 @@
-"""The streams of this process: what stands in for a closed one, and what a failed write says.
+"""The standard streams of this process: replacements for closed ones, and errors of writing.
 
 Here, below everything else, because the folder runs without the package above it.
 """
@@ -21,11 +21,12 @@ INHERITED = 2
 
 
 class Unwritten(Exception):
-    """The answer did not reach stdout."""
+    """Raised if the answer could not be written to stdout."""
 
 
 def complete() -> None:
-    """Put something in place of each stream that the caller has closed, for our children too."""
+    """Replace each standard stream that the caller has closed with the null device, also for child
+    processes."""
     for name, flags, mode in STREAMS:
         # The caller left it open.
         if getattr(sys, name) is not None:
@@ -39,7 +40,7 @@ def complete() -> None:
 
 
 def put(text: str) -> None:
-    """Write to stdout, at once. Raises Unwritten; BrokenPipeError where the reader has gone."""
+    """Write to stdout and flush. Raises Unwritten, or BrokenPipeError if the reader has gone."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -54,7 +55,7 @@ def put(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write to stderr; where that fails nobody is told."""
+    """Write to stderr; errors are ignored."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -63,7 +64,8 @@ def say(text: str) -> None:
 
 
 def drop(stream: Any) -> None:
-    """From here on what is written there goes nowhere: what is left does not fail at the end."""
+    """Redirect a stream to the null device, so that data left in its buffer causes no error at
+    exit."""
     try:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The plain values of verify: what a check is, what it answers, what stops the program."""
+"""The data types of verify: checks, outcomes, reports, and the exceptions that stop the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = "host"
 
 
 class Stop(Exception):
-    """Ends the program with a sentence, a way out and an exit code."""
+    """Ends the program with a message, a hint and an exit code."""
 
     exit_code = 5
 
@@ -25,19 +25,19 @@ class Stop(Exception):
 
 
 class WrongQuestion(Stop):
-    """What was asked makes no sense here."""
+    """Raised if the user's options make no sense here."""
 
     exit_code = 2
 
 
 class ReportBlocked(Stop):
-    """The report cannot be written."""
+    """Raised if the report cannot be written or collected."""
 
     exit_code = 3
 
 
 class Asked(NamedTuple):
-    """What the user asked of every check; the child is told at its start."""
+    """The user's options for every check; the child gets them when it starts."""
 
     seed: int = 20_240_607
     """Of the random numbers that are computed with."""
@@ -61,7 +61,7 @@ STICKY = (
 
 
 def sticky(problem: BaseException) -> bool:
-    """Whether the process cannot compute on its device any more.
+    """Whether the process can no longer compute on its device after this error.
 
     >>> sticky(RuntimeError("CUDA error: an illegal memory access was encountered"))
     True
@@ -71,7 +71,7 @@ def sticky(problem: BaseException) -> bool:
 
 
 class Job(NamedTuple):
-    """How the check that runs now was asked, in the process that computes."""
+    """The settings of the check that is running, in the process that computes."""
 
     asked: Asked = Asked()
     until: float = float("inf")
@@ -84,32 +84,33 @@ _NOW = [Job()]
 
 
 def begin(**fields: Any) -> None:
-    """Change how the next check is asked."""
+    """Change settings for the next check."""
     _NOW[0] = _NOW[0]._replace(**fields)
 
 
 def ask_for(options: Asked) -> None:
-    """Set what `asked` answers from now on."""
+    """Set the options that `asked` returns."""
     begin(asked=options)
 
 
 def asked() -> Asked:
-    """What the user asked."""
+    """The user's options."""
     return _NOW[0].asked
 
 
 def working_on(place: str) -> None:
-    """Say what a long check computes now: its limit counts from the last word of it."""
+    """Report what a long check computes now; its time limit starts again with each report."""
     _NOW[0].tell({"at": place})
 
 
 def seconds_left() -> float:
-    """Of the time for the whole check; a check that asks many questions ends by itself at 0."""
+    """The seconds left for the whole check; checks with many questions stop at 0."""
     return _NOW[0].until - time.monotonic()
 
 
 class Outcome(NamedTuple):
-    """What one check found. `value` and `limit` share `unit`; `facts` go into the report."""
+    """The outcome of one check. `value` and `limit` are in `unit`; `facts` are added to the
+    report."""
 
     status: str
     detail: str
@@ -123,7 +124,7 @@ class Outcome(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A row of the table of checks."""
+    """A row in the table of checks."""
 
     name: str
     run: str
@@ -159,7 +160,7 @@ class Check(NamedTuple):
 
 
 class Result(NamedTuple):
-    """An outcome with its place in the report."""
+    """An outcome with the name and device of its check."""
 
     name: str
     device: str
@@ -170,7 +171,7 @@ class Result(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Everything that was asked and found."""
+    """The results of a run, with what was requested and what is known of the devices."""
 
     wanted: str
     """What `--device` asked for."""
@@ -180,7 +181,8 @@ class Report(NamedTuple):
 
 
 def figure(value: float) -> str:
-    """Two digits below 100, whole numbers above, never with an exponent of ten there.
+    """A number as text: with two significant digits, or as a whole number from 100 to below a
+    million.
 
     >>> figure(0.25), figure(54.3), figure(691.7), figure(1e9)
     ('0.25', '54', '692', '1e+09')
@@ -190,7 +192,7 @@ def figure(value: float) -> str:
 
 
 def kind(device: str) -> str:
-    """The kind of a device: of `cuda:1`, `cuda`.
+    """The kind of a device without its index, e.g. `cuda` for `cuda:1`.
 
     >>> kind("cuda:1")
     'cuda'
@@ -199,7 +201,7 @@ def kind(device: str) -> str:
 
 
 def good(result: Result, strict: bool) -> bool:
-    """Whether a result leaves the verdict at passed."""
+    """Whether a result counts as passed: it passed, or was skipped without `--strict`."""
     status = result.outcome.status
     if status == SKIPPED:
         return not strict
@@ -207,7 +209,8 @@ def good(result: Result, strict: bool) -> bool:
 
 
 def verdict(report: Report) -> str:
-    """`passed` or `failed`; a skip is no failure unless `--strict` was given or nothing passed."""
+    """`passed` or `failed`. Skipped checks only count as failures under `--strict`, or if no check
+    passed."""
     statuses = {result.outcome.status for result in report.results}
     # A run in which nothing passed has shown nothing.
     if PASSED not in statuses:

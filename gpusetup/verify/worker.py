@@ -1,4 +1,5 @@
-"""The child that computes: reads one job a line, answers one line of JSON. It alone loads torch.
+"""The worker process that computes: reads one job per line, and answers with one line of JSON. Only
+this process loads torch.
 
 What libraries print on stdout goes to stderr, so that the answers stay clean.
 """
@@ -48,7 +49,7 @@ SCRATCH = (
 
 
 def main() -> int:
-    """Serve jobs until the parent closes the pipe."""
+    """Run jobs until the parent closes the pipe, and return the exit code."""
     answers, questions = take_streams()
     start = json.loads(questions.readline())
     sys.path[:] = start["path"]
@@ -82,7 +83,7 @@ def main() -> int:
 
 
 def take_streams() -> "tuple[TextIO, TextIO]":
-    """The pipes to and from the parent; from now on file descriptor 1 is stderr and stdin empty.
+    """The pipes to and from the parent. Afterwards stdout goes to stderr, and stdin is empty.
 
     The loader's workers are forked from here and close their stdin first: that of a file in which
     another thread waits for a line would keep them for ever.
@@ -98,7 +99,8 @@ def take_streams() -> "tuple[TextIO, TextIO]":
 
 
 def jobs(questions: TextIO) -> "queue.Queue[str]":
-    """The jobs as they come; where the parent closes the pipe, the process ends at once."""
+    """A queue of the jobs as they arrive; when the parent closes the pipe, the process exits at
+    once."""
     lines: "queue.Queue[str]" = queue.Queue()
 
     def listen() -> None:
@@ -112,8 +114,8 @@ def jobs(questions: TextIO) -> "queue.Queue[str]":
 
 
 def end_with_parent(folder: Optional[str]) -> None:
-    """On Linux the kernel ends this process with its parent, also one that was killed; another
-    process, which has nothing else to do, then removes the folder of compiled kernels."""
+    """Make the kernel end this process together with its parent (Linux only); a forked process then
+    deletes the folder of compiled kernels."""
     if sys.platform != "linux":
         return
     import ctypes
@@ -134,8 +136,8 @@ def end_with_parent(folder: Optional[str]) -> None:
 
 
 def limit_memory(device: str) -> None:
-    """On a CPU torch refuses what the machine does not have, before the kernel kills somebody. A
-    driver maps more than any machine has: on a GPU there is no limit."""
+    """Limit this process's memory on a CPU (Linux only), so that torch raises an error before the
+    kernel kills a process. On a GPU there is no limit."""
     if sys.platform != "linux":
         return
     import resource
@@ -151,7 +153,8 @@ def limit_memory(device: str) -> None:
 
 
 def served(job: Row, verbose: bool) -> Row:
-    """Run one check; an exception in it is a failed check, a wrong question the user's."""
+    """Run one check, and return its outcome and seconds. Exceptions become a failed outcome, except
+    WrongQuestion, which is passed on to the user."""
     began = time.perf_counter()
     try:
         check = named(job["name"])
@@ -181,7 +184,7 @@ def served(job: Row, verbose: bool) -> Row:
 
 
 def has_scratch() -> bool:
-    """Whether there is a temporary folder that this process can write to."""
+    """Whether this process can write to a temporary folder."""
     import tempfile
 
     try:
@@ -191,7 +194,8 @@ def has_scratch() -> bool:
 
 
 def raised(problem: Exception, device: str) -> Outcome:
-    """The outcome of a check that ended in an exception."""
+    """The outcome for an exception in a check: failed, or skipped if torch lacks the operator on an
+    Intel or Apple GPU."""
     # torch's backends for Intel's and Apple's GPUs lack operators, and say so.
     if kind(device) in OTHER_ACCELERATORS and refuses(problem):
         return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")

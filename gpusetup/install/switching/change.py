@@ -304,7 +304,7 @@ class Change:
         self._forget()
 
     def restore(self, job: InstallJob) -> None:
-        """Restore the previous state; a Ctrl-C waits until this is done."""
+        """Restores the old state; a Ctrl-C is held back until that is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
         hint = "fix that, then run `gpusetup install` again; nothing is lost until then"
@@ -334,7 +334,7 @@ class Change:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path is a real folder, not a link to one."""
+    """Whether a path is a folder, and not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 

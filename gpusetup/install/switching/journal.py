@@ -131,7 +131,7 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
-    """Replace the journal in one step; it is on disk before this returns.
+    """Write the journal atomically; it is on disk when this returns.
 
     `Blocked` for a journal that `read_journal` would refuse: the change could neither be completed
     nor reverted.

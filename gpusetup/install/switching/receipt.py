@@ -53,5 +53,5 @@ def write_receipt(
 
 
 def now() -> str:
-    """The current UTC time in ISO 8601."""
+    """The present time in UTC, as ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -90,7 +90,7 @@ def undo_known(store: Path, layout: Layout) -> Change:
 
 
 def _require_kept_as_it_was(change: Change) -> None:
-    """Raise `Blocked` if a kept file is missing, was added, or has another size or time."""
+    """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
     then = change.journal.kept
     if not change.former.is_dir():
         raise Blocked(

@@ -153,7 +153,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
 
 
 def _promises_of(records: Iterable[str]) -> dict[str, list[Promise]]:
-    """What the wheels' lists say about their files."""
+    """Unpacked file -> the digests that the lists give for it, each with the path of that list."""
     promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -201,7 +201,7 @@ def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
 
 
 def _digest(path: str) -> str:
-    """The digest of a file in the notation of a RECORD
+    """The digest of a file in the form of a RECORD
     (https://packaging.python.org/specifications/recording-installed-packages/)."""
     digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
     return f"sha256={digest.decode().rstrip('=')}"

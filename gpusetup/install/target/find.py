@@ -78,7 +78,8 @@ def venv_to_make(folder: str) -> bool:
 
 
 def layout_of(python: str) -> Layout:
-    """Ask an interpreter into which folders it installs."""
+    """The folders into which a Python interpreter installs, which it is run to find out. Raises
+    Blocked if it does not run."""
     answer = ask_python(System(), python, timeout=30)
     if "problem" in answer:
         raise Blocked(

@@ -1,1 +1,1 @@
-"""The report as text, JSON, JUnit and annotations."""
+"""Renders the report as text, JSON and JUnit XML."""

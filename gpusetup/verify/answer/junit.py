@@ -1,4 +1,5 @@
-"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. Pure."""
+"""The report as JUnit XML, in the form that junit-10.xsd (Jenkins' xUnit plugin) accepts. Pure
+functions."""
 
 from __future__ import annotations
 

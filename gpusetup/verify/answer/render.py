@@ -1,4 +1,4 @@
-"""The report as text and JSON. Returns text, prints nothing."""
+"""Renders the report as text and JSON. Returns text, prints nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MORE_KEYS = ("hint", "means")
 
 
 def as_json(report: Report) -> str:
-    """The one JSON document."""
+    """The report as a JSON document with the schema `gpusetup.verify/1`."""
     # The order of the keys is what people read; a program finds them by name.
     facts = report.facts
     document = {
@@ -49,12 +49,12 @@ def as_json(report: Report) -> str:
 
 
 def device_object(row: Row) -> Row:
-    """A device in the JSON document: the same keys for each."""
+    """The fields of a device in the JSON document; fields that are not known are None."""
     return {key: row.get(key) for key in DEVICE_KEYS}
 
 
 def check_object(result: Result) -> Row:
-    """A result in the JSON document, with the fields of its outcome."""
+    """The fields of a result and its outcome in the JSON document."""
     fields = result.outcome._asdict()
     fields.update(result._asdict())
     keys = CHECK_KEYS + MORE_KEYS
@@ -69,7 +69,7 @@ def finite(value: Any) -> Any:
 
 
 def as_error(stop: Stop) -> str:
-    """The JSON document of a failure."""
+    """The error that ended the program, as a JSON document."""
     document = {
         "schema": "gpusetup.error/1",
         "message": stop.message,
@@ -80,7 +80,8 @@ def as_error(stop: Stop) -> str:
 
 
 def as_text(report: Report, verbose: bool = False) -> str:
-    """The verdict, what failed with its next step, the lines people know, a line per check."""
+    """The report as text: the verdict, what failed with the next step, the summary lines, and a
+    line per check."""
     lines = [verdict_line(report), ""]
     lines += step_lines(report)
     lines += known_lines(report)
@@ -91,7 +92,7 @@ def as_text(report: Report, verbose: bool = False) -> str:
 
 
 def verdict_line(report: Report) -> str:
-    """The verdict, with the checks to blame for a bad one."""
+    """The verdict, followed by the checks that are responsible if it is not `passed`."""
     overall_status = verdict(report)
     if overall_status == PASSED:
         return f"verdict: {overall_status}"
@@ -111,7 +112,8 @@ def verdict_line(report: Report) -> str:
 
 
 def step_lines(report: Report) -> List[str]:
-    """What each failure means, above the next step that it shares with others; a blank behind."""
+    """What each failure means, grouped by the next step that failures share, with a blank line
+    after each group."""
     meanings_by_step: Dict[str, List[str]] = {}
     for result in report.results:
         # Failures with the same next step share it.
@@ -129,7 +131,7 @@ def step_lines(report: Report) -> List[str]:
 
 
 def check_lines(report: Report, verbose: bool) -> List[str]:
-    """One line for each check, in columns."""
+    """One line per check, in columns; with `verbose` also its seconds."""
     name_width = max((len(result.name) for result in report.results), default=0)
     device_width = max((len(result.device) for result in report.results), default=0)
     lines: List[str] = []
@@ -146,7 +148,8 @@ def check_lines(report: Report, verbose: bool) -> List[str]:
 
 
 def known_lines(report: Report) -> List[str]:
-    """The lines of the well-known test script."""
+    """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
+    and computation test."""
     facts = report.facts
     lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
@@ -172,13 +175,14 @@ def known_lines(report: Report) -> List[str]:
 
 
 def statuses_of(report: Report, names: Tuple[str, ...]) -> Set[str]:
-    """The statuses of the checks with these names, on all devices."""
+    """The statuses of the checks with these names, over all devices."""
     results = [result for result in report.results if result.name in names]
     return {result.outcome.status for result in results}
 
 
 def computation(report: Report) -> str:
-    """`PASSED` or `FAILED`; `not run` where the options left out every check that computes."""
+    """The result of the computation test: `PASSED`, `FAILED`, or `not run` if the options left out
+    every check that computes."""
     on_devices = [result for result in report.results if result.device != HOST]
     only_looked = all(result.name in BEFORE_COMPUTING for result in on_devices)
     # Without `import` in the report, nothing says that it failed.
@@ -193,7 +197,8 @@ def computation(report: Report) -> str:
 
 
 def lines_of_speed(report: Report, device: str) -> List[str]:
-    """How many times as fast as the CPU a GPU is, where that was measured."""
+    """A line that says how many times as fast as the CPU the GPU is, or no line if that was not
+    measured."""
     for result in report.results:
         if result.name != SPEED_OVER_CPU or result.device != device:
             continue
@@ -204,7 +209,7 @@ def lines_of_speed(report: Report, device: str) -> List[str]:
 
 
 def measured(result: Result) -> str:
-    """The detail with its figures."""
+    """The detail of a result with its measured value and limit."""
     outcome = result.outcome
     if outcome.value is None:
         return outcome.detail
@@ -217,7 +222,7 @@ def measured(result: Result) -> str:
 
 
 def meaning_lines(result: Result) -> List[str]:
-    """What a result means and the next step."""
+    """What a result means, and its hint for the next step; empty if it has neither."""
     lines = []
     if result.means:
         lines.append(result.means)
@@ -227,7 +232,8 @@ def meaning_lines(result: Result) -> List[str]:
 
 
 def plain(text: str, allowed: str = "") -> str:
-    """Foreign text without what a terminal would obey, or XML 1.0 cannot carry; `allowed` stays.
+    """The text with control and unprintable characters escaped, except those in `allowed`, so that
+    terminals and XML 1.0 can take it.
 
     >>> plain("GPU" + chr(27) + "[2J" + chr(0xFFFE))
     'GPU\\\\x1b[2J\\\\ufffe'
@@ -243,7 +249,7 @@ def plain(text: str, allowed: str = "") -> str:
 
 
 def harmless(line: str) -> str:
-    """One line that neither a terminal nor a CI runner obeys.
+    """The line, changed so that neither a terminal nor a CI runner takes part of it as a command.
 
     >>> harmless(" ::error::x ##[y]")
     ' : :error::x ## [y]'

@@ -1,4 +1,4 @@
-"""The report on a terminal or in a file, and the line that says meanwhile which check runs.
+"""Shows the report on a terminal or writes it to a file, and shows meanwhile which check runs.
 
 The same language as the other commands have (`gpusetup/render/screen.py`), which this folder
 cannot import: it stands alone. A pipe and a file get the text as it is.
@@ -23,7 +23,8 @@ CODES = {"passed": "1;32", "failed": "1;31", "crashed": "1;31", "skipped": "2", 
 
 
 def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
-    """The text as this stream shows it; None: a file."""
+    """The report as text, colored if the stream is a terminal that shows colors. `stream` is None
+    for a file."""
     text = as_text(report, verbose)
     if stream is None or not wants_colour(os.environ, stream.isatty()):
         return text
@@ -32,7 +33,8 @@ def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
 
 
 def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
-    """NO_COLOR before all, then FORCE_COLOR, else what the terminal can.
+    """Whether to use colors: NO_COLOR decides first, then FORCE_COLOR, then what the terminal
+    supports.
 
     >>> wants_colour({"TERM": "xterm"}, True), wants_colour({"TERM": "dumb"}, True)
     (True, False)
@@ -50,7 +52,7 @@ def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
 
 
 def painted(line: str) -> str:
-    r"""A line whose status, verdict or hint is coloured.
+    r"""The line with its status, verdict or hint in color.
 
     >>> painted("failed   matmul"), painted("other"), painted("verdict: passed")
     ('\x1b[1;31mfailed\x1b[0m   matmul', 'other', 'verdict: \x1b[1;32mpassed\x1b[0m')
@@ -70,7 +72,7 @@ ERASED = "\r\x1b[2K"
 
 
 class Live:
-    """The line that says meanwhile which check runs."""
+    """The progress line on a terminal that shows which check is running."""
 
     def __init__(self, is_shown: bool = True) -> None:
         is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
@@ -95,14 +97,15 @@ class Live:
             self.thread.join()
 
     def checks(self, name: str, device: str, most_seconds: float = float("inf")) -> None:
-        """The next check begins, which may take so long."""
+        """Start showing the next check, which may take at most `most_seconds`."""
         self.at += 1
         self.what = f"{name} on {device}"
         self.began = time.monotonic()
         self.most_seconds = most_seconds
 
     def text(self) -> str:
-        """Which check of how many, on what, since when, and how long it may still take."""
+        """The progress line: number and name of the check, its device, seconds so far, and seconds
+        left if there is a limit."""
         # How many there are is known once the devices are.
         total = f" of {self.of}" if self.at <= self.of else ""
         passed = time.monotonic() - self.began
@@ -114,7 +117,7 @@ class Live:
         return text
 
     def _ticks(self) -> None:
-        """Draw the line again and again, until the program ends it, and erase it then."""
+        """Redraw the line until the program ends it, then erase it."""
         drawn, wait = "", FIRST_SECONDS
         colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
         while not self.over.wait(wait):
@@ -127,7 +130,8 @@ class Live:
 
 
 def write(text: str, path: Optional[str], mode: str = "w") -> None:
-    """To the file, or to stdout."""
+    """Write the text to the file, or to stdout if `path` is None. Raises ReportBlocked if the file
+    cannot be written."""
     if path is None:
         put(text)
         return
@@ -140,7 +144,8 @@ def write(text: str, path: Optional[str], mode: str = "w") -> None:
 
 
 def complain(stop: Stop, as_document: bool) -> int:
-    """Say what ended the program; its exit code."""
+    """Report the error that ended the program, as JSON if `as_document`, and return its exit
+    code."""
     if as_document:
         # Where stdout cannot take the document, stderr gets the sentence.
         with contextlib.suppress(BrokenPipeError, Unwritten):

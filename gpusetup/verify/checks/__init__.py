@@ -1,1 +1,1 @@
-"""What is tried on a device, and the table that says which level tries it."""
+"""The checks of a device, and the table of levels."""

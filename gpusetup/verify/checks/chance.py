@@ -1,4 +1,5 @@
-"""Random numbers: how often each sampler draws from where, its seed, that no part comes again."""
+"""Random numbers: the distribution of each sampler, its seed, and that no part of a draw is
+repeated."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ Draw = Callable[[Any, Any], Any]
 
 
 class Sampler(NamedTuple):
-    """One way to draw random numbers."""
+    """A way to draw random numbers, with its expected distribution."""
 
     draw: Draw
     law: Law
@@ -31,36 +32,36 @@ class Sampler(NamedTuple):
 
 
 def uniform_law(values: Any) -> Any:
-    """Numbers from 0 on and below 1."""
+    """The uniform distribution from 0 up to, but not including, 1."""
     # 1 is outside of the range, and so must be counted beyond its end.
     beyond_end = (values >= 1).to(values.dtype)
     return values + beyond_end
 
 
 def exponential_law(values: Any) -> Any:
-    """The exponential law of rate 0.5."""
+    """The cumulative exponential distribution of rate 0.5."""
     exponents = -values / 2
     return -exponents.expm1()
 
 
 def cauchy_law(values: Any) -> Any:
-    """The law of Cauchy around 0."""
+    """The cumulative Cauchy distribution around 0."""
     return values.atan() / pi + 0.5
 
 
 def gamma_law(values: Any) -> Any:
-    """The gamma law of shape 2.5."""
+    """The cumulative gamma distribution of shape 2.5."""
     shape = torch.full_like(values, 2.5)
     return torch.special.gammainc(shape, values)
 
 
 def wide_range_law(values: Any) -> Any:
-    """Whole numbers below 2^41, all alike."""
+    """The cumulative uniform distribution of whole numbers below 2^41."""
     return values / 2**41
 
 
 def continuous_samplers() -> Dict[str, Sampler]:
-    """Samplers of fractions, with the share of all numbers below each number."""
+    """Samplers of fractions, each with its cumulative distribution."""
     normal_law = torch.special.ndtr
 
     def like(x: Any, generator: Any) -> Dict[str, Any]:
@@ -90,7 +91,7 @@ def continuous_samplers() -> Dict[str, Sampler]:
 
 
 def whole_samplers() -> Dict[str, Sampler]:
-    """Samplers of whole numbers, with the share of each number."""
+    """Samplers of whole numbers, each with the expected share of every number."""
 
     def from_zero(low: int, end: int) -> Draw:
         def draw(x: Any, generator: Any) -> Any:
@@ -134,7 +135,7 @@ def whole_samplers() -> Dict[str, Sampler]:
 
 
 def dropout_samplers() -> Dict[str, Sampler]:
-    """Dropout, with the shares of dropped numbers and of kept ones (as 0 and 1)."""
+    """Dropout, with the expected shares of dropped elements (0) and kept ones (1)."""
     functional = torch.nn.functional
     law = [0.75, 0.25]
 
@@ -156,7 +157,7 @@ def dropout_samplers() -> Dict[str, Sampler]:
 
 
 def chance(device: str) -> Outcome:
-    """Check that each sampler keeps to its law and follows its generator.
+    """Check that each sampler follows its distribution and its generator.
 
     It catches numbers that are drawn too often or never, a seed that has no effect, and a draw in
     which a part of an earlier one comes again.
@@ -176,7 +177,8 @@ def chance(device: str) -> Outcome:
 
 
 def sampled(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
-    """Two draws of a sampler, and the same two again from the same seed."""
+    """Compare two draws of a sampler with the same two draws repeated from the same seed, and with
+    its distribution."""
     draws = []
     for turn in range(2):
         # The draws of both turns begin with the same seed.
@@ -198,7 +200,8 @@ def sampled(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Par
 
 
 class Cells(NamedTuple):
-    """Into which cell of its law each number falls."""
+    """The cell of the distribution that each number falls into, with the expected share of each
+    cell."""
 
     cells: Any
     shares: Any
@@ -208,7 +211,8 @@ class Cells(NamedTuple):
 
 
 def cells_of_fractions(values: Any, law: Callable[[Any], Any], coarse: float) -> Cells:
-    """32 cells of like shares; the tails of an exact format are cut finer."""
+    """32 cells with equal shares; for formats with enough precision the tails are divided
+    further."""
     shares_below = law(values)
     tails = []
     # Coarse numbers do not reach into the tails.
@@ -224,7 +228,7 @@ def cells_of_fractions(values: Any, law: Callable[[Any], Any], coarse: float) ->
 
 
 def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
-    """A cell for each number of the law, and one for all others."""
+    """One cell for each number of the distribution, and one for all others."""
     last_cell = len(law)
     cells = values.clamp(0, last_cell).long()
     share_of_others = max(0.0, 1 - sum(law))
@@ -237,7 +241,8 @@ def cells_of_whole_numbers(values: Any, law: List[float]) -> Cells:
 
 
 def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
-    """How many numbers are in each cell of the law, its tails among them."""
+    """Compare how many numbers fall into each cell with the distribution, and check that all
+    numbers are possible."""
     values, coarse = drawn.double(), 0.0
     if drawn.is_floating_point():
         coarse = torch.finfo(drawn.dtype).eps
@@ -268,7 +273,7 @@ MIXED = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
 
 
 def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
-    """No part of two draws comes twice, at whatever places of one or of both."""
+    """Check that no part of two draws occurs twice, at any position in either draw."""
     # The more often neighbours are equal, the longer a part must be.
     is_like_next = first[1:] == first[:-1]
     share_of_equal = float(is_like_next.double().mean())
@@ -284,7 +289,7 @@ def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
 
 
 def marks_of_parts(drawn: Any, doublings: int) -> Any:
-    """For each place a number that follows from the 2^doublings numbers from there on; it wraps."""
+    """For each position, a hash of the 2^doublings numbers that start there."""
     # The bits of each number, as a whole number to compute with.
     marks = drawn.double().view(torch.int64)
     for factor in MIXED[:2]:
@@ -306,7 +311,7 @@ ORDERED, STILL = (1023, 70001), 18
 
 
 def permutations_are_mixed(device: str) -> Iterator[Part]:
-    """Permutations: each number once, hardly one where it was."""
+    """Check that permutations contain each number once, and leave hardly any in place."""
     for count in ORDERED:
         drawn = torch.randperm(count, device=device).cpu()
         next_drawn = torch.randperm(count, device=device).cpu()

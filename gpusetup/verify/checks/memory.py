@@ -1,4 +1,5 @@
-"""The device's memory: patterns over most of what is free, and running out of it."""
+"""The device's memory: test patterns over most of the free memory, and what happens when it runs
+out."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def memory(device: str) -> Outcome:
 
 
 class Amount(NamedTuple):
-    """How much memory is tested."""
+    """The number of bytes to test, and the reason in words."""
 
     byte_count: int
     reason: str
@@ -57,7 +58,8 @@ class Amount(NamedTuple):
 
 
 def amount(device: str) -> Amount:
-    """How much of a device's memory is tested."""
+    """How much of a device's memory to test: less if the GPU shares the host's memory or other
+    programs use it."""
     if device == "cpu":
         byte_count = min(CPU_BYTES, available_bytes() // 4)
         return Amount(byte_count, "a part of the host's memory")
@@ -74,26 +76,26 @@ def amount(device: str) -> Amount:
 
 
 class MemoryInfo(NamedTuple):
-    """What the driver says of a GPU's memory, in bytes."""
+    """The free and total memory of a GPU in bytes, as the driver reports it."""
 
     free: int
     total: int
 
 
 def memory_info(device: str) -> MemoryInfo:
-    """The free and the whole memory of a GPU."""
+    """The free and total memory of a GPU in bytes."""
     free, total = map(int, torch.cuda.mem_get_info(device))
     return MemoryInfo(free, total)
 
 
 def is_unified(device: str) -> bool:
-    """Whether a GPU has no memory of its own."""
+    """Whether the GPU shares the host's memory."""
     properties = torch.cuda.get_device_properties(device)
     return bool(getattr(properties, "is_integrated", False))
 
 
 def blocks(device: str, byte_count: int) -> List[Any]:
-    """Blocks of 64-bit words of that size together, or as many of them as could be had."""
+    """Blocks of 64-bit words of `byte_count` bytes in total, or as many as could be allocated."""
     on_gpu = kind(device) == "cuda"
     # In eighths at most, so that a pattern and its comparison find room in what is left out.
     most_bytes = byte_count // 8 if on_gpu else byte_count
@@ -122,7 +124,7 @@ SCATTER = 0x1E3779B97F4A7C15
 
 
 def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
-    """The words of a pattern for a block; the same whenever they are computed."""
+    """The words of a test pattern for a block; the same each time they are computed."""
     places = torch.arange(block.numel(), dtype=torch.int64, device=block.device)
     # Above the addresses within any block, so that no two blocks have the same words.
     block_address = block_number << 40
@@ -138,7 +140,7 @@ def pattern_words(block: Any, pattern: str, block_number: int) -> Any:
 
 
 def faults(tested_blocks: List[Any]) -> Iterator[str]:
-    """Each word that was read back wrong, block by block.
+    """A description of the first wrong word in each block, for every pattern and direction.
 
     All blocks are written before the first is read, so that no cache answers for the memory. Then
     each word is read and turned, upwards and downwards (moving inversions).
@@ -183,7 +185,8 @@ REFUSALS = ("out of memory", "can't allocate memory", "not enough memory", "Cann
 
 
 def out_of_memory(device: str) -> Outcome:
-    """Check that asking for too much memory raises an error, and that the device goes on computing.
+    """Check that requesting too much memory raises an error, and that the device still computes
+    afterwards.
 
     It catches drivers that give the host's memory instead, so that a training becomes slow without
     a word.
@@ -204,8 +207,8 @@ def out_of_memory(device: str) -> Outcome:
 
 
 def driver_refuses(device: str) -> bool:
-    """Whether the driver says no to more than the GPU has. Windows, also below WSL, and GPUs that
-    share the host's memory give of the host's instead."""
+    """Whether the driver refuses requests beyond the GPU's memory. On Windows and WSL, and on GPUs
+    that share the host's memory, it gives host memory instead."""
     is_linux = sys.platform.startswith("linux")
     # Below WSL the driver is that of Windows.
     is_wsl = "microsoft" in platform.release().lower()
@@ -215,7 +218,7 @@ def driver_refuses(device: str) -> bool:
 
 
 def overdrawn(device: str, byte_count: int) -> Outcome:
-    """The outcome of asking for so much memory, and of computing afterwards."""
+    """The outcome of requesting so many bytes, and of a product computed afterwards."""
     is_refused = False
     try:
         block = torch.empty(byte_count, dtype=torch.uint8, device=device)

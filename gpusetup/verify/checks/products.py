@@ -1,4 +1,5 @@
-"""Matrix products of whole numbers in every format, and how formats round: each bit is known."""
+"""Matrix products of whole numbers in every format, and the rounding of formats; every bit of the
+result is known."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ Product = Callable[[Any, Any], Any]
 
 
 def matmul(device: str) -> Outcome:
-    """Check one 1000 x 1000 product in float32, at every element.
+    """Check one 1000 x 1000 float32 product at every element.
 
     It catches a device that computes wrong numbers at all, in the shortest time.
     """
@@ -162,7 +163,7 @@ def multiplied(
 
 
 class ProductFactors(NamedTuple):
-    """What a product of whole numbers is checked with, on the CPU."""
+    """Two integer factors on the CPU, with the weights that check their product."""
 
     left: Any
     right: Any
@@ -171,7 +172,8 @@ class ProductFactors(NamedTuple):
 
 
 def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
-    """Factors whose product is exact in a format: ONES numbers in each column of the right one."""
+    """Factors whose product is exact in a format: at most ONES numbers other than zero in each
+    column of the right one."""
     rows, inner, columns = shape
     greatest_left, greatest_right = GREATEST[format_name]
     generator = source(torch, inner)
@@ -189,7 +191,7 @@ def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
 
 
 def weighed(x: Any, weights: Any) -> Any:
-    """Each row times the weights, in float64 by single products and a sum."""
+    """The product of each row with the weights, in float64."""
     sums = []
     # In parts, so that not the whole matrix is copied to float64.
     for rows in x.split(256):
@@ -204,15 +206,14 @@ FLOAT8_FROM = (8, 9)
 
 
 class CodedNumbers(NamedTuple):
-    """The numbers of a format from 0 on, each with its code (the bits without the sign)."""
+    """The numbers of a format from 0 on, each with its bit pattern without the sign."""
 
     codes: Any
     numbers: Any
 
 
 def numbers_of_format(name: str) -> CodedNumbers:
-    """The numbers of a format as its definition says: those that float32 holds without being
-    subnormal."""
+    """The numbers of a format by its definition: those that float32 holds as normal numbers."""
     exponent_bits, fraction_bits = CODED[name]
     leading_one = 2**fraction_bits
     bias = 2 ** (exponent_bits - 1) - 1
@@ -232,8 +233,8 @@ def numbers_of_format(name: str) -> CodedNumbers:
 
 
 def codes_are_exact(device: str, name: str) -> Iterator[Part]:
-    """Each number is read from its code and written again; what lies in the middle of two is
-    rounded to the one whose code is even."""
+    """Check that each number is read from its bits and written back, and that midpoints are rounded
+    to the even neighbor."""
     dtype = getattr(torch, name)
     codes, exact = numbers_of_format(name)
     code_format = torch.uint8 if "float8" in name else torch.int16
@@ -256,8 +257,8 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
 
 
 def float8(device: str) -> Outcome:
-    """Check both 8-bit formats: every number is read and written as the definition says, and where
-    the hardware multiplies them, products agree with float64.
+    """Check both 8-bit formats: each number is read and written as defined, and products are exact
+    if the hardware supports them.
 
     It catches conversions that round or saturate in another way.
     """
@@ -292,7 +293,8 @@ def float8(device: str) -> Outcome:
 
 
 def scaled_product(left: Any, right: Any) -> Any:
-    """`torch._scaled_mm` with scales of 1; it takes the right factor by columns."""
+    """The product by `torch._scaled_mm` with scales of 1, with the right factor stored
+    column-major."""
     scale = torch.ones((), device=left.device)
     by_columns = right.t().contiguous().t()
     product = torch._scaled_mm(

@@ -1,4 +1,5 @@
-"""What a training program is made of besides arithmetic: compile, loader, files."""
+"""Parts of a training program besides arithmetic: torch.compile, the data loader and checkpoint
+files."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ CANNOT: Dict[str, Tuple[str, str]] = {
 
 
 def compiled(device: str) -> Outcome:
-    """Check that `torch.compile` builds a kernel that computes what the same code computes without.
+    """Check that `torch.compile` builds a kernel that gives the same results and gradients as the
+    uncompiled code.
 
     It catches a compiler that is missing or too old, and fused kernels that are wrong.
     """
@@ -61,7 +63,7 @@ def compiled(device: str) -> Outcome:
 
 
 def has_compiler() -> bool:
-    """Whether a C++ compiler can be found as torch looks for it."""
+    """Whether a C++ compiler is found in the way that torch looks for it."""
     names = ["cl"] if os.name == "nt" else ["g++", "clang++"]
     chosen_by_user = os.environ.get("CXX")
     if chosen_by_user:
@@ -70,7 +72,8 @@ def has_compiler() -> bool:
 
 
 def uncompiled(problem: BaseException) -> Outcome:
-    """What an error of the compiler means."""
+    """The outcome for an error of torch.compile: skipped if something it needs is missing,
+    otherwise failed."""
     message = f"{type(problem).__name__} {problem}"
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
@@ -90,7 +93,8 @@ LONGEST = 300
 
 
 def with_cause(problem: BaseException) -> str:
-    """The first line of an error, and the line that says why, where it stands further below.
+    """The first line of an error, followed by the first later line that names the cause, if there
+    is one.
 
     >>> with_cause(RuntimeError("C++ error\\n\\nOutput:\\nx.cpp:3: fatal error: omp.h: none"))
     'RuntimeError: C++ error: x.cpp:3: fatal error: omp.h: none'
@@ -109,7 +113,8 @@ FUSED = 2.0**-15
 
 
 def fused_block(device: str) -> Iterator[Part]:
-    """Sums, softmax and a residual, with their gradients: fused into kernels of their own."""
+    """Compare a compiled block of GELU, softmax, sums and a residual, and its gradients, with
+    float64 on the CPU."""
     from torch._dynamo.utils import counters
 
     def block(x: Any, scale: Any) -> Any:
@@ -148,7 +153,8 @@ ITEMS, BATCH, WORKERS = 1003, 32, 2
 
 
 class Rows:
-    """Each item: its number, and what chance gives in the worker that makes it."""
+    """A dataset in which each item holds its number, and random numbers drawn by the worker that
+    loads it."""
 
     def __len__(self) -> int:
         return ITEMS
@@ -159,7 +165,7 @@ class Rows:
 
 
 class Epoch(NamedTuple):
-    """All items of one pass over the data, in the order in which they came."""
+    """All items of one pass over the data, in the order in which they arrived."""
 
     rows: Any
     random_numbers: Any
@@ -167,7 +173,7 @@ class Epoch(NamedTuple):
 
 
 def dataloader(device: str) -> Outcome:
-    """Check that a DataLoader with workers hands over every item once, whole and in order.
+    """Check that a DataLoader with workers returns every item once, whole and in order.
 
     It catches workers that are killed for lack of shared memory, that draw the same random numbers
     as their neighbours or as an epoch before, and a seed that does not repeat them.
@@ -216,13 +222,14 @@ def dataloader(device: str) -> Outcome:
 
 
 def epoch_of(batches: List[Any]) -> Epoch:
-    """The items of all batches."""
+    """The items of all batches, concatenated."""
     rows, random_numbers = zip(*batches)
     return Epoch(torch.cat(rows), torch.cat(random_numbers))
 
 
 def unloaded(problem: BaseException) -> Outcome:
-    """What an error of the loader means."""
+    """The failed outcome for an error of the data loader, with a hint that depends on whether
+    shared memory ran out."""
     message = str(problem)
     lacks_shared_memory = ("shared memory", "Bus error", "No space left")
     if any(words in message for words in lacks_shared_memory):
@@ -237,7 +244,7 @@ LARGE = 5_000_011
 
 
 def save_and_load(device: str) -> Outcome:
-    """Check that what is saved from the device is loaded again bit for bit, onto the host and the
+    """Check that tensors saved from the device load again bit for bit, on the host and on the
     device.
 
     It catches formats, views and large tensors that lose bits on their way through a file.
@@ -263,7 +270,8 @@ def save_and_load(device: str) -> Outcome:
 
 
 def state_to_save(device: str) -> Dict[str, Any]:
-    """Tensors on a device: each format whole and as views that share its memory; a large one."""
+    """Tensors on a device to save: each format as a whole and as views that share its memory, and a
+    large one."""
     values = numbers(torch, 64, 33, salt=124).mul(100).to(device)
     state = {}
     for name in FORMATS:

@@ -1,4 +1,5 @@
-"""The ration: kernels in forms that come round by turns, against float64 on the CPU.
+"""The ration: a selection of questions about kernels that changes with each seed, compared with
+float64 on the CPU.
 
 `standard` asks each entry a few questions, other ones with each seed, until its seconds are over;
 `census` asks all.
@@ -44,7 +45,7 @@ RARE = 3
 
 
 class EntrySource(NamedTuple):
-    """Whose entries a check asks."""
+    """Where the entries of a check come from, and how many questions each level asks."""
 
     load: Callable[[Any], Dict[str, Any]]
     turns: int
@@ -56,13 +57,13 @@ class EntrySource(NamedTuple):
 
 
 def load_operators(torch: Any) -> Dict[str, Any]:
-    """This room's own entries and those of torch's database of operators."""
+    """The entries written here, and those of torch's operator database."""
     database = loading.load(torch)
     return {**own(torch), **entries.entries(database)}
 
 
 def load_optimizers(torch: Any) -> Dict[str, Any]:
-    """The entries of torch's database of optimizers."""
+    """The entries of torch's optimizer database."""
     infos = loading.optimizers(torch)
     return dict(of_optimizers.entries(infos))
 
@@ -88,19 +89,19 @@ so a GPU gets fewer. Each seed begins with other entries (`SHARES`)."""
 
 @functools.lru_cache(maxsize=None)
 def known_to(torch: Any, name: str) -> Dict[str, Any]:
-    """The entries of this torch, read once a process. Raises NoDatabase."""
+    """The entries for this torch, loaded once per process. Raises NoDatabase."""
     return SOURCES[name].load(torch)
 
 
 class EntryTurn(NamedTuple):
-    """One question of a check: which call of which entry."""
+    """One question of a check: an entry and the number of the call."""
 
     entry: Any
     turn: int
 
     @property
     def name(self) -> str:
-        """How `--only` names it."""
+        """The name of the question for `--only`, e.g. `addmm/7`."""
         return f"{self.entry.name}/{self.turn}"
 
 
@@ -134,7 +135,8 @@ def ration(name: str, device: str) -> Outcome:
 
 
 def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
-    """The questions of the level, or the one that the user asked for."""
+    """The questions to ask: those of the level, or the one that the user named with `--only`.
+    Raises WrongQuestion if there is no such question."""
     wanted_question = ""
     for text in asked().only:
         check, _, question_name = text.partition("/")
@@ -153,8 +155,8 @@ def chosen(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
 
 
 def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[EntryTurn]:
-    """Each entry's questions. `standard` comes to an entry that programs use often several times,
-    and first once to each."""
+    """The questions of each entry. `standard` asks each entry once, then returns to the entries
+    that programs use often."""
     source, seed = SOURCES[name], asked().seed
     entries_in_order = [all_entries[entry] for entry in in_order(name, all_entries, seed)]
     visits = {entry.name: getattr(entry, "often", 1) for entry in entries_in_order}
@@ -176,7 +178,8 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
 
 
 def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
-    """The names of all entries: a share of each rarity after the other, common ones first."""
+    """The names of all entries in the order to ask: a share of each rarity in turn, common ones
+    first."""
     # The order of the database itself is by subject: mixed, so that a run that ends early has met
     # each subject.
     names = sorted(all_entries)
@@ -200,7 +203,7 @@ def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
 
 
 class Answers:
-    """What the answers to the questions were so far."""
+    """The results of the questions so far."""
 
     def __init__(self, check: str, seconds: float, entry_count: int = 0) -> None:
         self.check, self.seconds = check, seconds
@@ -214,20 +217,21 @@ class Answers:
         self.computed_before = time.thread_time()
 
     def spent(self) -> float:
-        """Seconds of a core, or, if this machine gives hardly any, a third of those that passed."""
+        """Seconds of CPU time used, or a third of the seconds passed if that is more."""
         passed = time.monotonic() - self.began
         computed = time.thread_time() - self.computed_before
         return max(computed, passed / 3)
 
     def is_over(self) -> bool:
-        """Whether time is over, or enough is wrong."""
+        """Whether the time is over, or enough answers are wrong."""
         has_limit = asked().level != "census"
         if has_limit and self.spent() >= self.seconds:
             return True
         return seconds_left() <= 0 or self.bad >= ENOUGH
 
     def ask(self, torch: Any, device: str, question: EntryTurn) -> None:
-        """Compare the answer to one question. Raises an error after which the GPU is lost."""
+        """Compare the answer to one question with the exact one. Raises errors after which the GPU
+        cannot be used."""
         # If the process dies, the parent says in which question.
         working_on(question.name)
         operator_question: Optional[OperatorQuestion] = None
@@ -254,7 +258,8 @@ class Answers:
             self._keep(part._replace(label=label.strip()))
 
     def _keep(self, part: Part) -> None:
-        """Keep a comparison if it is wrong, or nearer to its limit than all that are right."""
+        """Keep the comparison if it is wrong, or if it is nearer to its limit than all right
+        ones."""
         all_parts = [*self.parts, part]
         wrong_parts = [part for part in all_parts if not part.is_right]
         right_parts = [part for part in all_parts if part.is_right]
@@ -265,8 +270,8 @@ class Answers:
             self.parts = [*wrong_parts, nearest]
 
     def ended(self, device: str, name: str, problem: Exception) -> Outcome:
-        """After an error that the process cannot go on from: which question it was, and the next
-        check gets a process of its own."""
+        """The failed outcome after an error that the process cannot survive: it names the question,
+        and the next check gets a new process."""
         detail = f"{name} ended the process on the GPU: {first_line(problem)}"
         # It may have died in the first question.
         if self.tried:
@@ -274,7 +279,7 @@ class Answers:
         return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)
 
     def questions(self) -> str:
-        """What was asked, in words."""
+        """How many questions were asked, in words."""
         entry_count = ""
         if self.entry_count:
             entry_count = f"{len(self.entries_asked)} of {self.entry_count} "
@@ -285,7 +290,8 @@ class Answers:
         return words
 
     def outcome(self, device: str) -> Outcome:
-        """The outcome of what was asked; it is no fault that time was over before the others."""
+        """The outcome of all questions asked; questions that were left out for lack of time do not
+        count."""
         if not self.tried:
             return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
         if not self.bad:
@@ -298,7 +304,7 @@ class Answers:
 
 
 def again(check: str, device: str, name: str) -> str:
-    """How to ask one question once more."""
+    """The hint that says how to repeat one question."""
     return (
         f"again: `--level {asked().level} --device {device} --seed {asked().seed}"
         f" --only {check}/{name}`; if it fails again, try another build or card"
@@ -316,14 +322,15 @@ UNKNOWN_FORM = (
 
 
 def has_no_answer(problem: Exception) -> bool:
-    """Whether an error only says that this torch, or this device, lacks what was asked."""
+    """Whether the error only says that this torch or device does not support what the question asks
+    for."""
     if isinstance(problem, NotAsked):
         return True
     return refuses(problem) or not_in_this_torch(problem)
 
 
 def not_in_this_torch(problem: Exception) -> bool:
-    """Whether an operator, or a form of it, came with a later torch, or went.
+    """Whether the error says that this torch does not have an operator, or a form of it.
 
     >>> not_in_this_torch(AttributeError("module 'torch.special' has no attribute 'airy_ai'"))
     True

@@ -1,5 +1,5 @@
-"""The checks, in running order: of one device, of several, under load, and the ration. What only
-GPUs have stands on `cuda` alone."""
+"""The table of checks in running order: for one device, for several, under load, and the ration.
+Checks of what only GPUs have run on `cuda` only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
 
 
 def of(name: str, run: str, proves: str, means: str, **fields: Any) -> Check:
-    """A check that computes on a device that is known to work at all."""
+    """A table row for a check that computes on a device, with the usual defaults."""
     usual_fields = {"on": BOTH, "needs": ("properties", "arch"), "then": AGAIN}
     all_fields = {**usual_fields, **fields}
     return Check(name, f"checks.{run}", proves=proves, means=means, **all_fields)

@@ -1,4 +1,4 @@
-"""How fast a device multiplies and copies, and how many times as fast as the CPU."""
+"""How fast a device multiplies and copies, and how many times as fast as the CPU it is."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CPU_PRODUCT_SECONDS = 1.0
 
 
 def speed(device: str) -> Outcome:
-    """Measure products per second in float32: a GPU that is throttled or busy is slow."""
+    """Measure float32 products per second; a GPU that is throttled or busy is slow."""
     return _speed(device, "float32", "speed")
 
 
 def speed_half(device: str) -> Outcome:
-    """Measure products per second in float16: without its tensor cores a GPU is slow."""
+    """Measure float16 products per second; a GPU that does not use its tensor cores is slow."""
     return _speed(device, "float16", "speed-half")
 
 
@@ -50,7 +50,7 @@ def _speed(device: str, name: str, check: str) -> Outcome:
 
 
 def product_rate(device: str, name: str) -> float:
-    """TFLOP/s of square products in a number format."""
+    """The speed in TFLOP/s of square matrix products in a number format."""
     size = FAST[kind(device)]
     dtype = getattr(torch, name)
     a = numbers(torch, size, size, salt=111).to(dtype).to(device)
@@ -65,7 +65,7 @@ def product_rate(device: str, name: str) -> float:
 
 
 class CpuRate(NamedTuple):
-    """How fast the CPU multiplies in float32."""
+    """The CPU's speed in float32 products, with the size and the number of threads."""
 
     tflops: float
     size: int
@@ -74,7 +74,7 @@ class CpuRate(NamedTuple):
 
 
 def speed_over_cpu(device: str) -> Outcome:
-    """How many times as fast as this machine's CPU a GPU multiplies.
+    """Measure how many times as fast as this machine's CPU the GPU multiplies.
 
     The CPU computes in float32 in both comparisons: training on a CPU does, while a GPU trains in
     float16 or bfloat16 with mixed precision. A GPU is not judged by it: a slow GPU beside many
@@ -98,7 +98,7 @@ def speed_over_cpu(device: str) -> Outcome:
 
 @functools.lru_cache(maxsize=None)
 def cpu_rate() -> CpuRate:
-    """The CPU's rate, measured once for all GPUs of the machine."""
+    """The CPU's speed, measured once for all GPUs of the machine."""
     # A slow CPU is measured with a small product.
     smallest = CPU_SIZES[-1]
     seconds = seconds_of_cpu_product(smallest, times=2)
@@ -112,7 +112,7 @@ def cpu_rate() -> CpuRate:
 
 
 def seconds_of_cpu_product(size: int, times: int) -> float:
-    """The fastest of some float32 products of this side on the CPU."""
+    """The seconds of the fastest of `times` float32 products of this size on the CPU."""
     a = numbers(torch, size, size, salt=113)
     b = numbers(torch, size, size, salt=114)
     product = torch.empty_like(a)
@@ -142,7 +142,8 @@ def least_rate(device: str, check: str) -> float:
 
 
 def measured(device: str, run: Callable[[], Any], work: float) -> float:
-    """Work per second in the best of ROUNDS."""
+    """Units of work per second in the best of ROUNDS rounds; `work` is the work of one call of
+    `run`."""
     on_gpu = kind(device) == "cuda"
 
     def seconds_of(times: int) -> float:
@@ -168,7 +169,8 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
 
 
 def rated(detail: str, rate: float, lowest: Tuple[float, str]) -> Outcome:
-    """Passed if a rate is not below the lowest one, which comes with its unit."""
+    """Passed if the rate reaches the lowest acceptable one, given as (rate, unit); otherwise
+    failed."""
     # At the lowest rate itself the device still passes.
     lowest_rate, _ = lowest
     if rate >= lowest_rate:

@@ -1,4 +1,5 @@
-"""Sustained load on one device: products and memory compared bit for bit, rate and clocks."""
+"""Sustained load on one device: products and memory are compared bit for bit, with speed and clocks
+over time."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ SETTLE_SECONDS = 2.0
 
 
 class Load(NamedTuple):
-    """What a run of load did."""
+    """What happened in a run of load."""
 
     products: int = 0
     wrong_products: int = 0
@@ -46,7 +47,7 @@ class Load(NamedTuple):
 
 
 class Least(NamedTuple):
-    """What a device must reach."""
+    """The speed and steadiness that a device must reach."""
 
     kept: Optional[float] = None
     """The share of its first rate; None for a CPU."""
@@ -54,7 +55,7 @@ class Least(NamedTuple):
 
 
 def load(device: str) -> Outcome:
-    """Load a device for as long as the user asked, and judge what it did.
+    """Load the device for as long as the user asked, and judge the results.
 
     It catches products or memory that go wrong as the device gets hot, a clock that falls, new ECC
     errors, and a GPU that falls off the bus.
@@ -85,7 +86,8 @@ def load(device: str) -> Outcome:
 
 
 def loaded(device: str, seconds: float, clock: Callable[[], float]) -> Load:
-    """Products and copies in turn until the time is over, each compared with the first."""
+    """Compute products and copies in turn until the time is over, and compare each with the
+    first."""
     product = square_product(device)
     first_product = product.multiply()
     wrong_bytes_of_copy = memory_pattern(device)
@@ -173,7 +175,7 @@ def least_of(name: str, readings: Dict[str, Any]) -> Least:
 
 
 def judged(done: Load, limit: Least) -> Outcome:
-    """The outcome of a load; the worst fault first."""
+    """The outcome of a run of load; the worst fault is named first."""
     kept, tflops = window_rates(done.rates)
     facts = [
         f"{done.products} products and {done.copies} copies compared",
@@ -193,7 +195,7 @@ def judged(done: Load, limit: Least) -> Outcome:
 
 
 def faults(done: Load, limit: Least) -> Iterator[str]:
-    """What makes a run fail, the gravest first."""
+    """The faults that make a run fail, the worst first."""
     kept, tflops = window_rates(done.rates)
     new_ecc_errors = done.watched.get("ecc_new", 0)
     if done.watched.get("lost"):
@@ -211,7 +213,7 @@ def faults(done: Load, limit: Least) -> Iterator[str]:
 
 
 class WindowRates(NamedTuple):
-    """The rate at the end of a run, beside that at its start."""
+    """The speed at the end of a run, and its share of the speed at the start."""
 
     kept: float
     """The last rate as a share of the first one."""
@@ -220,7 +222,7 @@ class WindowRates(NamedTuple):
 
 
 def window_rates(rates: Tuple[Tuple[float, float], ...]) -> WindowRates:
-    """The mean rate of the last window, as a share of the first one's and in TFLOPS.
+    """The mean rate of the last window, in TFLOPS and as a share of the first window's.
 
     >>> window_rates(((1.0, 4.0), (2.0, 4.0), (3.0, 2.0)))
     WindowRates(kept=0.5, tflops=2.0)

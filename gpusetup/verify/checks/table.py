@@ -1,4 +1,5 @@
-"""The table of checks: what each level runs, where, and after what. Rows, in running order."""
+"""The table of checks: what each level runs, on which device and in which order, with functions to
+select from it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LEVELS: Dict[str, Tuple[Check, ...]] = {
 
 
 def on_host(level: str, wanted_device: str) -> Tuple[Check, ...]:
-    """The checks that run once.
+    """The checks of a level that run once per host, for this `--device`.
 
     >>> [check.name for check in on_host("quick", "cuda:1")]
     ['import', 'gpu']
@@ -29,7 +30,7 @@ def on_host(level: str, wanted_device: str) -> Tuple[Check, ...]:
 
 
 def on_device(level: str, device: str) -> Tuple[Check, ...]:
-    """The checks that run on a device.
+    """The checks of a level that run on a device.
 
     >>> [check.name for check in on_device("quick", "cpu")]
     ['properties', 'matmul', 'amp']
@@ -38,7 +39,7 @@ def on_device(level: str, device: str) -> Tuple[Check, ...]:
 
 
 def among_ranks(device: str) -> Tuple[Check, ...]:
-    """The checks of several ranks together, whatever the level.
+    """The checks that several ranks run together, at any level.
 
     >>> among_ranks("cpu")[0].name
     'meet'
@@ -48,7 +49,7 @@ def among_ranks(device: str) -> Tuple[Check, ...]:
 
 
 def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
-    """The rows whose checks run on a subject: `cpu`, `host:auto`, `ranks:cuda`."""
+    """The checks that run on a subject such as `cpu`, `host:auto` or `ranks:cuda`."""
     checks = [check for check in rows if subject in check.on]
     return tuple(checks)
 
@@ -56,7 +57,8 @@ def rows_on(rows: Tuple[Check, ...], subject: str) -> Tuple[Check, ...]:
 def chosen_rows(
     checks: Tuple[Check, ...], only: Tuple[str, ...], skip: Tuple[str, ...]
 ) -> Tuple[Check, ...]:
-    """Those that are asked for and what they need, without those that are not.
+    """The checks named in `only` with those they need (all if it is empty), without those named in
+    `skip`.
 
     >>> [check.name for check in chosen_rows(QUICK, ("matmul",), ("amp",))]
     ['import', 'gpu', 'properties', 'arch', 'matmul']
@@ -78,7 +80,7 @@ def chosen_rows(
 
 
 def check_name(text: str) -> str:
-    """The check of a word of `--only`, which may name one of its cases.
+    """The name of the check in a value of `--only`, which may also name a single question.
 
     >>> check_name("operators/addmm/7")
     'operators'
@@ -87,7 +89,7 @@ def check_name(text: str) -> str:
 
 
 def named_rows(names: Tuple[str, ...]) -> None:
-    """Complains of a name that no check has."""
+    """Raise WrongQuestion if no check has one of these names."""
     all_names = {check.name for check in every()}
     for name in names:
         if check_name(name) not in all_names:
@@ -98,7 +100,7 @@ def named_rows(names: Tuple[str, ...]) -> None:
 
 
 def levels_with(name: str) -> Tuple[str, ...]:
-    """The levels that have a check.
+    """The names of the levels that contain this check.
 
     >>> levels_with("float8"), levels_with("load")
     (('standard', 'census'), ('stress',))
@@ -112,7 +114,7 @@ def levels_with(name: str) -> Tuple[str, ...]:
 
 
 def level_for(only: Tuple[str, ...]) -> str:
-    """The first level that has every check of `--only`; quick if there is none.
+    """The first level that contains every check named in `only`; `quick` if there is none.
 
     >>> level_for(("optimizers", "matmul")), level_for(()), level_for(("load", "float8"))
     ('standard', 'quick', 'quick')
@@ -130,7 +132,8 @@ def level_for(only: Tuple[str, ...]) -> str:
 
 
 def within_level(only: Tuple[str, ...], level: str) -> None:
-    """Complains of a check that only another level has: nothing would be computed, and passed.
+    """Raise WrongQuestion if a check named in `only` is not in this level, because then nothing
+    would be computed.
 
     >>> within_level(("operators/addmm/7",), "standard")
     """
@@ -143,13 +146,13 @@ def within_level(only: Tuple[str, ...], level: str) -> None:
 
 
 def named(name: str) -> Check:
-    """The row of a name."""
+    """The check with this name."""
     rows = {check.name: check for check in every()}
     return rows[name]
 
 
 def every() -> Iterator[Check]:
-    """Each row once, in the order of the levels."""
+    """Every check once, in the order of the levels."""
     # A check that several levels have comes once.
     rows: Dict[str, Check] = {}
     for level_rows in (*LEVELS.values(), RANKS, COMPANIONS):
@@ -159,7 +162,7 @@ def every() -> Iterator[Check]:
 
 
 def function_of(check: Check) -> Callable[[str], Outcome]:
-    """The function of a row; loads its module."""
+    """The function of a check; imports its module."""
     # The module is loaded here, so that only the child loads torch.
     module, _, name = check.run.partition(":")
     # The folder may stand by itself, under any name.

@@ -1,4 +1,5 @@
-"""Small trainings: mixed precision, a scaler that notices overflows, a transformer; all twice."""
+"""Small trainings: mixed precision, a GradScaler with overflows, a language model, and
+reproducibility."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FIRST_SCALE = 2.0**10
 
 
 class Descent:
-    """Plain gradient descent, as a GradScaler sees an optimizer.
+    """Plain gradient descent with the interface that a GradScaler expects of an optimizer.
 
     Not `torch.optim.SGD`: to construct one imports torch's compiler, which takes as long as torch.
     """
@@ -38,7 +39,7 @@ class Descent:
 
 
 class Training(NamedTuple):
-    """What a mixed-precision training did."""
+    """The losses of a mixed-precision training, and the format it multiplied in."""
 
     losses: List[float]
     product_format: str
@@ -46,7 +47,7 @@ class Training(NamedTuple):
 
 
 def trained(device: str, low: Any, scaler: Any) -> Training:
-    """Train a net of two layers under autocast, with a scaler or None.
+    """Train a network of two layers under autocast, with a GradScaler or None.
 
     The net and its inputs are the same on every device.
     """
@@ -78,7 +79,8 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
 
 
 def scaler_of(device: str, scale: float) -> Any:
-    """`torch.amp.GradScaler` from torch 2.3 on, before that the one of `torch.cuda.amp`."""
+    """A GradScaler with this initial scale: `torch.amp.GradScaler` since torch 2.3, before that
+    `torch.cuda.amp.GradScaler`."""
     options = {"init_scale": scale, "growth_interval": 8}
     if hasattr(torch.amp, "GradScaler"):
         return torch.amp.GradScaler(kind(device), **options)
@@ -86,7 +88,7 @@ def scaler_of(device: str, scale: float) -> Any:
 
 
 def formats_of_autocast(device: str) -> List[Any]:
-    """The formats in which mixed precision is usual on a kind of device."""
+    """The formats that mixed precision usually uses on this kind of device."""
     if kind(device) == "mps":
         return [torch.float16]
     formats = [torch.float16] if kind(device) == "cuda" else []
@@ -96,8 +98,8 @@ def formats_of_autocast(device: str) -> List[Any]:
 
 
 def amp(device: str) -> Outcome:
-    """Train a few steps in mixed precision: in bfloat16 where the device has it, on GPUs in float16
-    with a scaler.
+    """Train a few steps in mixed precision: in bfloat16 if the device has it, and on GPUs in
+    float16 with a GradScaler.
 
     It catches autocast that does nothing, a scaler that backs off without an overflow, and a loss
     that does not fall.
@@ -128,7 +130,7 @@ def amp(device: str) -> Outcome:
 
 
 def grad_scaler(device: str) -> Outcome:
-    """Check that a GradScaler notices overflows, leaves their steps out, and backs off.
+    """Check that a GradScaler notices overflows, skips their steps, and lowers its scale.
 
     It catches a kernel that misses infinity or NaN at some place of a gradient.
     """
@@ -145,14 +147,14 @@ vector."""
 
 
 class Spoilt(NamedTuple):
-    """One number of one gradient, which is infinite or NaN."""
+    """The position of the one number that is infinite or NaN: gradient and element."""
 
     gradient: int
     element: int
 
 
 def spoilt_numbers() -> Iterator[Spoilt]:
-    """The first, the middle and the last number of each gradient."""
+    """The first, middle and last element of each gradient."""
     for gradient, size in enumerate(SPOILT):
         # A set, because in a short gradient these positions coincide.
         for element in {0, size // 2, size - 1}:
@@ -271,7 +273,7 @@ def moves_of_training(model: Any, words: Any) -> Dict[str, Any]:
 
 
 def determinism(device: str) -> Outcome:
-    """Check that the same seed gives the same bits twice, where torch promises it.
+    """Check that the same seed gives the same bits twice, if torch promises it.
 
     It catches memory or a kernel that is wrong now and then, and a seed that has no effect.
     """
@@ -303,7 +305,7 @@ def call(function: Any, *args: Any) -> Any:
 
 
 def seeded_run(device: str, shift: int, run: Any = call) -> Dict[str, Any]:
-    """Convolution, dropout and a product: what came out, and the gradients.
+    """Run a convolution, dropout and a product, and return the results and gradients by name.
 
     `run` calls the dropout.
     """

@@ -1,4 +1,5 @@
-"""Data on their way: copies, their bandwidth, pinned memory, streams, a CUDA graph, other GPUs.
+"""Data transfers: copies and their bandwidth, pinned memory, streams, CUDA graphs, and copies
+between GPUs.
 
 What is said here of streams, graphs and pinned memory only a GPU can show.
 """
@@ -20,22 +21,22 @@ GB = 1e9
 
 
 def copy_in(device: str) -> Outcome:
-    """Check copies from the host to the device: a bus that changes bits, or is slow."""
+    """Check copies from the host to the device; catches a bus that changes bits or is slow."""
     return copied(device, "cpu", device)
 
 
 def copy_out(device: str) -> Outcome:
-    """Check copies from the device to the host: a bus that changes bits, or is slow."""
+    """Check copies from the device to the host; catches a bus that changes bits or is slow."""
     return copied(device, device, "cpu")
 
 
 def copy_within(device: str) -> Outcome:
-    """Check copies within the device: memory that changes bits, or is slow."""
+    """Check copies within the device; catches memory that changes bits or is slow."""
     return copied(device, device, device)
 
 
 def copied(device: str, from_device: str, to_device: str) -> Outcome:
-    """Every byte arrives; the rate is the best of some rounds."""
+    """Check that every byte arrives, and measure the bandwidth of the best round."""
     sent = random_bits(salt=110)
     start = sent.to(from_device)
     target = torch.zeros_like(sent, device=to_device)
@@ -53,7 +54,7 @@ def copied(device: str, from_device: str, to_device: str) -> Outcome:
 
 
 def random_bits(salt: int, most: int = 2**31) -> Any:
-    """COPY_BYTES of random whole numbers in int32, below `most`."""
+    """COPY_BYTES of random int32 numbers from 0 to below `most`."""
     count = COPY_BYTES // 4
     generator = source(torch, salt)
     drawn = torch.randint(0, most, (count,), generator=generator)
@@ -61,7 +62,7 @@ def random_bits(salt: int, most: int = 2**31) -> Any:
 
 
 def pinned(device: str) -> Outcome:
-    """Check copies from and to page-locked memory, which do not wait.
+    """Check asynchronous copies from and to page-locked memory.
 
     It catches copies that are used before they are complete.
     """
@@ -97,7 +98,7 @@ are read."""
 
 
 def streams(device: str) -> Outcome:
-    """Check that work on two streams happens in the order that events ask for.
+    """Check that work on two streams happens in the order that events set.
 
     It catches a stream that reads a result before another one has computed it.
     """
@@ -109,7 +110,8 @@ def streams(device: str) -> Outcome:
 
 
 def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
-    """A long chain of additions on one stream; another one reads its end after an event."""
+    """Run a long chain of additions on one stream, and read its end on another stream after an
+    event."""
     first, second = both_streams
     block = torch.full((CHAINED,), float(turn), device=device)
     out = torch.zeros(SEEN, device=device)
@@ -130,7 +132,7 @@ def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
 
 
 def graph(device: str) -> Outcome:
-    """Check that a captured CUDA graph computes from what its inputs hold at each replay.
+    """Check that a captured CUDA graph uses the current contents of its inputs at each replay.
 
     It catches a graph that returns the result of an earlier replay.
     """
@@ -165,7 +167,7 @@ ELEMENTS = 1 << 23
 
 
 def copies_between_gpus(_: str) -> Outcome:
-    """Check that what one GPU sends, another one holds afterwards, for every ordered pair.
+    """Check for every ordered pair of GPUs that a copy from one to the other arrives unchanged.
 
     It catches a link between two GPUs that loses or changes data.
     """

@@ -1,1 +1,2 @@
-"""torch's own database of operators (`op_db`), with float64 on the CPU as what is right."""
+"""Questions from torch's own operator database (`op_db`), with float64 on the CPU as the right
+answer."""

@@ -1,4 +1,5 @@
-"""One call of the database: its arguments in the working format and in float64, and its answers."""
+"""A call of the database with its arguments in the working format and in float64, and what it
+returns."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 
 
 class Call(NamedTuple):
-    """What an operator is called with: tensors may stand anywhere in `args` and `options`."""
+    """The arguments of an operator; tensors may be nested anywhere in `args` and `options`."""
 
     args: Tuple[Any, ...]
     options: Dict[str, Any]
@@ -24,7 +25,7 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one call returned, wrote and differentiated to."""
+    """The outputs of a call, its arguments afterwards, and the gradients."""
 
     outputs: List[Any]
     """Tensors, and numbers as tensors."""
@@ -35,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def tensors_of(torch: Any, arguments: Any) -> List[Any]:
-    """All tensors in nested arguments, in the order in which `mapped` meets them."""
+    """All tensors in nested arguments, in the order in which `mapped` visits them."""
     tensors: List[Any] = []
 
     def remember(x: Any) -> Any:
@@ -47,13 +48,13 @@ def tensors_of(torch: Any, arguments: Any) -> List[Any]:
 
 
 def tensors_of_call(torch: Any, call: Call) -> List[Any]:
-    """All tensors that a call is made with."""
+    """All tensors in the arguments of a call."""
     arguments = (call.args, call.options)
     return tensors_of(torch, arguments)
 
 
 def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
-    """The same lists, tuples and mappings with every tensor changed."""
+    """The nested arguments with `change` applied to every tensor."""
     if isinstance(arguments, torch.Tensor):
         return change(arguments)
     kind = type(arguments)
@@ -70,7 +71,8 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def exactly(torch: Any, call: Call, dtype: str) -> Call:
-    """The call in float64 or, if its format holds whole numbers of few bits, in int64."""
+    """The call with its arguments in float64 (complex128 for complex numbers, int64 for whole
+    numbers)."""
     wide_formats = {}
     # A complex number becomes one of two float64.
     for narrow_name, wide_name in WIDE.items():
@@ -99,7 +101,8 @@ def exactly(torch: Any, call: Call, dtype: str) -> Call:
 
 
 def copied(x: Any, learns: bool) -> Any:
-    """A tensor of the same numbers and strides; only one without gaps gets memory of its own."""
+    """A tensor with the same numbers and strides, which requires a gradient if `learns`; its memory
+    is copied only if it is contiguous."""
     is_strided = repr(x.layout) == "torch.strided"
     y = x.detach()
     # A clone would close the gaps that the sample was made with.
@@ -109,7 +112,7 @@ def copied(x: Any, learns: bool) -> Any:
 
 
 def placed(torch: Any, x: Any, device: str) -> Any:
-    """A copy on a device with the strides and the offset of `x`.
+    """A copy of `x` on the device, with the same strides and storage offset.
 
     Also where elements of `x` share their places in memory, or leave gaps between them.
     """
@@ -132,7 +135,8 @@ def placed(torch: Any, x: Any, device: str) -> Any:
 
 
 def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
-    """The same call with tensors of its own, so that no other call sees what it writes."""
+    """The call with copies of all tensors, so that no other call sees what it writes; `layout`
+    changes their strides."""
 
     def copy(x: Any) -> Any:
         y = placed(torch, x.detach(), device)
@@ -148,14 +152,14 @@ def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call
 
 
 def replaced(torch: Any, call: Call, change: Callable[[Any], Any]) -> Call:
-    """The call with each tensor changed."""
+    """The call with `change` applied to every tensor."""
     args = mapped(torch, call.args, change)
     options = mapped(torch, call.options, change)
     return call._replace(args=args, options=options)
 
 
 def detached(torch: Any, call: Call) -> Call:
-    """The call with tensors of which none learns."""
+    """The call with tensors that do not require gradients."""
     return replaced(torch, call, lambda x: x.detach())
 
 
@@ -168,7 +172,7 @@ ODD_GAP = 3
 
 
 def gap_elements(x: Any, fewest: int) -> int:
-    """How many elements a gap has: `fewest` on a CPU, and on a GPU as many as fill 16 bytes.
+    """The number of elements in a gap: `fewest` on a CPU, and on a GPU enough to fill 16 bytes.
 
     So on a GPU what follows the gap is still aligned.
     """
@@ -179,7 +183,8 @@ def gap_elements(x: Any, fewest: int) -> int:
 
 
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
-    """The same numbers with other strides, by copies alone; contiguous if it has no such layout."""
+    """A copy of the same numbers with the strides of this layout; contiguous if the tensor cannot
+    have it."""
     axis_count = x.dim()
     if layout in ("transposed", "front") and axis_count >= 2:
         # The last axis changes its place in memory with its neighbour, or with the first axis.
@@ -211,7 +216,7 @@ def laid_out(torch: Any, x: Any, layout: str) -> Any:
 
 
 def overlaps(x: Any) -> bool:
-    """Whether elements share their place in memory, as those of an expanded tensor do."""
+    """Whether elements share a place in memory, as in an expanded tensor."""
     lengths_without_step = [n for n, stride in zip(x.shape, x.stride()) if stride == 0]
     return any(length > 1 for length in lengths_without_step)
 
@@ -247,7 +252,8 @@ Upstream = Callable[[List[Any]], List[Any]]
 
 
 def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool = True) -> Answer:
-    """What a call returns, what its arguments are then, and its gradients along `upstream`.
+    """Run a call, and return its outputs, its arguments afterwards, and the gradients for the
+    upstream gradients that `upstream` draws.
 
     If what it returns is not `unique`, only the part that the call's `learning` picks counts.
     """
@@ -275,20 +281,20 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
 
 
 def outputs_that_learn(torch: Any, call: Call, returned: Any) -> List[Any]:
-    """The outputs that a gradient is taken of."""
+    """The outputs of a call for which gradients are computed."""
     candidates = tensors_of(torch, call.learning(returned))
     return [x for x in candidates if x.requires_grad]
 
 
 def dense(torch: Any, x: Any) -> Any:
-    """The tensor with all its elements in memory, also if it is a sparse one."""
+    """The tensor as a dense one, if it is sparse."""
     if x.layout == torch.strided:
         return x
     return x.to_dense()
 
 
 def plain(torch: Any, returned: Any) -> List[Any]:
-    """All tensors of a returned value, without gaps, and its numbers as tensors."""
+    """All tensors in a returned value, made dense, with plain numbers turned into tensors."""
     if isinstance(returned, torch.Tensor):
         return [dense(torch, returned)]
     if isinstance(returned, (bool, int)):

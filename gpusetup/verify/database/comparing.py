@@ -1,4 +1,5 @@
-"""One sample of torch's database: computed on the device, in float64 on the CPU, and compared.
+"""Computes one sample of torch's database on the device and in float64 on the CPU, and compares the
+two.
 
 How far an element may be off: the roundoff of the format times the size of the exact answer, and
 what the exact answer moves when every argument is moved by about a roundoff, both times a factor.
@@ -53,11 +54,11 @@ THREADED_ROOM = 4.0
 
 
 class NotAsked(Exception):
-    """A sample cannot be judged, because it has no exact answer."""
+    """Raised if a sample has no exact answer to judge it by."""
 
 
 class Comparison:
-    """One call in its working format, on its device, and its exact answer."""
+    """A call in its working format on its device, with its exact answer."""
 
     def __init__(self, torch: Any, device: str, question: Any, call: Call) -> None:
         entry = question.entry
@@ -103,7 +104,7 @@ class Comparison:
         be past the end of float16."""
 
     def _set_roundings(self, entry: Any, arguments: List[Any]) -> None:
-        """How often, and in which format, the operator may round on its way to the answer."""
+        """Determine how often, and in which format, the operator may round."""
         rounds_once = getattr(entry, "once", False) and self.dtype in HALVES
         may_use_threads = getattr(entry, "by_threads", False) and self.device == "cpu"
         uses_threads = may_use_threads and rounds_once and self.torch.get_num_threads() > 1
@@ -120,7 +121,8 @@ class Comparison:
         with the root of n."""
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
-        """How many numbers may be added up with a rounding after each; 0 for none."""
+        """The largest number of terms that may be added with a rounding after each; 0 if there is
+        no such sum."""
         # Each number by itself: only its own roundoff counts.
         if not getattr(entry, "sums", True):
             return 1
@@ -133,7 +135,7 @@ class Comparison:
         return max(lengths, default=1)
 
     def as_before(self, x: Any, original: Any) -> bool:
-        """Whether an argument is as it was before the call.
+        """Whether an argument is unchanged after the call, up to rounding.
 
         Instance norm writes its running values back as the mean of many equal ones, so they may
         differ in their last bit.
@@ -148,7 +150,7 @@ class Comparison:
         return bool(is_close)
 
     def _exact_answer(self) -> Answer:
-        """The answer in float64; also draws what gradients are taken along."""
+        """The answer in float64. Also draws the upstream gradients."""
 
         def draw_upstream(learning_outputs: List[Any]) -> List[Any]:
             self.upstream = [self.random_like(y) for y in learning_outputs]
@@ -162,7 +164,8 @@ class Comparison:
             return self._widened(answer)
 
     def _widened(self, answer: Answer) -> Answer:
-        """An exact answer of whole numbers, where float64 tells it better than int64."""
+        """The exact answer; if it has whole numbers that float64 gives more exactly than int64,
+        those are used."""
         if not self.by_fractions:
             return answer
         fractional_outputs = self._outputs_of_fractions()
@@ -175,7 +178,8 @@ class Comparison:
         return answer._replace(outputs=outputs)
 
     def _outputs_of_fractions(self) -> List[Any]:
-        """What float64 makes of whole numbers; nothing where they are taken as bits."""
+        """The outputs if whole numbers are passed as float64; empty if the operator does not accept
+        them."""
         torch = self.torch
 
         def as_fraction(x: Any) -> Any:
@@ -188,7 +192,8 @@ class Comparison:
         return []
 
     def _more_exact(self, whole: Any, fractional: Any) -> Any:
-        """The output in float64 where that is a whole number which the format holds."""
+        """The output in float64 wherever it is a whole number that the format can hold, otherwise
+        the int64 output."""
         torch = self.torch
         format = torch.iinfo(getattr(torch, self.dtype))
         # A comparison of fractions is exact.
@@ -203,7 +208,7 @@ class Comparison:
         return torch.where(is_sure, fractional.to(whole.dtype), whole)
 
     def random_like(self, y: Any) -> Any:
-        """Random numbers in the shape of an output, which the working format holds exactly."""
+        """Random numbers in the shape of an output, rounded to the working format."""
         torch = self.torch
         numbers = torch.randn(tuple(y.shape), generator=self.generator, dtype=y.dtype)
         working_format = getattr(torch, self.dtype)
@@ -217,7 +222,7 @@ class Comparison:
         return rounded.to(y.dtype)
 
     def moved(self, step: float, alike: bool = False, apart: bool = False) -> Answer:
-        """The exact answer to arguments that are each up or down by about a roundoff.
+        """The exact answer for arguments that are each moved up or down by about a roundoff.
 
         With `alike`, equal numbers stay equal; with `apart`, all numbers of one argument go up and
         those of the next go down.
@@ -233,7 +238,7 @@ class Comparison:
             return option
 
         def directions(x: Any) -> Any:
-            """1 for each number that goes up, 0 for each that goes down."""
+            """For each number, 1 if it is moved up and 0 if it is moved down."""
             shape = tuple(x.shape)
             if alike:
                 # The direction follows from the number itself.
@@ -264,14 +269,14 @@ class Comparison:
             return answered(torch, self.run, call, lambda _: upstream, self.unique)
 
     def moved_answers(self) -> List[Answer]:
-        """The exact answers to moved arguments, computed once."""
+        """The exact answers for moved arguments, computed once."""
         if self.moves is None:
             self.moves = self._all_moved()
         return self.moves
 
     def _all_moved(self) -> List[Answer]:
-        """Three moved answers. Whole arguments are moved where the answer is no whole number, and
-        the operator takes others."""
+        """Up to three exact answers for moved arguments; empty if the answer consists of whole
+        numbers that rounding cannot move."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
         # Such an answer has no roundoff that would move it.
         if self.dtype in WHOLE and all_whole:
@@ -293,7 +298,7 @@ class Comparison:
         return answers
 
     def here(self, way: Way = directly, layout: str = "", learns: bool = True) -> Answer:
-        """The answer in the working format on the device, brought to the CPU."""
+        """The answer in the working format on the device, copied to the CPU."""
         has_gradient = learns and bool(self.upstream)
         answer = self.by(way, self.call, layout, has_gradient, self.device)
         return Answer(
@@ -303,7 +308,8 @@ class Comparison:
         )
 
     def is_right(self, way_of_question: WayOfQuestion) -> bool:
-        """Whether torch's own float64 answers the same in this form as directly.
+        """Whether the form gives the same answer as a direct call in float64; if not, it says
+        nothing about the device.
 
         What reads memory that nothing was written to does not, nor what draws random numbers: then
         the form says nothing about the device.
@@ -324,7 +330,7 @@ class Comparison:
         return all(self._is_same(x, y) for x, y in pairs)
 
     def _is_same(self, x: Any, y: Any) -> bool:
-        """Whether two tensors in float64 agree up to rounding, or both are missing."""
+        """Whether two float64 tensors agree up to rounding, or both are missing."""
         if x is y:
             return True
         # One of the two has no gradient, or another shape.
@@ -335,8 +341,8 @@ class Comparison:
         return bool(self.torch.allclose(x, y, rtol=1e-6, atol=1e-9, equal_nan=True))
 
     def draws_numbers(self) -> bool:
-        """Whether torch marks a step of the call as drawing random numbers, as attention's dropout
-        is: the same seed gives other numbers on another kind of device."""
+        """Whether torch marks a step of the call as drawing random numbers, such as attention's
+        dropout. The same seed then gives other numbers on another kind of device."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         mark = getattr(self.torch.Tag, "nondeterministic_seeded", None)
@@ -356,7 +362,7 @@ class Comparison:
         return bool(drawing_steps)
 
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
-        """A call's answer in one of the ways, with copies of its arguments."""
+        """The answer of a call made in this way, with copies of its arguments."""
         torch = self.torch
         # The call may write to its arguments.
         copy = fresh(torch, call, layout, device)
@@ -374,7 +380,7 @@ class Comparison:
 
 
 def most_alike(places: Any) -> int:
-    """How often the most frequent number stands in a tensor."""
+    """How often the most frequent number occurs in a tensor; 0 if it is empty."""
     if not places.numel():
         return 0
     _, counts = places.unique(return_counts=True)
@@ -382,12 +388,12 @@ def most_alike(places: Any) -> int:
 
 
 def is_wrong(parts: List[Part]) -> bool:
-    """Whether one of the comparisons is beyond its limit."""
+    """Whether one of the comparisons exceeds its limit."""
     return not all(part.is_right for part in parts)
 
 
 def compared(torch: Any, device: str, question: Any) -> List[Part]:
-    """All comparisons of a question. Raises NotAsked, and what the kernel raises.
+    """All comparisons of a question. Raises NotAsked, and errors of the kernel.
 
     A wrong answer counts if numbers nearby have one too, or rounding did it, and if the same
     question has one when it is asked again.
@@ -419,7 +425,7 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
 
 
 def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterator[Part]:
-    """The comparisons of one call, made directly and in the ways of its question."""
+    """The comparisons of one call, made directly and in the other ways of its question."""
     comparison = Comparison(torch, device, question, call)
     direct = WayOfQuestion("", directly, "", True)
     for way_of_question in (direct, *question.entry.other_ways(question)):
@@ -447,13 +453,14 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
 
 
 def ends_question(problem: Exception) -> bool:
-    """Whether an error concerns every way: the device is lost, or torch lacks the operator."""
+    """Whether the error affects every way to make the call: the device is lost, or torch does not
+    have the operator."""
     lacks_operator = isinstance(problem, (AttributeError, NotImplementedError))
     return lacks_operator or sticky(problem)
 
 
 def lacks_way(device: str, question: Any, problem: Exception) -> bool:
-    """Whether an error only says that the operator cannot be called in this way here."""
+    """Whether the error only says that the operator cannot be called in this way on this device."""
     # The operator lacks the form, on every device.
     if any(words in str(problem) for words in NO_WAY) or refuses(problem):
         return True

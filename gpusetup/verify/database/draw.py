@@ -1,5 +1,5 @@
-"""The forms of a call (lengths, kinds of numbers, layouts, ways), which come round by turns, and
-what an entry draws its calls with."""
+"""The forms of a call (lengths, kinds of numbers, layouts, ways) and how they alternate, with the
+helper that entries draw their arguments with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place
 
 
 class CallForm(NamedTuple):
-    """The form of a call; the same turn gives the same form."""
+    """The form of a call, which depends on the turn only."""
 
     lengths: Tuple[int, ...]
     numbers: str
@@ -40,7 +40,7 @@ class CallForm(NamedTuple):
 
 
 def form(turn: int) -> CallForm:
-    """The form that comes round in a turn.
+    """The form of the call in this turn.
 
     >>> form(1).way, form(1).layout
     ('out', '')
@@ -63,7 +63,7 @@ def form(turn: int) -> CallForm:
 
 
 class OperatorQuestion(NamedTuple):
-    """One call of an entry in its form; the entry's name and a seed give the same."""
+    """One call of an entry in its form; entry, seed and turn determine it."""
 
     entry: Any
     dtype: str
@@ -83,12 +83,12 @@ ODD_SIZES = (64, 65, 130)
 
 
 def up_to(most: int, lengths: Tuple[int, ...]) -> List[int]:
-    """Those of the lengths that are not too long."""
+    """The lengths that are at most `most`."""
     return [length for length in lengths if length <= most]
 
 
 class Draw:
-    """What an entry draws the call of one turn with."""
+    """The random source for an entry's arguments in one turn."""
 
     def __init__(self, torch: Any, name: str, seed: int, turn: int) -> None:
         self.torch = torch
@@ -103,7 +103,7 @@ class Draw:
         self.generator = torch.Generator().manual_seed(seed_of_torch)
 
     def question(self, entry: Any, dtype: str, call: Call) -> OperatorQuestion:
-        """The question of this turn to an entry."""
+        """The question of this turn for an entry."""
         return OperatorQuestion(
             entry=entry,
             dtype=dtype,
@@ -114,14 +114,16 @@ class Draw:
         )
 
     def length(self, most: int = MOST) -> int:
-        """A length of the question's class, or of any class if those are too long."""
+        """A random length from the question's lengths, or a usual one if all of those are longer
+        than `most`."""
         lengths = up_to(most, self.lengths)
         if not lengths:
             lengths = up_to(most, LENGTHS[1] + SMALL)
         return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
-        """One length of the class, others small, in any order."""
+        """A shape with `count` axes in random order: one of the question's lengths, the others
+        short."""
         lengths = [self.length(most)]
         while len(lengths) < count:
             # All axes together stay below the limit.
@@ -132,20 +134,20 @@ class Draw:
         return lengths
 
     def normal(self, *shape: int) -> Any:
-        """Normal random numbers."""
+        """Normally distributed random numbers in this shape, in float32."""
         return self.torch.randn(shape, generator=self.generator)
 
     def whole(self, low: int, high: int, *shape: int) -> Any:
-        """Random whole numbers, from `low` on and below `high`."""
+        """Random whole numbers from `low` up to, but not including, `high`."""
         return self.torch.randint(low, high, shape, generator=self.generator)
 
     def flag(self) -> bool:
-        """True in half of the draws."""
+        """True or False with equal probability."""
         return self.chance.random() < 0.5
 
 
 class Own(NamedTuple):
-    """An entry of this room; `compared` takes it like an entry of torch's database."""
+    """An entry written here, which `compared` treats like an entry of torch's database."""
 
     name: str
     draw: Callable[[Draw], Tuple[Tuple[Any, ...], Dict[str, Any]]]
@@ -160,16 +162,17 @@ class Own(NamedTuple):
 
     @property
     def often(self) -> int:
-        """Programs compute these most."""
+        """How many times as many questions it gets as a usual entry: 6, because programs use these
+        operations most."""
         return 6
 
     @property
     def rarity(self) -> int:
-        """They are asked first."""
+        """The order in which entries are asked: 0, so these come first."""
         return 0
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """The call of a turn, in its form."""
+        """The call of this turn, in its form."""
         # Each format meets each form after some turns.
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)
@@ -202,7 +205,8 @@ class Own(NamedTuple):
         return draw.question(self, dtype, replaced(torch, call, let_learn))
 
     def kind_of_numbers(self, draw: Draw, device: str, dtype: str) -> str:
-        """The kind of numbers of the form, if this entry is defined for it; else any numbers."""
+        """The kind of numbers in the question's form if this entry supports it, otherwise an empty
+        string for normal random numbers."""
         kind = draw.form.numbers
         # float16 overflows, and of NaN and infinity layers may make anything.
         if dtype == "float16" or kind == "special":
@@ -216,7 +220,7 @@ class Own(NamedTuple):
         return kind
 
     def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
-        """The way and the layout of the question's form, if it is not the direct call."""
+        """The way and layout of the question's form, if they differ from a direct call."""
         form = question.form
         way = WAYS.get(form.way, directly)
         learns = form.way in ("gradient", "out")
@@ -227,7 +231,7 @@ class Own(NamedTuple):
 
 
 def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
-    """The call with other numbers, of that kind, in all tensors of its format or in one."""
+    """The call with numbers of this kind in all tensors of its format, or in one of them."""
     torch = draw.torch
     working_format = getattr(torch, dtype)
 
@@ -260,7 +264,7 @@ SPECIAL = (nan, inf, -inf, *ZEROS_AND_TIES)
 
 
 def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
-    """The tensor with numbers of a kind in place of its own, or of some of them."""
+    """The tensor with all or some of its numbers replaced by numbers of this kind."""
     torch = draw.torch
     if not x.is_floating_point():
         # Of whole numbers only their size is varied.
@@ -299,7 +303,8 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
 
 
 def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
-    """Whole numbers of up to all bits; of int64, up to those that float64 holds."""
+    """Random whole numbers of any size that the format holds; in int64 up to 2**51, so that float64
+    holds them."""
     format = draw.torch.iinfo(x.dtype)
     # Beyond 52 bits float64 does not hold every whole number.
     bits = min(format.bits, 52)
@@ -325,7 +330,7 @@ def smaller_numbers(draw: Draw, x: Any) -> Any:
 
 
 def grown(draw: Draw, call: Call, most: int) -> Call:
-    """The call with another length of one axis, counted from the last, in each tensor.
+    """The call with one axis of its tensors, counted from the last, set to a new length.
 
     The numbers are some of those that were there, made smaller by up to a third.
     """

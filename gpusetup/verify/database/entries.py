@@ -1,4 +1,5 @@
-"""The entries of torch's database as rows: how each is called, in which formats, in which ways."""
+"""The entries of torch's database: how each operator is called, in which formats and in which
+ways."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ CACHED_SAMPLES = 16
 
 
 class SampleKey(NamedTuple):
-    """What decides which samples an entry has."""
+    """Everything that determines which samples an entry has."""
 
     name: str
     device: str
@@ -53,7 +54,7 @@ SAMPLES: Dict[SampleKey, List[Call]] = {}
 
 
 class Entry(NamedTuple):
-    """An operator of torch's database."""
+    """An operator in torch's database."""
 
     name: str
     run: Callable[..., Any]
@@ -68,23 +69,24 @@ class Entry(NamedTuple):
 
     @property
     def varies(self) -> bool:
-        """Whether it computes single numbers or reduces lines: of any length and numbers."""
+        """Whether the operator computes single numbers or reduces lines, so that any length and any
+        numbers are possible."""
         is_reduction = self.kind_of_info == "ReductionOpInfo"
         return self.of_single_numbers or is_reduction
 
     @property
     def of_single_numbers(self) -> bool:
-        """Whether each number of its answer follows from one number of each argument."""
+        """Whether each number of the result depends on one number of each argument only."""
         return self.kind_of_info in ("UnaryUfuncInfo", "BinaryUfuncInfo")
 
     @property
     def kind_of_info(self) -> str:
-        """What torch's database calls this kind of operator."""
+        """The class of this operator's row in torch's database, e.g. `UnaryUfuncInfo`."""
         return type(self.info).__name__
 
     @property
     def defines_nan(self) -> bool:
-        """Whether torch says what this operator makes of NaN and infinities.
+        """Whether torch defines the operator's result for NaN and infinities.
 
         It does where its own tests have a reference, or where it has a gradient, so that programs
         train with it. The others may answer anything: a conversion of NaN to a whole number is
@@ -96,7 +98,8 @@ class Entry(NamedTuple):
         return self.info.supports_autograd or reference is not None
 
     def counts_up(self, torch: Any, call: Call) -> bool:
-        """Whether it may compute with fractions, or in as many steps as a whole number says."""
+        """Whether the result may contain fractions, or the work may take as many steps as a whole
+        number says."""
         if not self.of_single_numbers:
             return True
         # A call that has no answer tells nothing of how it is computed.
@@ -107,7 +110,7 @@ class Entry(NamedTuple):
         return any(x.is_floating_point() for x in outputs)
 
     def leaves_range(self, torch: Any, call: Call, dtype: str) -> bool:
-        """Whether a part of the answer may be beyond what the format holds.
+        """Whether a part of the computation may leave the range of the format.
 
         It is so if the answer to numbers of one sign that are all above one, or all below, is
         beyond it. Then the order of the parts decides.
@@ -134,7 +137,7 @@ class Entry(NamedTuple):
         return False
 
     def _is_out_of_range(self, torch: Any, call: Call, dtype: str) -> bool:
-        """Whether a number of the answer is too great or too small for a format."""
+        """Whether a number in the result is too large or too small for the format."""
         format = torch.finfo(getattr(torch, dtype))
         returned = self.run(*call.args, **call.options)
         for x in plain(torch, returned):
@@ -150,7 +153,8 @@ class Entry(NamedTuple):
         return False
 
     def within(self, torch: Any, call: Call) -> Call:
-        """The call with numbers for which the database calls the function defined."""
+        """The call with its numbers limited to the operator's domain, if torch's database names
+        one."""
         low, high = getattr(self.info, "domain", (None, None))
         if low is None and high is None:
             return call
@@ -164,7 +168,8 @@ class Entry(NamedTuple):
 
     @property
     def over_itself(self) -> Any:
-        """What writes its answer over its argument; None if it has no such form."""
+        """A function that writes the result over the first argument; None if the operator has no
+        such form."""
         if self.info.inplace_variant:
             return self.info.inplace_variant
         code = getattr(self.run, "__code__", None)
@@ -173,12 +178,14 @@ class Entry(NamedTuple):
 
     @property
     def often(self) -> int:
-        """How many times as many questions it gets."""
+        """How many times as many questions the entry gets: 3 if it takes any lengths and numbers,
+        otherwise 1."""
         return 3 if self.varies else 1
 
     @property
     def rarity(self) -> int:
-        """How late it is asked: what layers and losses are made of first, special functions last.
+        """When the entry is asked: operators of layers and losses first (1), special functions last
+        (4).
 
         The first use of a kernel takes a GPU long, and that of a special function longest: torch
         compiles it then, in up to 2 s on an H100.
@@ -195,7 +202,7 @@ class Entry(NamedTuple):
 
     @property
     def is_core(self) -> bool:
-        """Whether it is one of the operators that torch's compiler makes all others of."""
+        """Whether it is one of the core operators from which torch's compiler builds all others."""
         import torch
 
         # An older torch has no such tag.
@@ -211,7 +218,7 @@ class Entry(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is a step of a public function, as `native_batch_norm` is.
+        """Whether it is an internal step of a public function, such as `native_batch_norm`.
 
         What such a step returns behind its answer is kept for the backward pass, in a form that
         each kind of device has of its own: a GPU keeps statistics where a CPU keeps nothing.
@@ -244,13 +251,14 @@ class Entry(NamedTuple):
         return False
 
     def on(self, device: str) -> Entry:
-        """The entry as a device compares it: of an internal step on a GPU, the answer alone."""
+        """The entry for this device; for an internal step on a GPU only the first result is
+        compared."""
         if device == "cpu" or not self.is_internal:
             return self
         return self._replace(run=functools.partial(answer_of, self.run))
 
     def formats(self, torch: Any, device: str) -> List[str]:
-        """The formats of its questions, in the order in which they come round."""
+        """The formats of the entry's questions, in the order in which they alternate."""
         kind = device.partition(":")[0]
         # What a format lacks on this kind of device is no fault.
         supported = self.info.supported_dtypes(kind)
@@ -263,7 +271,7 @@ class Entry(NamedTuple):
         return names
 
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
-        """Whether its gradients are compared."""
+        """Whether the gradients of the entry are compared in this format on this device."""
         kind = device.partition(":")[0]
         # float16 ends or vanishes within what most gradients are computed by.
         if dtype == "float16" or self.listed or not self.info.supports_autograd:
@@ -274,7 +282,8 @@ class Entry(NamedTuple):
         return getattr(torch, dtype) in self.info.supported_backward_dtypes(kind)
 
     def calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> Iterator[Call]:
-        """Its samples, made on the CPU; the same seed gives the same."""
+        """The samples of torch's database for this operator, made on the CPU; the same seed gives
+        the same ones."""
         with kept_chance(torch):
             seeded(torch, seed)
             # Not `sample_inputs`: that sets one seed before each sample.
@@ -284,7 +293,7 @@ class Entry(NamedTuple):
                 yield Call(args, dict(sample.kwargs), sample.output_process_fn_grad)
 
     def larger_calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> List[Call]:
-        """Its samples in other lengths, as far as it has some."""
+        """The samples in larger sizes; empty if the operator does not allow them."""
         calls: List[Call] = []
         element_count = 0
         # Some lengths stand in the samples themselves, and others do not fit to these.
@@ -302,7 +311,7 @@ class Entry(NamedTuple):
         return calls
 
     def samples(self, torch: Any, key: SampleKey) -> List[Call]:
-        """The samples of a key, made once for the turns that follow each other."""
+        """The samples for a key, kept for the next turns."""
         if key in SAMPLES:
             return SAMPLES[key]
         if len(SAMPLES) > CACHED_SAMPLES:
@@ -317,8 +326,8 @@ class Entry(NamedTuple):
         return calls
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """The call of a turn, in its form as far as it has an answer in that; None if the entry has
-        no samples here."""
+        """The call of this turn, in its form as far as the operator has a result for it; None if
+        the entry has no samples here."""
         formats = self.formats(torch, device)
         if not formats:
             return None
@@ -347,8 +356,8 @@ class Entry(NamedTuple):
         return draw.question(self.on(device), dtype, call)
 
     def varied(self, draw: Draw, call: Call, dtype: str) -> Call:
-        """The call in the lengths and the numbers of its form, as far as the answer stays within
-        the range of the format."""
+        """The call in the lengths and numbers of its form, as far as the result stays in the
+        format's range."""
         torch = draw.torch
         # A sum of many halves loses its digits.
         most = SHORTEST if dtype in HALVES else LONGEST
@@ -371,7 +380,7 @@ class Entry(NamedTuple):
         return call
 
     def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
-        """The way and the layout of the question's form, as far as this operator has them."""
+        """The way and layout of the question's form, as far as this operator supports them."""
         form = question.form
         way: Way = directly
         # torch's own tests leave out what an operator cannot do: other strides, `out=`, in place.
@@ -395,7 +404,7 @@ class Entry(NamedTuple):
 
 
 def bounded(torch: Any, call: Call, bound: Callable[[Any], Any]) -> Call:
-    """The call with the sizes of its fractions, in float64, kept within a bound."""
+    """The call with the absolute values of its fractions, in float64, limited by `bound`."""
 
     def change(x: Any) -> Any:
         if not x.is_floating_point():
@@ -407,7 +416,7 @@ def bounded(torch: Any, call: Call, bound: Callable[[Any], Any]) -> Call:
 
 
 def answer_of(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The first of what an operator returns."""
+    """Run an operator, and return the first of its results."""
     returned = run(*args, **options)
     has_several = isinstance(returned, (list, tuple)) and returned
     return returned[0] if has_several else returned
@@ -418,7 +427,7 @@ KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse
 
 
 def otherwise(draw: Draw, call: Call) -> Call:
-    """The call with each option that is on or off the other way.
+    """The call with each boolean option switched to its opposite.
 
     If all tensors have one shape, all but the first are broadcast as well.
     """

@@ -1,4 +1,4 @@
-"""Judges each tensor of an answer beside the exact one: how far each element may be off, and which
+"""Compares each tensor of an answer with the exact one: how far each element may be off, and which
 elements are not judged."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ APART = (1.5, -1.5)
 
 
 class ComparedTensor(NamedTuple):
-    """One tensor that is to be right."""
+    """A tensor to compare, with its exact value."""
 
     label: str
     computed: Any
@@ -30,19 +30,19 @@ class ComparedTensor(NamedTuple):
 
     @property
     def is_gradient(self) -> bool:
-        """Whether it is a gradient; the label says so."""
+        """Whether the tensor is a gradient, as its label says."""
         return "gradient" in self.label
 
 
 def kind_of(x: Any) -> str:
-    """`whole` numbers and flags, `float` or `complex`."""
+    """The kind of a tensor's numbers: `whole` (integers and booleans), `float` or `complex`."""
     if x.is_complex():
         return "complex"
     return "float" if x.is_floating_point() else "whole"
 
 
 def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Each tensor of an answer beside the exact one; a Part where they cannot be paired."""
+    """Pair each tensor of an answer with the exact one; a Part if they cannot be paired."""
     yield from paired(label, "outputs", answer, exact)
     if answer.gradients:
         yield from paired(f"{label} gradient".strip(), "gradients", answer, exact)
@@ -50,7 +50,8 @@ def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Itera
 
 
 def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """The tensors of one field of an answer, each with the exact one."""
+    """Pair the tensors in one field of an answer with the exact ones; a Part if counts or missing
+    values differ."""
     computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
     count = len(exact_tensors)
     # Another count says more than any difference.
@@ -68,7 +69,8 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
 
 
 def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
-    """Picks the tensor at a place of a field; None from an answer with more or fewer of them."""
+    """A function that returns the tensor at this place of a field, or None if the answer has
+    another number of tensors."""
 
     def pick(answer: Answer) -> Any:
         tensors = getattr(answer, field)
@@ -80,7 +82,8 @@ def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
 
 
 def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """What a call writes into its arguments; those that it only reads must stay as they were."""
+    """Pair the arguments that a call writes to with the exact ones; a Part if an argument that it
+    only reads has changed."""
     torch = comparison.torch
     arguments = tensors_of_call(torch, comparison.call)
     wide_arguments = tensors_of_call(torch, comparison.wide)
@@ -101,7 +104,7 @@ def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) 
 
 
 def has_nan(x: Any) -> bool:
-    """Whether a tensor holds NaN, which alone differs from itself."""
+    """Whether the tensor contains NaN."""
     return bool((x != x).any())
 
 
@@ -124,7 +127,7 @@ ONCE = 2.0
 
 
 class ErrorLimits(NamedTuple):
-    """What one tensor is judged by, element by element."""
+    """The limits for one tensor, element by element."""
 
     allowed: Any
     """The error allowed of each element."""
@@ -133,7 +136,7 @@ class ErrorLimits(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """What the exact answer does when its arguments are moved by about a roundoff."""
+    """How the exact answer changes if its arguments are moved by about a roundoff."""
 
     change: Any
     """How far each element moves at most."""
@@ -142,14 +145,14 @@ class Moves(NamedTuple):
 
     @property
     def mean_change(self) -> float:
-        """How far the elements move on average; 0 of an empty tensor."""
+        """How far the elements move on average; 0 for an empty tensor."""
         if not self.change.numel():
             return 0.0
         return float(self.change.mean())
 
 
 def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
-    """How far moved answers are from the exact one."""
+    """How far the answers for moved arguments are from the exact one."""
     change = torch.zeros_like(exact.abs())
     unsure = torch.zeros_like(change, dtype=torch.bool)
     for moved in moved_tensors:
@@ -166,7 +169,7 @@ def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
 
 
 def finite_sizes(torch: Any, exact: Any) -> Any:
-    """The size of each element; 0 where it is infinite or NaN."""
+    """The absolute value of each element; 0 if it is infinite or NaN."""
     size = exact.abs()
     return torch.where(size.isfinite(), size, torch.zeros_like(size))
 
@@ -174,7 +177,7 @@ def finite_sizes(torch: Any, exact: Any) -> Any:
 def limits(
     torch: Any, comparison: Any, target: ComparedTensor, moved_tensors: List[Any]
 ) -> ErrorLimits:
-    """The error allowed of each element, and which elements are not judged."""
+    """The error allowed for each element, and which elements are not judged."""
     # Of a complex format, that of its parts.
     format = torch.finfo(target.computed.dtype)
     roundoff = max(comparison.u, float(format.eps) / 2)
@@ -210,7 +213,7 @@ def limits(
 
 
 def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float) -> bool:
-    """Whether a step on the way to the answer may be beyond the end of the format."""
+    """Whether an intermediate step may exceed the range of the format."""
     if comparison.dtype == "float16":
         return True
     if not target.is_gradient:
@@ -223,7 +226,7 @@ def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float
 
 
 def greatest(x: Any) -> float:
-    """The greatest finite size of an element; 0 of an empty or a sparse tensor."""
+    """The largest finite absolute value in a tensor; 0 for an empty or sparse one."""
     if not x.numel() or repr(x.layout) != "torch.strided":
         return 0.0
     x = x.detach()
@@ -269,7 +272,7 @@ def judged(comparison: Any, target: ComparedTensor) -> Part:
 
 
 def add_further_moves(comparison: Any) -> None:
-    """Compute the answers to arguments that are moved further; once for all tensors of a call."""
+    """Add the answers for arguments that are moved further; once for all tensors of a call."""
     if len(comparison.moves) > len(STEPS):
         return
     for apart, steps in ((False, FURTHER), (True, APART)):
@@ -281,7 +284,7 @@ def add_further_moves(comparison: Any) -> None:
 
 
 def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
-    """Whether a tensor holds the same numbers at two tensors of places, along one of its axes.
+    """Whether a tensor holds the same numbers at two sets of indices along one of its axes.
 
     Of like numbers each device may name another place: `topk`, `median` and `mode` do.
 
@@ -310,7 +313,7 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 
 
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
-    """Whether tensors can name places of `x` along an axis, as `gather` takes them."""
+    """Whether the tensors can be indices into `x` along this axis, as `gather` takes them."""
     for places in tensors:
         # Without places nothing tells what they name.
         if not places.numel():
@@ -326,7 +329,7 @@ def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
 
 
 def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
-    """Whether a GPU's answer names other places of the same numbers than the CPU's."""
+    """Whether a GPU's answer consists of other indices than the CPU's, but for equal numbers."""
     # The exact answer is the CPU's own choice.
     if comparison.device == "cpu":
         return False
@@ -338,7 +341,8 @@ def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
 
 
 def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
-    """Whether whole numbers or flags are right: every bit, where the exact answer is sure of it."""
+    """Whether whole numbers or booleans are exactly right; numbers that rounding could change are
+    not judged."""
     torch = comparison.torch
     right_part = Part(target.label, 0.0, 0.0)
     computed, exact = target.computed.to(torch.int64), target.exact.to(torch.int64)
@@ -386,8 +390,8 @@ def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[An
 
 
 def part_of(torch: Any, target: ComparedTensor, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
-    """The comparison of a tensor; `sizes` are its worst error, as part of the limit, and the
-    greatest limit."""
+    """The comparison of a tensor. `sizes` are its worst error as a share of the limit, and the
+    largest limit."""
     worst, most_allowed = sizes
     if bool(is_wrong.any()):
         return pointed(torch, target.label, target.computed, target.exact, is_wrong, sizes)

@@ -1,4 +1,5 @@
-"""Attention, recurrent nets, products, convolutions and norms, in the sizes of programs.
+"""Calls of attention, recurrent networks, matrix products, convolutions and norms, in the sizes
+that programs use.
 
 A function `draw_...` draws the arguments and the options of one call. The order of its draws is
 part of what a seed means.
@@ -15,7 +16,8 @@ Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
 
 
 def draw_attention(d: Draw, kind: str = "") -> Arguments:
-    """Queries, keys and values with a mask, as in training, in decoding or of a packed product."""
+    """Queries, keys and values with or without a mask; `kind` is `decoding` for a single query, or
+    `packed` for views of one product."""
     heads = d.choice((1, 2, 3))
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
@@ -142,7 +144,7 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
 
 
 def run_net(name: str) -> Callable[..., Any]:
-    """torch's recurrent net of a name (`lstm`, `gru`) as a function of its weights."""
+    """torch's recurrent network of this name (`lstm`, `gru`) as a function of its weights."""
 
     def run(
         x: Any, start: List[Any], weights: List[Any], layers: int, both: bool, first: bool
@@ -220,7 +222,7 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
 
 
 def draw_mm(d: Draw) -> Arguments:
-    """Two matrices to multiply, each of them transposed in half of the calls."""
+    """Two matrices to multiply; each is stored transposed in half of the calls."""
     n, k, m = d.shape(3)
     # Long sums meet the ends of the blocks that kernels add up.
     k = d.choice((k, k, 65, 129, 513, 1025))
@@ -236,7 +238,7 @@ def draw_mm(d: Draw) -> Arguments:
 
 
 def draw_bmm(d: Draw) -> Arguments:
-    """Two batches of matrices; the left one may be one matrix, repeated without memory."""
+    """Two batches of matrices; the left one may be a single matrix, expanded."""
     n, k, m = d.shape(3, 2**14)
     count = d.choice((1, 2, 3, 7, 17))
     is_repeated = d.flag() and d.flag()
@@ -250,7 +252,7 @@ def draw_bmm(d: Draw) -> Arguments:
 
 
 def draw_addmm(d: Draw) -> Arguments:
-    """A product and what is added to it, both times a factor."""
+    """Two matrices and a bias for `addmm`, with factors `beta` and `alpha`."""
     (a, b), _ = draw_mm(d)
     beta = d.choice((0, 1, 0.5))
     alpha = d.choice((1, 1, 0.5))
@@ -264,7 +266,7 @@ def draw_addmm(d: Draw) -> Arguments:
 
 
 def draw_linear(d: Draw) -> Arguments:
-    """Rows, a layer's weight, and its bias or none."""
+    """Input, weight and optional bias of a linear layer."""
     (x, factor), _ = draw_mm(d)
     weight = factor.t()
     bias = d.normal(len(weight)) if d.flag() else None
@@ -272,7 +274,7 @@ def draw_linear(d: Draw) -> Arguments:
 
 
 def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
-    """What draws the input, the weight and the options of a convolution over 1 to 3 axes."""
+    """A function that draws the input, weight and options of a convolution over 1 to 3 axes."""
 
     def draw(d: Draw) -> Arguments:
         axes = d.choice((1, 2, 2, 2, 3))
@@ -312,8 +314,8 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
 
 
 def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    """A convolution over all axes but the batch and the channels; with `output_padding`, a
-    transposed one."""
+    """A convolution over all axes except batch and channels; a transposed one if `output_padding`
+    is given."""
     import torch
 
     is_transposed = "output_padding" in options
@@ -324,13 +326,13 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
 
 
 def back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    """A transposed convolution, which enlarges what a convolution makes small."""
+    """A transposed convolution."""
     options = {"output_padding": 0, **options}
     return convolved(x, weight, bias, **options)
 
 
 def draw_image(d: Draw) -> Any:
-    """A batch of small images."""
+    """A batch of small random images."""
     batch = d.choice((1, 2, 3))
     channels = d.choice((1, 3, 4, 8, 12, 17, 33))
     height = d.choice((4, 5, 7, 9, 16, 17, 31))
@@ -339,14 +341,14 @@ def draw_image(d: Draw) -> Any:
 
 
 def draw_weight_and_bias(d: Draw, count: int) -> Tuple[Any, Any]:
-    """The weight and the bias of a norm, or neither."""
+    """The weight and bias of a norm, or None for both."""
     if d.flag():
         return d.normal(count), d.normal(count)
     return None, None
 
 
 def draw_batch_norm(d: Draw) -> Arguments:
-    """Images or rows, running means and variances, and a weight and a bias or neither."""
+    """Images or rows with running mean and variance, and with weight and bias or neither."""
     if d.flag():
         x = draw_image(d)
     else:
@@ -367,7 +369,7 @@ def draw_batch_norm(d: Draw) -> Arguments:
 
 
 def draw_group_norm(d: Draw) -> Arguments:
-    """Images whose channels are normed in groups, with a weight and a bias."""
+    """Images whose channels are normalized in groups, with weight and bias."""
     groups = d.choice((1, 2, 3))
     batch, channels_of_group, height, width = draw_image(d).shape
     channels = groups * channels_of_group
@@ -378,7 +380,7 @@ def draw_group_norm(d: Draw) -> Arguments:
 
 
 def draw_layer_norm(d: Draw) -> Arguments:
-    """Lines to norm, around 0 or around 3, with a weight and a bias or neither."""
+    """Rows to normalize, around 0 or around 3, with weight and bias or neither."""
     # Of fewer than eight numbers the spread may be nearly nothing.
     length = max(d.length(2**15), 8)
     rows = d.choice((2, 3, 5))

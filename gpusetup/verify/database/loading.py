@@ -1,4 +1,4 @@
-"""Loads the database that torch tests its operators with, and leaves the process as it was.
+"""Loads the operator database that torch's own tests use, and leaves the process as it was.
 
 `torch.testing._internal` is in every wheel. It is private, and other with each release: what it
 lacks, or where it cannot be loaded, is no fault of the machine. It needs packages of which its
@@ -28,7 +28,7 @@ torch's own development; `numpy` gives references that are not used here."""
 
 
 class NoDatabase(Exception):
-    """This torch's database cannot be loaded; the sentence says why."""
+    """Raised if this torch's database cannot be loaded; the message says why."""
 
 
 class Database(NamedTuple):
@@ -39,7 +39,8 @@ class Database(NamedTuple):
 
 
 class StandInName(type):
-    """Any name of a package that is not there: what is asked of it is another such name."""
+    """Stands in for any name of a missing package: its attributes and calls give further
+    stand-ins."""
 
     def __getattr__(cls, name: str) -> Any:
         # Python itself asks for such names, and takes a missing one for an answer.
@@ -67,7 +68,7 @@ class StandInName(type):
 
 
 class StandIn(types.ModuleType):
-    """A package of which only names are needed."""
+    """Stands in for a missing package of which only names are needed."""
 
     __version__ = "1.0"
     __path__: List[str] = []
@@ -84,7 +85,7 @@ class StandIn(types.ModuleType):
 
 @contextlib.contextmanager
 def standing_in() -> Iterator[List[str]]:
-    """Missing packages have a stand-in meanwhile; yields their names."""
+    """Provide stand-ins for missing packages inside the `with` block; yields their names."""
     missing: List[str] = []
     for name in STANDING_IN:
         package = name.partition(".")[0]
@@ -107,7 +108,8 @@ def standing_in() -> Iterator[List[str]]:
 
 @contextlib.contextmanager
 def as_before(torch: Any) -> Iterator[None]:
-    """Undo what the import of torch's tests changes: arguments, variables, seeds, frozen flags."""
+    """Undo what importing torch's tests changes: program arguments, environment variables, random
+    seeds and frozen flags."""
     arguments, variables = list(sys.argv), dict(os.environ)
     default_dtype = torch.get_default_dtype()
     # The import freezes the switches of torch's backends, for which torch has no way back.
@@ -129,7 +131,7 @@ def as_before(torch: Any) -> Iterator[None]:
 
 
 def restore(variables: Dict[str, str]) -> None:
-    """Set the environment to what it was."""
+    """Set the environment variables back to these values."""
     # What the import has added.
     for name in set(os.environ) - set(variables):
         del os.environ[name]
@@ -138,7 +140,8 @@ def restore(variables: Dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def kept_chance(torch: Any) -> Iterator[None]:
-    """The states of the global generators, numpy's too where it is loaded, stay as they were."""
+    """Restore the states of all global random generators after the `with` block, numpy's too if it
+    is loaded."""
     state_of_python, state_of_torch = random.getstate(), torch.get_rng_state()
     numpy_random = loaded_numpy_random()
     state_of_numpy = numpy_random.get_state() if numpy_random else None
@@ -152,14 +155,14 @@ def kept_chance(torch: Any) -> Iterator[None]:
 
 
 def loaded_numpy_random() -> Any:
-    """`numpy.random`, if numpy itself is loaded and not a stand-in for it."""
+    """The module `numpy.random` if numpy is loaded, and not its stand-in; otherwise None."""
     numpy = sys.modules.get("numpy")
     is_numpy = hasattr(numpy, "ndarray")
     return getattr(numpy, "random", None) if is_numpy else None
 
 
 def seeded(torch: Any, seed: int) -> None:
-    """Seed all generators that the database draws from."""
+    """Seed all global random generators that the database draws from."""
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     numpy_random = loaded_numpy_random()
@@ -174,7 +177,7 @@ SIZES = {"XS": 7, "S": 17, "M": 18, "L": 65}
 
 @contextlib.contextmanager
 def larger() -> Iterator[None]:
-    """Meanwhile samples that are made are larger."""
+    """Make the database create larger samples inside the `with` block."""
     sizes_before = []
     for module_name, module in list(sys.modules.items()):
         # Each module of torch's tests has a copy of the lengths.
@@ -192,7 +195,7 @@ def larger() -> Iterator[None]:
 
 
 def load(torch: Any) -> Database:
-    """This torch's database of operators. Raises NoDatabase."""
+    """The operator database of this torch. Raises NoDatabase."""
     module = module_of_tests(torch, "common_methods_invocations")
     operators = rows_of(module, "op_db")
     lists = []
@@ -204,13 +207,13 @@ def load(torch: Any) -> Database:
 
 
 def optimizers(torch: Any) -> List[Any]:
-    """torch's `OptimizerInfo`, one each. Raises NoDatabase."""
+    """The rows (`OptimizerInfo`) of torch's optimizer database. Raises NoDatabase."""
     module = module_of_tests(torch, "common_optimizers")
     return rows_of(module, "optim_db")
 
 
 def module_of_tests(torch: Any, name: str) -> Any:
-    """A module of torch's tests. Raises NoDatabase."""
+    """Import a module of torch's tests. Raises NoDatabase."""
     try:
         with as_before(torch), standing_in():
             return importlib.import_module(HOME + name)
@@ -220,7 +223,7 @@ def module_of_tests(torch: Any, name: str) -> Any:
 
 
 def rows_of(module: Any, name: str) -> List[Any]:
-    """A table of the database. Raises NoDatabase if this torch has none of that name."""
+    """A table of the database. Raises NoDatabase if this torch does not have it."""
     rows = getattr(module, name, None)
     # Another release may call its table something else.
     if not isinstance(rows, list) or not rows:

@@ -1,5 +1,5 @@
-"""torch's own database of optimizers (`optim_db`) as calls: parameters and gradients in, what each
-step leaves of the parameters out.
+"""torch's own optimizer database (`optim_db`) as calls: they take parameters and gradients, and
+return the parameters after each step.
 
 What is right is the plain form, a loop over the parameters, in float64 on the CPU.
 """
@@ -32,14 +32,15 @@ SIZE = 0.01
 
 
 class OptimizerEntry(NamedTuple):
-    """An optimizer of torch's database."""
+    """An optimizer in torch's database."""
 
     name: str
     info: Any
     """torch's `OptimizerInfo`."""
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """One setting in one case: few parameters of several shapes, or many short ones."""
+        """One combination of options, with a few parameters of several shapes or many short
+        ones."""
         draw = Draw(torch, self.name, seed, turn)
         dtype = FORMATS[turn // 2 % len(FORMATS)]
         working_format = getattr(torch, dtype)
@@ -68,7 +69,8 @@ class OptimizerEntry(NamedTuple):
         return draw.question(case, dtype, call)
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
-        """The forms that this optimizer has on a kind of device, besides the plain one."""
+        """The forms of this optimizer on this kind of device besides the plain one: `foreach`,
+        `fused`, `capturable`."""
         supported = self.info.supported_impls
         has_fused = "fused" in supported and kind in self.info.supports_fused_on
         # On a CPU an older fused SGD writes no whole vector of halves: of 33 parameters only the
@@ -87,7 +89,7 @@ class OptimizerEntry(NamedTuple):
 
 
 class OptimizerCase(NamedTuple):
-    """One optimizer with its options; `compared` takes it for an entry."""
+    """An optimizer with its options, which `compared` treats like an entry."""
 
     name: str
     info: Any

@@ -1,4 +1,4 @@
-"""Our own entries: what programs compute most, in the sizes of programs.
+"""The entries written here: what programs compute most, in the sizes that programs use.
 
 torch's database has small samples; of these kernels each length, each layout and each option
 matters.
@@ -34,7 +34,7 @@ NO_NUMBERS = (nan, inf, -inf)
 
 
 def draw_axis(d: Draw, shape: List[int]) -> int:
-    """An axis of a shape: the longest in two of three questions."""
+    """A random axis of a shape, mostly the longest one."""
     axes = range(len(shape))
     longest = shape.index(max(shape))
     any_axis = d.choice(axes)
@@ -43,7 +43,7 @@ def draw_axis(d: Draw, shape: List[int]) -> int:
 
 
 def draw_along(d: Draw) -> Any:
-    """A tensor of up to three axes, and the axis to compute along."""
+    """A tensor with up to three axes, and the axis to compute along."""
     axis_count = d.choice((1, 2, 3))
     shape = d.shape(axis_count, 2**18)
     x = d.normal(*shape)
@@ -52,7 +52,7 @@ def draw_along(d: Draw) -> Any:
 
 
 def draw_ties(d: Draw) -> Any:
-    """Whole numbers of which many are equal, an axis, and whether to sort downwards."""
+    """Whole numbers with many ties, an axis, and whether to sort in descending order."""
     axis_count = d.choice((1, 2, 2, 3))
     shape = d.shape(axis_count, 2**16)
     # Up to -2 all numbers are negative; below 200 there are few of each.
@@ -63,7 +63,8 @@ def draw_ties(d: Draw) -> Any:
 
 
 def draw_distinct(d: Draw) -> Any:
-    """Numbers that are all different, how many to look for, an axis, and a direction."""
+    """Distinct numbers (in half of the calls with NaN and infinities), how many to look for, an
+    axis, and a direction."""
     axis_count = d.choice((1, 2, 2))
     shape = d.shape(axis_count, 2**16)
     count = math.prod(shape)
@@ -80,7 +81,8 @@ def draw_distinct(d: Draw) -> Any:
 
 
 def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
-    """What each search along an axis returns, with the numbers at the places that it names.
+    """The values that each search along an axis returns, and the numbers at the indices that it
+    returns.
 
     Places are compared by the numbers that stand there: of equal numbers any place is right. The
     flag is the direction of each search.
@@ -109,7 +111,7 @@ def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
 
 
 def draw_table(d: Draw) -> Any:
-    """A table and the rows to take, of which many or neighbours may be equal."""
+    """A table, and the indices of rows to take from it, often repeated or sorted."""
     # 70,001 rows are more than 16 bits can number.
     rows = d.choice((5, 1025, 40_009, 70_001, 70_001))
     width = d.choice((1, 2, 3))
@@ -125,7 +127,7 @@ def draw_table(d: Draw) -> Any:
 
 
 def draw_embedding(d: Draw) -> Any:
-    """Rows to look up in a table, with the options of `embedding`."""
+    """Row indices and a table, with options of `embedding`."""
     table, indices = draw_table(d)
     options = {
         "padding_idx": d.choice((None, 0, 3)),
@@ -135,7 +137,7 @@ def draw_embedding(d: Draw) -> Any:
 
 
 def draw_added_rows(d: Draw) -> Any:
-    """A table, rows of it, and what is added to each of these."""
+    """A table, indices of its rows, and numbers to add to each of those rows."""
     table, indices = draw_table(d)
     width = table.shape[1]
     values = d.normal(len(indices), width)
@@ -168,7 +170,8 @@ def draw_gather(d: Draw) -> Any:
 
 
 def draw_sparse(d: Draw) -> Any:
-    """A sparse matrix whose places come more than once, as a gradient has them, and a factor."""
+    """The indices and values of a sparse matrix with repeated entries, as gradients have them, and
+    a factor."""
     rows = d.length(300)
     columns = d.choice((1, 3, 17))
     count = d.length(2**10)
@@ -180,7 +183,7 @@ def draw_sparse(d: Draw) -> Any:
 
 
 def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[Any]:
-    """A sparse matrix made dense, and multiplied."""
+    """A sparse matrix made dense, and its product with the factor."""
     import torch
 
     shape = (rows, len(factor))
@@ -189,7 +192,7 @@ def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[An
 
 
 def draw_int8_product(d: Draw) -> Any:
-    """Two matrices of int8 in the shapes that `_int_mm` takes."""
+    """Two int8 matrices in shapes that `_int_mm` accepts."""
     # On a GPU it wants more than 16 rows, and multiples of 8 for the two other lengths.
     rows = 17 + d.length(200)
     inner = 8 * d.choice((1, 2, 9, 33, 65))
@@ -211,7 +214,7 @@ def int8_product(a: Any, b: Any) -> Any:
 
 
 def draw_waves(d: Draw) -> Any:
-    """One or three lines of numbers, and their length."""
+    """One or three rows of numbers, and their length."""
     length = d.length(2**14)
     lines = d.choice((1, 3))
     waves = d.normal(lines, length)
@@ -219,7 +222,7 @@ def draw_waves(d: Draw) -> Any:
 
 
 def draw_classes(d: Draw) -> Any:
-    """Logits and their classes, with the options of `cross_entropy`."""
+    """Logits and target classes, with options of `cross_entropy`."""
     class_count = d.length(8193) if d.flag() else d.choice((2, 10, 33))
     rows = d.choice((3, 8, 33))
     classes = d.whole(0, class_count, rows)
@@ -260,7 +263,7 @@ def gather_and_scatter(x: Any, axis: int, indices: Any, values: Any) -> Tuple[An
 
 
 def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
-    """The Fourier transform of real numbers, and what its inverse makes of it."""
+    """The Fourier transform of real numbers, and its inverse transform."""
     import torch
 
     spectrum = torch.fft.rfft(x)
@@ -270,7 +273,7 @@ def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
 
 
 def own(torch: Any) -> Dict[str, Any]:
-    """The entries of this room by name."""
+    """The entries written here, by name."""
     f, t = torch.nn.functional, torch
     float32 = ("float32",)
     rows = (

@@ -1,4 +1,5 @@
-"""What of torch's database is not asked, or judged with more room, each with its reason.
+"""Which entries of torch's database are not asked, or are judged with more tolerance, each with its
+reason.
 
 Seen on the CPU with torch 2.5.1, 2.9.1, 2.13.0 and 2.15.0 in November 2026: without the rule, a
 sound machine is called wrong.
@@ -19,7 +20,7 @@ BYTES = ("int8", "uint8")
 
 
 def release(torch: Any) -> Tuple[int, ...]:
-    """The first two numbers of torch's version.
+    """The major and minor version of torch.
 
     >>> from types import SimpleNamespace
     >>> release(SimpleNamespace(__version__="2.13.0+cpu"))
@@ -31,7 +32,8 @@ def release(torch: Any) -> Tuple[int, ...]:
 
 
 class Rule(NamedTuple):
-    """Entries by name (`*` at the end: all that begin so) that are not asked."""
+    """Entries that are not asked, by name (a `*` at the end matches any rest) and format, with the
+    reason."""
 
     reason: str
     names: Tuple[str, ...]
@@ -141,7 +143,7 @@ ROOM: Dict[str, float] = {
 
 
 def matches(name: str, patterns: Tuple[str, ...]) -> bool:
-    """Whether a name is one of the patterns; a `*` at the end stands for any end.
+    """Whether a name matches one of the patterns; a `*` at the end of a pattern matches any rest.
 
     >>> matches("grid_sampler_2d", ("grid_sampler_*",)), matches("mm", ("m",))
     (True, False)
@@ -157,7 +159,7 @@ def matches(name: str, patterns: Tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def reason(rules: Tuple[Rule, ...], name: str, dtype: str = "") -> str:
-    """Why an entry is not asked in a format (or in none); empty where it is.
+    """The reason why an entry is not asked in a format; empty if it is asked.
 
     >>> reason(LEFT_OUT, "rand_like"), reason(LEFT_OUT, "mm", "float32")
     ('draws random numbers; `chance` judges those', '')

@@ -1,4 +1,5 @@
-"""The ways to make a call: each may use another kernel, or meet what another call left behind."""
+"""Different ways to make a call, which may use another kernel or memory that another call has
+used."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .calls import Answer, Call, overlaps, tensors_of_call
 
 
 class Asking(NamedTuple):
-    """One call with copies of its arguments, which may be written to."""
+    """A call with copies of its arguments, which may be overwritten."""
 
     run: Callable[..., Any]
     call: Call
@@ -20,7 +21,7 @@ Way = Callable[[Any, Asking], Answer]
 
 
 class WayOfQuestion(NamedTuple):
-    """How one question is put besides the direct call."""
+    """How a question is asked in addition to the direct call."""
 
     label: str
     """What a report calls it; empty for a direct call in another layout."""
@@ -31,22 +32,22 @@ class WayOfQuestion(NamedTuple):
 
 
 class NoWay(Exception):
-    """This call cannot be made in this way."""
+    """Raised if a call cannot be made in this way."""
 
 
 def directly(torch: Any, asking: Asking) -> Answer:
-    """As a program calls it."""
+    """Make the call as programs usually do."""
     return asking.answer(asking.run, asking.call)
 
 
 def for_inference(torch: Any, asking: Asking) -> Answer:
-    """In inference mode, where torch skips what gradients need."""
+    """Make the call in inference mode, in which torch skips what gradients need."""
     with torch.inference_mode():
         return directly(torch, asking)
 
 
 def on_a_thread(torch: Any, asking: Asking) -> Answer:
-    """On another thread of the program, which has library handles of its own."""
+    """Make the call on another thread of the process, which has separate library handles."""
     answers: List[Answer] = []
     problems: List[Exception] = []
 
@@ -65,7 +66,7 @@ def on_a_thread(torch: Any, asking: Asking) -> Answer:
 
 
 def after_other_numbers(torch: Any, asking: Asking) -> Answer:
-    """Between two calls with other numbers in the same memory.
+    """Make the call between two calls with other numbers in the same memory.
 
     It shows a kernel that remembers something by the address of its argument, and an answer that
     the next call writes over.
@@ -97,7 +98,7 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
 
 
 def into_out(torch: Any, asking: Asking) -> Answer:
-    """Into tensors of the caller, which hold other numbers before (`out=`)."""
+    """Make the call with `out=` tensors that held other numbers before."""
     # The sample brings its own.
     if "out" in asking.call.options:
         raise NoWay
@@ -118,12 +119,13 @@ def into_out(torch: Any, asking: Asking) -> Answer:
 
 
 def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
-    """What tensors must have in common to fit into the same memory."""
+    """The shape and dtype of each tensor."""
     return [(x.shape, x.dtype) for x in tensors]
 
 
 def in_place(run: Callable[..., Any]) -> Way:
-    """The way that writes the answer over the first argument."""
+    """The way that writes the result over the first argument. It raises NoWay if the result would
+    not fit there."""
 
     def way(torch: Any, asking: Asking) -> Answer:
         first = asking.call.args[0]

@@ -1,1 +1,2 @@
-"""What this torch and its devices are: read, not judged by computing."""
+"""What this torch and its devices are: read from torch and the driver, and tested with the first
+computations."""

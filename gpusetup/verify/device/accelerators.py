@@ -1,4 +1,4 @@
-"""GPUs of Intel (`xpu`) and Apple (`mps`) as torch names them; AMD's are `cuda` to torch.
+"""GPUs from Intel (`xpu`) and Apple (`mps`), by torch's names; for torch, AMD's GPUs are `cuda`.
 
 Sources: the documentation of `torch.xpu`, `torch.mps` and `torch.backends.mps`.
 """
@@ -25,7 +25,8 @@ NOT_FOUND = {
 
 
 def accelerator_of(torch: Any, wanted_device: str) -> str:
-    """`xpu` or `mps` where that is to be tested; "" for a GPU that torch calls `cuda`.
+    """`xpu` or `mps` if that kind of GPU is to be tested; an empty string for GPUs that torch calls
+    `cuda`.
 
     `auto` means the kind of GPU that this torch is built for.
     """
@@ -40,7 +41,7 @@ def accelerator_of(torch: Any, wanted_device: str) -> str:
 
 
 def is_built_for(torch: Any, name: str) -> bool:
-    """Whether this torch has the kernels of a kind of GPU."""
+    """Whether this torch was built for this kind of GPU."""
     if name == "mps":
         backend = getattr(torch.backends, "mps", None)
         return backend is not None and bool(backend.is_built())
@@ -48,14 +49,14 @@ def is_built_for(torch: Any, name: str) -> bool:
 
 
 def count_of(torch: Any, name: str) -> int:
-    """How many GPUs of this kind torch sees; a Mac has one."""
+    """The number of GPUs of this kind that torch sees; a Mac has at most one."""
     if name == "mps":
         return int(torch.backends.mps.is_available())
     return int(torch.xpu.device_count()) if torch.xpu.is_available() else 0
 
 
 def accelerators_detected(torch: Any, name: str) -> Outcome:
-    """Whether torch sees GPUs of this kind, and which."""
+    """Check that torch sees GPUs of this kind, and report which."""
     gpu = f"GPU not detected! torch {torch.__version__}"
     if not is_built_for(torch, name):
         detail = f"{gpu} is not built for {MAKERS[name]}'s GPUs"
@@ -76,7 +77,7 @@ def accelerators_detected(torch: Any, name: str) -> Outcome:
 
 
 def accelerator_row(torch: Any, device: str) -> Row:
-    """What the report says of such a GPU."""
+    """The report's fields for an Intel or Apple GPU."""
     if device == "mps":
         # Older releases of torch do not tell how much memory the GPU may take.
         limit_of = getattr(torch.mps, "recommended_max_memory", None)

@@ -1,4 +1,4 @@
-"""Which devices torch sees, what they are, and whether the build carries kernels for them."""
+"""Which devices torch sees, their properties, and whether the build has kernels for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANOTHER_BUILD = (
 
 
 def gpus_detected(wanted_device: str) -> Outcome:
-    """torch sees a GPU of the kind that is asked for."""
+    """Check that torch sees a GPU of the requested kind."""
     import torch
 
     accelerator = accelerator_of(torch, wanted_device)
@@ -54,14 +54,14 @@ def gpus_detected(wanted_device: str) -> Outcome:
 
 
 def no_gpu(reason: str, hint: str) -> Outcome:
-    """The outcome without a GPU."""
+    """The failed outcome if there is no GPU, with the reason and a hint."""
     detail = f"{NOT_DETECTED} {reason}"
     facts: Dict[str, Any] = {"available": False}
     return Outcome(FAILED, detail, hint=hint, facts=facts)
 
 
 def gpus_in_words(count: int) -> str:
-    """A number of GPUs.
+    """A number of GPUs in words.
 
     >>> gpus_in_words(1), gpus_in_words(2)
     ('1 GPU', '2 GPUs')
@@ -70,7 +70,7 @@ def gpus_in_words(count: int) -> str:
 
 
 def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The devices to prove; WrongQuestion where the named one is none of those that torch sees.
+    """The devices to test. Raises WrongQuestion if the user named a GPU that torch does not see.
 
     >>> chosen("auto", ("cuda:0", "cuda:1")), chosen("none", ())
     (('cuda:0', 'cuda:1'), ())
@@ -88,7 +88,7 @@ def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
 
 
 def properties(device: str) -> Outcome:
-    """The check reads the device's properties, writes a tensor to it and reads that back."""
+    """Check that the device reports its properties, and returns the data that is written to it."""
     import torch
 
     row = row_of(torch, device)
@@ -112,7 +112,7 @@ def properties(device: str) -> Outcome:
 
 
 def row_of(torch: Any, device: str) -> Row:
-    """What the report says of a device."""
+    """The report's fields for a device."""
     if kind(device) == "cuda":
         return cuda_row(torch, device)
     if kind(device) in OTHER_ACCELERATORS:
@@ -121,7 +121,7 @@ def row_of(torch: Any, device: str) -> Row:
 
 
 def cuda_row(torch: Any, device: str) -> Dict[str, Any]:
-    """What the report says of a GPU."""
+    """The report's fields for a GPU that torch calls `cuda`."""
     gpu = torch.cuda.get_device_properties(device)
     index = device.partition(":")[2]
     return {
@@ -135,7 +135,7 @@ def cuda_row(torch: Any, device: str) -> Dict[str, Any]:
 
 
 def cpu_row(torch: Any) -> Dict[str, Any]:
-    """What the report says of the CPU."""
+    """The report's fields for the CPU."""
     name = "CPU"
     # An older torch does not tell which instructions it uses.
     backend = getattr(torch.backends, "cpu", None)
@@ -154,7 +154,7 @@ def cpu_row(torch: Any) -> Dict[str, Any]:
 
 
 def arch_in_build(device: str) -> Outcome:
-    """The build carries a kernel, or PTX, that this GPU runs: one does run."""
+    """Check that the build has a kernel or PTX for this GPU, by running one."""
     import torch
 
     gpu = torch.cuda.get_device_properties(device)

@@ -1,4 +1,4 @@
-"""Which GPU a device of torch is, and what a sound one of its model reaches."""
+"""The identity of a GPU, and the speed that a sound GPU of its model reaches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ QUESTIONS = ("cuDeviceGetUuid_v2", "cuDeviceGetUuid")
 
 
 def gpu_uuid(torch: Any, device: str) -> Optional[str]:
-    """`GPU-...` or `MIG-...` as `nvidia-smi -L` writes it; None where nobody tells it."""
+    """The UUID of a GPU as `nvidia-smi -L` prints it (`GPU-...` or `MIG-...`), or None if neither
+    the driver nor torch reports one."""
     properties = torch.cuda.get_device_properties(device)
     index = int(device.partition(":")[2])
     # The driver first: of a MIG instance torch may tell the UUID of the whole GPU.
@@ -32,7 +33,8 @@ def gpu_uuid(torch: Any, device: str) -> Optional[str]:
 
 
 def asked_of_driver(index: int) -> str:
-    """The UUID of a device that CUDA numbers so in this process; empty where it cannot be asked."""
+    """The UUID of the device with this CUDA index, from the driver; empty if the driver cannot be
+    asked."""
     handle = ctypes.c_int()
     uuid = (ctypes.c_ubyte * 16)()
     try:
@@ -64,15 +66,16 @@ HALF = 0.5
 
 @functools.lru_cache(maxsize=None)
 def published() -> Dict[str, Any]:
-    """`nvidia-smi` name -> dense float16 TFLOPS, boost clock in MHz, whether that clock depends on
-    the laptop around it, float32 TFLOPS, GB/s of the memory."""
+    """Published figures by `nvidia-smi` name: dense float16 TFLOPS, boost clock in MHz, whether
+    that clock depends on the laptop, float32 TFLOPS, and memory bandwidth in GB/s."""
     room = Path(__file__).parent.parent
     text = (room / "gpus.json").read_text(encoding="utf-8")
     return dict(json.loads(text)["gpus"])
 
 
 def least(check: str, name: str) -> Optional[float]:
-    """The rate below which a model is at fault; None where nothing is known of it.
+    """The rate below which a GPU of this model is faulty (TFLOPS, or GB/s for copies); None if no
+    figure is known.
 
     >>> round(least("copy-within", "NVIDIA A100-SXM4-40GB"))
     272

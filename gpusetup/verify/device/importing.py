@@ -1,4 +1,5 @@
-"""The first check: does `import torch` work, and if not, why. Nothing else imports torch before."""
+"""The first check: whether `import torch` works, and if not, why. Nothing imports torch
+before it."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
 
 
 def torch_imports(_: str) -> Outcome:
-    """torch imports, and what imports is torch."""
+    """Check that torch can be imported, and that it really is PyTorch."""
     try:
         spec = importlib.util.find_spec("torch")
     except (ImportError, ValueError):
@@ -74,7 +75,7 @@ def torch_imports(_: str) -> Outcome:
 
 
 def shadowed(origin: str) -> Outcome:
-    """The outcome where a file or a folder of the user's is called `torch`."""
+    """The failed outcome if a file or folder called `torch` hides PyTorch."""
     return Outcome(
         FAILED,
         f"{origin} is what `import torch` finds, and it is not PyTorch",
@@ -83,7 +84,7 @@ def shadowed(origin: str) -> Outcome:
 
 
 def cause(problem: BaseException) -> str:
-    """What an import error means and the next step."""
+    """What an import error means, and the next step."""
     message = str(problem)
     for words_of_cause, meaning in CAUSES:
         if any(words in message for words in words_of_cause):
@@ -94,14 +95,14 @@ def cause(problem: BaseException) -> str:
 
 
 def cuda_build(torch: Any) -> bool:
-    """Whether this torch was built for GPUs (of NVIDIA, or of AMD through the same names)."""
+    """Whether this torch was built for NVIDIA GPUs, or for AMD GPUs, which use the same names."""
     is_rocm_build = getattr(torch.version, "hip", None)
     return bool(torch.version.cuda or is_rocm_build)
 
 
 def arch_list(torch: Any) -> List[str]:
-    """The architectures compiled into the build, also where no GPU is visible (there
-    `torch.cuda.get_arch_list()` answers an empty list)."""
+    """The GPU architectures compiled into the build, also if no GPU is visible
+    (`torch.cuda.get_arch_list()` is empty then)."""
     get_flags = getattr(torch._C, "_cuda_getArchFlags", None)
     # A CPU build does not have it.
     if get_flags is None:
@@ -110,7 +111,7 @@ def arch_list(torch: Any) -> List[str]:
 
 
 def first_line(problem: BaseException) -> str:
-    """The kind of an error and the first line of what it says."""
+    """The type of an error and the first line of its message."""
     kind = type(problem).__name__
     message = str(problem).strip().split("\n")[0]
     return f"{kind}: {message}" if message else kind

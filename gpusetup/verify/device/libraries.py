@@ -1,4 +1,4 @@
-"""The CUDA libraries of a build load, on a host without a GPU and without a driver too."""
+"""Checks that the CUDA libraries of a build load, even on a host without GPU and driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "nvcuda.dll", "nvml.dll")
 
 
 def libraries_load(_: str) -> Outcome:
-    """Every CUDA library of this torch and of the nvidia wheels beside it loads."""
+    """Check that every CUDA library of torch and of the installed nvidia wheels loads."""
     import torch
 
     if not cuda_build(torch):
@@ -55,7 +55,7 @@ def libraries_load(_: str) -> Outcome:
 
 
 def libraries_of(torch_folder: Path) -> Iterator[Path]:
-    """The wanted libraries of torch and of the nvidia wheels beside it."""
+    """The CUDA libraries of torch and of the installed nvidia wheels that training needs."""
     site_packages = torch_folder.parent
     files = [
         *(torch_folder / "lib").glob("*"),

@@ -1,4 +1,5 @@
-"""What `nvidia-smi` says of a GPU while it is under load. Optional everywhere.
+"""Temperature, ECC errors and throttle reasons of a GPU under load, from `nvidia-smi`; optional
+everywhere.
 
 What a driver does not answer, or a machine without the program, is nothing known.
 """
@@ -32,7 +33,8 @@ LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices
 
 @contextlib.contextmanager
 def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
-    """Ask about a GPU every second beside the work; afterwards the row holds the sum (`summed`)."""
+    """Query a GPU every second during the `with` block; afterwards the yielded dict holds the
+    summary of `summed`."""
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None
@@ -52,7 +54,8 @@ def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
 
 
 def summed(lines: Sequence[str]) -> Dict[str, Any]:
-    """What all samples say; nothing where there is none.
+    """The summary of all samples: highest temperature in °C, new ECC errors, throttle reasons, and
+    whether the GPU was lost; empty without samples.
 
     >>> summed(["40, 1, 0x0000000000000000", "90, 3, 0x0000000000000004"])
     {'hottest': 90, 'ecc_new': 2, 'reasons': ('sw_power_cap',), 'lost': False}

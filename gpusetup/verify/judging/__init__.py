@@ -1,1 +1,1 @@
-"""How right is right: tolerances, precisions, expectations."""
+"""How exact a result must be: tolerances, precisions and the user's expectations."""

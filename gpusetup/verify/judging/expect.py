@@ -1,4 +1,4 @@
-"""`--expect`: what the user says must hold of this torch and these GPUs. Pure.
+"""`--expect`: the user's requirements on torch and the GPUs. Pure functions.
 
 An expression is NAME OPERATOR VALUE. A name that has several values (memory of two GPUs) must
 hold for each; `arch` must hold for one of the build's kernels, because a build carries many.
@@ -30,7 +30,7 @@ BEFORE, FINAL, AFTER = range(3)
 
 
 class Expectation(NamedTuple):
-    """One expression of the user."""
+    """One expression of `--expect`."""
 
     text: str
     name: str
@@ -40,7 +40,7 @@ class Expectation(NamedTuple):
 
 
 class Version(NamedTuple):
-    """In this order; trailing zeros of the release do not count."""
+    """A version number that can be compared; trailing zeros of the release do not count."""
 
     release: Tuple[int, ...]
     stage: int
@@ -49,7 +49,8 @@ class Version(NamedTuple):
 
 
 def read_version(text: str) -> Any:
-    """The comparable form; of `2.5.*` only the numbers that a version must begin with.
+    """The version in comparable form; for a pattern such as `2.5.*` only the list of leading
+    numbers. Raises ValueError.
 
     >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
     True
@@ -69,7 +70,7 @@ def read_version(text: str) -> Any:
 
 
 def read_capability(text: str) -> Tuple[int, int]:
-    """`8.6`, or `sm_86` and `compute_90` as torch writes them.
+    """A compute capability from text such as `8.6`, `sm_86` or `compute_90`. Raises ValueError.
 
     >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("compute_120")
     ((8, 6), (9, 0), (12, 0))
@@ -84,7 +85,7 @@ def read_capability(text: str) -> Tuple[int, int]:
 
 
 def read_number(text: str) -> float:
-    """A number without a sign or an exponent."""
+    """A number without sign or exponent. Raises ValueError."""
     # `float` also reads `inf`, `nan` and `1e9`.
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
@@ -92,7 +93,7 @@ def read_number(text: str) -> float:
 
 
 class ExpectedName(NamedTuple):
-    """A row of the table of names."""
+    """A name that `--expect` accepts: how to read its value, and where the facts are."""
 
     read: Callable[[str], Any]
     """Value text -> comparable value; ValueError where it is none."""
@@ -105,7 +106,7 @@ class ExpectedName(NamedTuple):
 
 
 def gpu_counts(facts: Row) -> List[Any]:
-    """How many GPUs torch sees."""
+    """The number of GPUs that torch sees."""
     return [str(facts.get("gpus", 0))]
 
 
@@ -129,7 +130,7 @@ def gpu_capabilities(facts: Row) -> List[Any]:
 
 
 def built_kernels(facts: Row) -> List[Any]:
-    """The GPUs for which the build has a kernel, not only PTX."""
+    """The GPU architectures for which the build has a kernel, not only PTX."""
     architectures = facts.get("arch", ())
     return [name for name in architectures if name.startswith("sm_")]
 
@@ -148,7 +149,7 @@ ANY_SUFFICES = ("arch",)
 
 
 def parse(text: str) -> Expectation:
-    """Read one expression; WrongQuestion says what is wrong with it.
+    """Read one expression of `--expect`. Raises WrongQuestion, which says what is wrong with it.
 
     >>> parse("gpus >= 2")
     Expectation(text='gpus>=2', name='gpus', operator='>=', wanted=2.0)
@@ -178,7 +179,8 @@ def parse(text: str) -> Expectation:
 
 
 def judge(expectation: Expectation, facts: Row) -> Outcome:
-    """Whether the facts are as expected."""
+    """The outcome of an expectation: passed if the facts meet it, failed if they do not or are
+    unknown."""
     text, name = expectation.text, expectation.name
     values = NAMES[name].of(facts)
     shown_values = [value for value in values if value]
@@ -202,7 +204,7 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
 
 
 def is_as_expected(expectation: Expectation, shown: str) -> bool:
-    """Whether one value, as the report shows it, is as expected."""
+    """Whether one value meets the expectation; the text after ` on ` in `shown` is ignored."""
     value = NAMES[expectation.name].read(shown.partition(" on ")[0])
     wanted_value = expectation.wanted
     if isinstance(wanted_value, list):

@@ -1,4 +1,4 @@
-"""How exact a float32 matrix product may be expected to be here.
+"""How exact a float32 matrix product is expected to be with the current settings.
 
 That follows from the arithmetic that the libraries were told to use, which is read from torch's
 settings and the libraries' own variables, never assumed.
@@ -32,7 +32,8 @@ SETTINGS = {
 
 
 class Precision(NamedTuple):
-    """To what the factors of a product may be rounded, and which setting permits it."""
+    """The format that the factors of a product may be rounded to, and the setting that
+    permits it."""
 
     name: str
     """A key of UNIT_ROUNDOFF."""
@@ -44,7 +45,7 @@ IEEE = Precision("ieee", "")
 
 
 def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
-    """The compute capability of a GPU, (major, minor); None for the CPU."""
+    """The compute capability of a GPU as (major, minor); None for any other device."""
     # A CPU has no such number.
     if not device.startswith("cuda"):
         return None
@@ -59,7 +60,7 @@ support"), and AMD's numbers in place of a compute capability tell nothing about
 
 
 def amd_target(torch: Any, device: str) -> str:
-    """The target of an AMD GPU (`gfx1100`); "" for NVIDIA's and for the CPU."""
+    """The target of an AMD GPU, e.g. `gfx1100`; empty for NVIDIA GPUs and the CPU."""
     if not device.startswith("cuda") or not getattr(torch.version, "hip", None):
         return ""
     properties = torch.cuda.get_device_properties(device)
@@ -68,13 +69,15 @@ def amd_target(torch: Any, device: str) -> str:
 
 
 def has_bfloat16(torch: Any, device: str) -> bool:
-    """Whether a device computes bfloat16 itself."""
+    """Whether the device supports bfloat16 in hardware: a CUDA GPU from compute capability 8.0 on,
+    and every other device."""
     capability = capability_of(torch, device)
     return capability is None or capability >= BFLOAT16_FROM
 
 
 def read_precision(torch: Any, device: str) -> Precision:
-    """The effective precision of float32 products on a device: the coarsest that is permitted."""
+    """The effective precision of float32 products on a device: the coarsest one that is
+    permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
     # AMD's other targets have nothing coarser.
@@ -100,7 +103,7 @@ def read_precision(torch: Any, device: str) -> Precision:
 
 
 def coarsest(precisions: List[Precision]) -> Precision:
-    """The one that rounds most; of several, the first."""
+    """The precision that rounds most; the first one if several are equal."""
 
     def roundoff(precision: Precision) -> float:
         return UNIT_ROUNDOFF[precision.name]
@@ -109,7 +112,7 @@ def coarsest(precisions: List[Precision]) -> Precision:
 
 
 def by_onednn_variables() -> List[Precision]:
-    """What the variables of oneDNN permit on a CPU."""
+    """The precisions that the environment variables of oneDNN permit on a CPU."""
     permitted = []
     for name in ONEDNN:
         value = os.environ.get(name, "")
@@ -121,7 +124,7 @@ def by_onednn_variables() -> List[Precision]:
 
 
 def by_settings(torch: Any, device_kind: str) -> List[Precision]:
-    """What each setting of torch permits.
+    """The precision that each setting of torch permits.
 
     An older torch lacks some. One where old and new settings were mixed refuses to read the old
     ones (RuntimeError), and the new ones count. torch 2.9 warns that the old ones will go.

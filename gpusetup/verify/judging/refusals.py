@@ -1,4 +1,4 @@
-"""What a library says when it does not do a thing at all, as against doing it wrong."""
+"""Distinguishes errors that say something is not supported from errors of a computation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ FAULTS = (
 
 
 def is_fault(problem: BaseException) -> bool:
-    """Whether something failed at its work on a GPU; else torch only refused the arguments.
+    """Whether the error is a failure of the GPU, its driver or a library. Otherwise torch only
+    refused the arguments.
 
     Torch checks arguments before it computes, and a GPU takes fewer forms than the CPU.
 
@@ -42,7 +43,7 @@ def is_fault(problem: BaseException) -> bool:
 
 
 def refuses(problem: BaseException) -> bool:
-    """Whether the library only says that it lacks this.
+    """Whether the error only says that the library does not support this.
 
     >>> refuses(RuntimeError("_int_mm_out_cuda not compiled for this platform."))
     True
@@ -54,8 +55,8 @@ def refuses(problem: BaseException) -> bool:
 
 
 def lacks_form(problem: Exception) -> bool:
-    """Whether an optimizer refuses its fused or foreach form here, in the words of torch 1.13 to
-    2.15; an error from within the form's kernel is none.
+    """Whether the error says that an optimizer does not support its fused or foreach form here
+    (messages of torch 1.13 to 2.15).
 
     >>> lacks_form(RuntimeError("FusedAdam requires all the params to be CUDA, floating point"))
     True

@@ -1,4 +1,4 @@
-"""How far a result may be from the exact one, and how a comparison is told.
+"""How far a result may be from the exact one, and how comparisons are reported.
 
 A sum of n products of numbers with unit roundoff u, in whatever order, differs from the exact sum
 by about u * sqrt(n) times its terms' size; the worst of a million such sums by five times that.
@@ -18,7 +18,7 @@ PART = "of the error allowed"
 
 
 class Part(NamedTuple):
-    """One comparison."""
+    """The result of one comparison of computed elements with exact ones."""
 
     label: str
     worst: float
@@ -34,18 +34,19 @@ class Part(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether every element is within its limit; NaN is beyond every limit."""
+        """Whether every element is within its limit; NaN never is."""
         return self.worst <= 1
 
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
-    """Normal random numbers on the CPU; the same for a seed, others for each salt."""
+    """Normally distributed random numbers on the CPU that depend on the seed of this run and on
+    `salt`."""
     generator = source(torch, salt)
     return torch.randn(*shape, generator=generator)
 
 
 def source(torch: Any, salt: int = 0) -> Any:
-    """A generator on the CPU that follows the seed of this run."""
+    """A generator on the CPU, seeded with the seed of this run and `salt`."""
     # A prime apart, so that the salts of one seed are not those of the next.
     seed = asked().seed + 7919 * salt
     generator = torch.Generator()
@@ -55,7 +56,7 @@ def source(torch: Any, salt: int = 0) -> Any:
 
 
 def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
-    """Each element within the error allowed (a number, or one for each element)."""
+    """Compare each element, within the error allowed (one number, or one for each element)."""
     import torch
 
     computed, exact = real_numbers(torch, computed), real_numbers(torch, exact)
@@ -76,7 +77,7 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
 
 
 def same(label: str, computed: Any, exact: Any) -> Part:
-    """Each element is exactly the one that it should be; so is the dtype."""
+    """Check that each element equals the exact one, and that shape and dtype are the same."""
     import torch
 
     computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
@@ -93,14 +94,15 @@ def same(label: str, computed: Any, exact: Any) -> Part:
 
 
 def holds(label: str, is_true: bool, problem: str = "") -> Part:
-    """A statement that is true or not; what is wrong with it if it is not."""
+    """The comparison for a statement: right if it is true, otherwise wrong with `problem` as the
+    explanation."""
     if is_true:
         return Part(label, 0.0, 0.0)
     return Part(label, inf, 0.0, wrong=1, elements=1, first=problem)
 
 
 def real_numbers(torch: Any, tensor: Any) -> Any:
-    """The numbers of a tensor on the CPU in float64; of complex ones both parts."""
+    """The numbers of a tensor in float64 on the CPU; complex numbers as two real ones."""
     tensor = tensor.detach().to("cpu")
     if tensor.is_complex():
         # A conjugate may only be marked as one.
@@ -112,7 +114,7 @@ def real_numbers(torch: Any, tensor: Any) -> Any:
 def pointed(
     torch: Any, label: str, computed: Any, exact: Any, is_wrong: Any, sizes: Tuple[float, float]
 ) -> Part:
-    """A comparison with wrong elements: how many there are, and the first one.
+    """A comparison with wrong elements, which says how many there are and shows the first one.
 
     `sizes` are the worst error, as part of the error allowed, and the greatest error allowed.
     """
@@ -131,7 +133,8 @@ def pointed(
 
 
 def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
-    """The outcome of all comparisons; the detail tells the worst, or the first that is wrong."""
+    """The outcome of all comparisons; the detail names the one nearest to its limit, or those that
+    are wrong."""
     wrong_parts = [part for part in parts if not part.is_right]
     # Of exact comparisons there is no nearest to its limit.
     numeric_parts = [part for part in parts if part.allowed]
@@ -154,7 +157,7 @@ NAMED_LABELS = 4
 
 
 def what_is_wrong(wrong_parts: List[Part]) -> str:
-    """The first wrong comparison in full, and the names of the others."""
+    """A description of the first wrong comparison, with the names of the others."""
     part = wrong_parts[0]
     # Each name once, in their order.
     labels = list(dict.fromkeys(further.label for further in wrong_parts[1:]))

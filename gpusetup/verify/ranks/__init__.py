@@ -1,1 +1,2 @@
-"""Several processes that prove one job together: who they are, how they meet and compute."""
+"""Several processes that test one job together: which rank each is, how they meet, and what they
+compute."""

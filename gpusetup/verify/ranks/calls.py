@@ -1,5 +1,5 @@
-"""The collectives of torch.distributed: one function for each way to call one, and the table of
-them with who holds what afterwards."""
+"""The collectives of torch.distributed: a function for each way to call one, and a table of who
+holds what afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 
 class CallArguments(NamedTuple):
-    """The tensors and the partners of one call on this rank, as torch.distributed takes them."""
+    """The tensors and partners of one call on this rank, as torch.distributed expects them."""
 
     group: Any
     """The handle of the group; None: all ranks."""
@@ -40,7 +40,7 @@ class CallArguments(NamedTuple):
 
     @property
     def in_group(self) -> Dict[str, Any]:
-        """The arguments that every collective takes."""
+        """The arguments that every collective accepts."""
         return {"group": self.group, "async_op": self.is_async}
 
 
@@ -56,7 +56,7 @@ def all_reduce(message: CallArguments) -> Handles:
 
 
 def reduce(message: CallArguments) -> Handles:
-    """Reduce the numbers of all members; the root alone gets the result."""
+    """Reduce the numbers of all members; only the root gets the result."""
     root = message.root
     reduction = message.reduction
     handle = dist.reduce(message.in_place, root, reduction, **message.in_group)
@@ -64,25 +64,25 @@ def reduce(message: CallArguments) -> Handles:
 
 
 def broadcast(message: CallArguments) -> Handles:
-    """Give the root's numbers to every member."""
+    """Send the root's numbers to every member."""
     handle = dist.broadcast(message.in_place, message.root, **message.in_group)
     return [handle]
 
 
 def all_gather_lists(message: CallArguments) -> Handles:
-    """Give every member's numbers to every member, in one tensor each."""
+    """Send every member's numbers to every member, as one tensor per member."""
     handle = dist.all_gather(message.received_parts, message.sent, **message.in_group)
     return [handle]
 
 
 def all_gather_tensor(message: CallArguments) -> Handles:
-    """Give every member's numbers to every member, in one tensor for all."""
+    """Send every member's numbers to every member, in a single tensor."""
     handle = dist.all_gather_into_tensor(message.received, message.sent, **message.in_group)
     return [handle]
 
 
 def gather(message: CallArguments) -> Handles:
-    """Give every member's numbers to the root."""
+    """Send every member's numbers to the root."""
     parts = message.received_parts
     root = message.root
     handle = dist.gather(message.sent, parts, root, **message.in_group)
@@ -90,7 +90,7 @@ def gather(message: CallArguments) -> Handles:
 
 
 def scatter(message: CallArguments) -> Handles:
-    """Give each member its part of the root's numbers."""
+    """Send each member its part of the root's numbers."""
     parts = message.root_parts
     root = message.root
     handle = dist.scatter(message.received, parts, root, **message.in_group)
@@ -98,7 +98,8 @@ def scatter(message: CallArguments) -> Handles:
 
 
 def reduce_scatter_lists(message: CallArguments) -> Handles:
-    """Reduce, and give each member its part of the result; the parts are tensors of their own."""
+    """Reduce the numbers, and send each member its part of the result; the parts are separate
+    tensors."""
     parts = message.sent_parts
     reduction = message.reduction
     handle = dist.reduce_scatter(message.received, parts, reduction, **message.in_group)
@@ -106,7 +107,8 @@ def reduce_scatter_lists(message: CallArguments) -> Handles:
 
 
 def reduce_scatter_tensor(message: CallArguments) -> Handles:
-    """Reduce, and give each member its part of the result; the parts lie in one tensor."""
+    """Reduce the numbers, and send each member its part of the result; the parts are in one
+    tensor."""
     sent = message.sent
     reduction = message.reduction
     handle = dist.reduce_scatter_tensor(message.received, sent, reduction, **message.in_group)
@@ -114,13 +116,13 @@ def reduce_scatter_tensor(message: CallArguments) -> Handles:
 
 
 def all_to_all_even(message: CallArguments) -> Handles:
-    """Give each member its part of every member's numbers; without lengths: all parts are alike."""
+    """Send each member its part of every member's numbers; all parts have the same length."""
     handle = dist.all_to_all_single(message.received, message.sent, **message.in_group)
     return [handle]
 
 
 def all_to_all_uneven(message: CallArguments) -> Handles:
-    """Give each member its part of every member's numbers; each part has a length of its own."""
+    """Send each member its part of every member's numbers; the parts have different lengths."""
     sent_lengths = [len(part) for part in message.sent_parts]
     received_lengths = [len(part) for part in message.received_parts or ()]
     handle = dist.all_to_all_single(
@@ -130,13 +132,13 @@ def all_to_all_uneven(message: CallArguments) -> Handles:
 
 
 def all_to_all_lists(message: CallArguments) -> Handles:
-    """Give each member its part of every member's numbers, in one tensor each."""
+    """Send each member its part of every member's numbers, as one tensor per part."""
     handle = dist.all_to_all(message.received_parts, message.sent_parts, **message.in_group)
     return [handle]
 
 
 def send_and_receive(message: CallArguments) -> Handles:
-    """Two calls that return when they are done."""
+    """Send to the next rank and receive from the previous one, with two blocking calls."""
 
     def send() -> None:
         dist.send(message.sent, message.next_rank, message.group)
@@ -154,7 +156,8 @@ def send_and_receive(message: CallArguments) -> Handles:
 
 
 def send_and_receive_with_handles(message: CallArguments) -> Handles:
-    """Two calls that return at once."""
+    """Start sending to the next rank and receiving from the previous one, with two asynchronous
+    calls."""
 
     def send() -> Any:
         return dist.isend(message.sent, message.next_rank, message.group)
@@ -168,7 +171,7 @@ def send_and_receive_with_handles(message: CallArguments) -> Handles:
 
 
 def send_and_receive_together(message: CallArguments) -> Handles:
-    """Both in one batch."""
+    """Start sending to the next rank and receiving from the previous one, in one batch."""
     next_rank, previous_rank = message.next_rank, message.previous_rank
     group = message.group
     sending = dist.P2POp(dist.isend, message.sent, next_rank, group)
@@ -187,7 +190,7 @@ class AnswerSource(enum.Enum):
 
 
 class Piece(NamedTuple):
-    """A part of what a member holds after a collective."""
+    """A part of the numbers that a member holds after a collective."""
 
     owner: Optional[int]
     """The member whose numbers it has; None: the total of all."""
@@ -196,7 +199,7 @@ class Piece(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """One collective: who holds what after it, and the ways to call it."""
+    """A collective: who holds what afterwards, and the ways to call it."""
 
     source: AnswerSource
     calls: Dict[str, Call]
@@ -207,13 +210,13 @@ class Collective(NamedTuple):
 
     @property
     def writes_over_its_input(self) -> bool:
-        """Whether the answer is written where the numbers were."""
+        """Whether the result is written over the input."""
         # Where every rank's numbers arrive, or a part of them, the answer has another length.
         has_same_length = self.source in (AnswerSource.TOTAL, AnswerSource.ROOT)
         return has_same_length and not self.has_parts
 
     def pieces_after(self, me: int, root: int, world: int) -> List[Piece]:
-        """What a member holds afterwards; nothing where the root alone gets an answer.
+        """The pieces that a member holds afterwards; empty if only the root gets a result.
 
         >>> COLLECTIVES["all_to_all"].pieces_after(1, 0, 2)
         [Piece(owner=0, part=1), Piece(owner=1, part=1)]
@@ -234,7 +237,7 @@ class Collective(NamedTuple):
 
 
 def ring_step(root: int, world: int) -> int:
-    """How far around a ring is sent.
+    """The distance between sender and receiver in a ring, which depends on the root.
 
     >>> ring_step(0, 4), ring_step(2, 4), ring_step(0, 1)
     (1, 3, 1)

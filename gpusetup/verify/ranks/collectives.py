@@ -1,5 +1,5 @@
-"""The collectives: every rank works out the numbers of all others, makes the same calls, and judges
-its own answer. Barriers."""
+"""Checks of the collectives: every rank knows the numbers of all ranks, makes the same calls, and
+judges its answer. Also barriers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARGIN = 19
 
 
 class Turn:
-    """One call of a collective on this rank: what it sends, what must arrive, and the answer."""
+    """One call of a collective on this rank: what it sends, what must arrive, and the result."""
 
     def __init__(self, group: ProcessGroup, op: str, draw: DrawnCall, number: int = 0) -> None:
         self.collective = COLLECTIVES[op]
@@ -57,21 +57,21 @@ class Turn:
 
     @property
     def is_async(self) -> bool:
-        """Whether the call returns at once, with a handle to wait for."""
+        """Whether the call returns immediately with a handle to wait for."""
         return self.draw.mode.endswith(("async", "flight"))
 
     @property
     def world(self) -> int:
-        """How many members the group has."""
+        """The number of members in the group."""
         return len(self.members.ranks)
 
     @property
     def root(self) -> int:
-        """The root's place in the group."""
+        """The root's index in the group."""
         return self.draw.root % self.world
 
     def _message(self) -> CallArguments:
-        """The tensors of the call, with the numbers in them, and its partners."""
+        """The arguments of the call: tensors filled with the numbers to send, and partners."""
         ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
         sent_lengths = [len(part) for part in numbers.sent]
         received_lengths = [len(part) for part in numbers.expected]
@@ -150,7 +150,7 @@ class Turn:
 
 
 class CallNumbers(NamedTuple):
-    """The numbers of one call on one rank, on the CPU."""
+    """The numbers of one call on this rank, on the CPU."""
 
     sent: List[Any]
     """The numbers that this rank sends, in parts."""
@@ -182,7 +182,7 @@ def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
 
 
 def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
-    """What this rank sends and must receive, worked out from the numbers of all members.
+    """What this rank sends and must receive, computed from the numbers of all members.
 
     `lengths`: for each member, the lengths of the parts that it sends (see `part_lengths`). There
     is one part, or one for each member if the collective distributes parts (`has_parts`).
@@ -216,7 +216,7 @@ def numbers_of(turn: Turn, lengths: List[List[int]]) -> CallNumbers:
 
 
 def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
-    """Make a call in its mode; what is wrong with it."""
+    """Make a call in its mode, and return what is wrong with the result; empty if nothing is."""
     # The first call of all sets up connections: it is made alone.
     in_flight = 3 if draw.number and draw.mode == "flight" else 1
     # Each has numbers and tensors of its own.
@@ -249,7 +249,7 @@ def performed(group: ProcessGroup, op: str, draw: DrawnCall) -> str:
 
 
 def wait_for(handles: Sequence[Any]) -> None:
-    """Wait for each, the last first; what is done at once gives no handle."""
+    """Wait for all handles, the last one first; values without `wait` are skipped."""
     # The last first, so that nothing depends on the order of waiting.
     for handle in reversed(handles):
         if hasattr(handle, "wait"):
@@ -257,7 +257,7 @@ def wait_for(handles: Sequence[Any]) -> None:
 
 
 def planned(op: str, group: ProcessGroup) -> List[RankCall]:
-    """The calls of a check, or those of them that `--only` names."""
+    """The calls of a check; only those that `--only` names, if it names any."""
     rounds = ROUNDS.get(asked().level, 1)
     names = set()
     for name in asked().only:
@@ -286,7 +286,7 @@ send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 
 
 def barriers(group: ProcessGroup) -> List[RankCall]:
-    """Barriers of every group, with and without a handle, in which each member comes late once."""
+    """Barriers of every group, synchronous and asynchronous, with one member arriving late."""
     calls = []
     for turn, (name, members) in enumerate([*GroupState.groups.items()] * 2):
         # Each of the two comes first once.
@@ -301,7 +301,8 @@ def barriers(group: ProcessGroup) -> List[RankCall]:
 
 
 def barrier_waits(group: ProcessGroup, members: Members, place: str, late_rank: int) -> str:
-    """One member comes late and says through the store that it has; the others must see that."""
+    """Make one barrier call in which a member arrives late, and return what is wrong: empty if all
+    waited for it."""
     key = f"barrier/{place}/{late_rank}"
     if group.rank == late_rank:
         time.sleep(LATE_SECONDS)

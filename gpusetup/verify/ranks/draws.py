@@ -1,5 +1,5 @@
-"""Which calls are made among ranks: every format and reduction meets every class of lengths, and
-the rest comes round by turns."""
+"""Which calls the ranks make: every format and reduction with every class of lengths; everything
+else alternates."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ GROUPS = ("world", "again", "world", "halves", "stripes")
 
 
 class DrawnCall(NamedTuple):
-    """One call of a collective."""
+    """A drawn call of a collective: way, format, size, group, root, mode and layout."""
 
     way: str
     kind: Kind
@@ -74,7 +74,7 @@ class DrawnCall(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How `--only` names it."""
+        """The name of the call for `--only`."""
         dtype, reduction = self.kind
         # The order and the number of these words are what a user repeats a call with.
         size, root, number = str(self.size), str(self.root), str(self.number)
@@ -83,7 +83,7 @@ class DrawnCall(NamedTuple):
 
 
 def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall]:
-    """The calls in their order, the same on every rank.
+    """The calls of a check in order, the same on every rank.
 
     >>> len(drawn("broadcast", 2))
     310
@@ -120,7 +120,8 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
 
 
 def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[DrawnCall]:
-    """For each way to call, a message that travels in several pieces, and one of the largest."""
+    """For each way to call the collective, a message sent in several pieces, and one of the
+    largest."""
     kind = kinds_of(collective, world)[0]
     bytes_of_element = 4
     largest_sizes = [byte_count // bytes_of_element // world for byte_count in LARGEST]
@@ -133,7 +134,7 @@ def heavy_calls_of(chance: random.Random, collective: Collective, world: int) ->
 
 
 def kinds_of(collective: Collective, world: int) -> List[Kind]:
-    """The formats and reductions of which a collective is asked; a sum must be exact."""
+    """The formats and reductions to test a collective with; sums only where they are exact."""
     if collective.source is not AnswerSource.TOTAL:
         # Numbers are moved as bits: four times as often as each of them is reduced.
         return [(dtype, "bits") for dtype in EVERY * 4]
@@ -148,7 +149,7 @@ def kinds_of(collective: Collective, world: int) -> List[Kind]:
 
 
 def shuffled_rounds(chance: random.Random, values: Sequence[str], count: int) -> List[str]:
-    """At least so many values: each once in every round, in another order each time."""
+    """At least `count` values: every value once per round, in a new order each time."""
     values_in_turn: List[str] = []
     for _ in range(count):
         values_in_turn += chance.sample(values, len(values))

@@ -1,4 +1,5 @@
-"""How the ranks' reports come together at rank 0: JSON lines over TCP, between the parents.
+"""How rank 0 collects the reports of all ranks: as JSON lines over TCP, between the parent
+processes.
 
 The parents compute nothing and load no torch, so a rank whose computing child hangs can still
 say so, and one that never answers is named. Rank 0 listens; the others say what they are doing,
@@ -38,7 +39,7 @@ NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
 
 
 class RankNews:
-    """What rank 0 knows of one other rank."""
+    """What rank 0 knows about another rank."""
 
     host: Optional[str] = None
     doing: Optional[str] = None
@@ -48,7 +49,7 @@ class RankNews:
 
 
 def send(link: Optional[socket.socket], message: Message) -> None:
-    """Send a message, if the other side is still connected."""
+    """Send a message if there is a connection; errors are ignored."""
     if link is None:
         return
     line = json.dumps(message) + "\n"
@@ -57,7 +58,7 @@ def send(link: Optional[socket.socket], message: Message) -> None:
 
 
 class Hub:
-    """Rank 0's side."""
+    """Rank 0's side of the connections to all other ranks."""
 
     def __init__(self, rank: Rank) -> None:
         self.ranks = {number: RankNews() for number in range(1, rank.world)}
@@ -67,17 +68,18 @@ class Hub:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def doing(self, name: str) -> None:
-        """Rank 0's own work is in its own report."""
+        """Does nothing, because rank 0's progress is in its report."""
 
     def _accept(self) -> None:
-        """Hear each rank that connects, on a thread of its own, until the server is closed."""
+        """Accept connections until the server is closed, each handled on a new thread."""
         with contextlib.suppress(OSError):
             while True:
                 link, _ = self.server.accept()
                 threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: socket.socket) -> None:
-        """Hear a rank until it goes; a stranger (another job on this port) is sent away."""
+        """Receive a rank's messages until it disconnects. A connection from another job is
+        closed."""
         rank: Optional[RankNews] = None
         with contextlib.suppress(*NO_MESSAGE), link.makefile("r", encoding="utf-8") as lines:
             for line in iter(lambda: lines.readline(MOST_LETTERS), ""):
@@ -98,7 +100,7 @@ class Hub:
             self.news.notify_all()
 
     def _keep(self, rank: RankNews, message: Message) -> None:
-        """Remember what a message says, and wake who waits for it."""
+        """Store the contents of a message, and wake up whoever waits for it."""
         with self.news:
             rank.host = message.get("host", rank.host)
             rank.doing = message.get("doing", rank.doing)
@@ -106,7 +108,8 @@ class Hub:
             self.news.notify_all()
 
     def come_to(self, place: str) -> List[str]:
-        """Wait until every rank has come there; then all go on. Who has not, in a sentence."""
+        """Wait until every rank has reached this place, then let all continue. Returns a sentence
+        for each rank that has not arrived."""
         # A rank in a long check is waited for.
         self._wait(lambda rank: rank.doing == place, SILENCE_SECONDS)
         late = []
@@ -117,13 +120,14 @@ class Hub:
         return late
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """What is known of the other ranks, once all have reported or fallen silent."""
+        """What is known about the other ranks, once all have reported or gone silent."""
         del report  # rank 0 has its own report at hand
         self._wait(lambda rank: rank.report is not None, REPORT_SECONDS)
         return self.ranks
 
     def _wait(self, has_come: Callable[[RankNews], bool], seconds: float) -> None:
-        """Block until `has_come` is true for every rank that is still connected.
+        """Block until `has_come` is true for every rank that is still connected, or the time is
+        over.
 
         Each message restarts the timeout.
         """
@@ -149,7 +153,8 @@ class Hub:
             send(rank.link, message)
 
     def settle(self, code: int) -> int:
-        """Tell every rank the exit code of the whole."""
+        """Send every rank the exit code of the whole run, close the connections, and return the
+        code."""
         self._tell_all({"exit": code})
         self.server.close()
         for rank in self.ranks.values():
@@ -159,18 +164,18 @@ class Hub:
 
 
 class Spoke:
-    """The side of every other rank."""
+    """The connection to rank 0, on every other rank."""
 
     def __init__(self, rank: Rank) -> None:
         connection = connect(rank)
         self.link, self.answers = connection.link, connection.answers
 
     def say(self, message: Message) -> None:
-        """Send a message to rank 0. If rank 0 has gone, the exit code still says it."""
+        """Send a message to rank 0. If rank 0 has gone, the exit code shows it later."""
         send(self.link, message)
 
     def hear(self) -> Message:
-        """The next message of rank 0; empty if it has gone."""
+        """The next message from rank 0; empty if it has gone."""
         with contextlib.suppress(OSError, ValueError):
             # An empty line: the other side has closed the link.
             line = self.answers.readline() or "{}"
@@ -178,22 +183,25 @@ class Spoke:
         return {}
 
     def doing(self, name: str) -> None:
-        """Say which check begins."""
+        """Tell rank 0 which check begins."""
         self.say({"doing": name})
 
     def come_to(self, place: str) -> List[str]:
-        """Wait until every rank has come there; who has not, in a sentence."""
+        """Wait until every rank has reached this place. Returns a sentence for each rank that has
+        not arrived."""
         self.doing(place)
         message = self.hear()
         return list(message.get("late", ["rank 0 has gone"]))
 
     def others(self, report: Message) -> Dict[int, RankNews]:
-        """Send this rank's report; only rank 0 knows of the others."""
+        """Send this rank's report to rank 0. Returns an empty dict, as only rank 0 knows about the
+        others."""
         self.say({"report": report})
         return {}
 
     def settle(self, code: int) -> int:
-        """Rank 0's exit code, which is everybody's; 1 if rank 0 went without a word."""
+        """Wait for rank 0's exit code, close the connection, and return the code; 1 if rank 0 has
+        gone."""
         del code  # rank 0 decides
         message = self.hear()
         exit_code = int(message.get("exit", 1))
@@ -203,7 +211,7 @@ class Spoke:
 
 
 def places(port: int) -> range:
-    """The ports where rank 0 may listen, in their order.
+    """The ports on which rank 0 may listen, in order.
 
     >>> list(places(29500))[:2], list(places(65530))[:2]
     ([29501, 29502], [65514, 65515])
@@ -216,7 +224,8 @@ def places(port: int) -> range:
 
 
 def listen(rank: Rank) -> socket.socket:
-    """A server on the first port that is free; where all ranks are here, for this host alone."""
+    """A server on the first free port; it only accepts this host if all ranks are on it. Raises
+    ReportBlocked."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
     both_families = not all_ranks_here and socket.has_dualstack_ipv6()
     reason: Optional[str] = "none is left"
@@ -237,7 +246,7 @@ def listen(rank: Rank) -> socket.socket:
 
 
 class Connection(NamedTuple):
-    """A link to rank 0."""
+    """A connection to rank 0."""
 
     link: socket.socket
     answers: TextIO
@@ -245,7 +254,8 @@ class Connection(NamedTuple):
 
 
 def connect(rank: Rank) -> Connection:
-    """The link to rank 0, at that of the ports which answers as this job's. Raises Blocked."""
+    """Connect to rank 0, trying its possible ports until one answers for this job. Raises
+    ReportBlocked after CONNECT_SECONDS."""
     end = time.monotonic() + CONNECT_SECONDS
     reason = "no time"
     while time.monotonic() < end:
@@ -266,7 +276,7 @@ def connect(rank: Rank) -> Connection:
 
 
 def connect_to(rank: Rank, port: int) -> Optional[Connection]:
-    """The link to rank 0 at a port; None if another job listens there."""
+    """Connect to rank 0 on this port; None if another job listens there."""
     with contextlib.ExitStack() as closing:
         link = socket.create_connection((rank.address, port), WELCOME_SECONDS)
         answers = link.makefile("r", encoding="utf-8")
@@ -283,7 +293,7 @@ def connect_to(rank: Rank, port: int) -> Optional[Connection]:
 
 
 def who(number: int, rank: RankNews) -> str:
-    """A rank, where it is, and in which check it was last.
+    """A description of a rank: its number, its host, and the check it was last heard in.
 
     >>> who(3, RankNews())
     'rank 3 was never heard of'
@@ -298,7 +308,7 @@ def who(number: int, rank: RankNews) -> str:
 
 
 def as_message(report: Report) -> Message:
-    """A rank's report for rank 0."""
+    """A rank's report as a message for rank 0."""
     # As plain values, which JSON has.
     rows = []
     for result in report.results:
@@ -308,7 +318,7 @@ def as_message(report: Report) -> Message:
 
 
 def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
-    """Rank 0's report with what the others found: their devices, and what went wrong there.
+    """Rank 0's report with the devices and problems of the other ranks added.
 
     What all ranks found together stands once; a rank without a report is a crash of its own.
     """
@@ -335,7 +345,7 @@ def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
 
 
 def result_of_rank(number: int, row: Sequence[Any], world: int) -> Optional[Result]:
-    """One result as the report of all ranks shows it; None if rank 0's says the same."""
+    """A result as the merged report shows it; None if rank 0 already reports the same."""
     name, device, outcome_fields, seconds, means = row
     outcome = Outcome(**outcome_fields)
     is_of_all_ranks = device == f"{world} ranks"

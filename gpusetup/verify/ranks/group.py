@@ -44,7 +44,7 @@ HINTS: Tuple[Tuple[str, str], ...] = (
 
 
 class ProcessGroup(NamedTuple):
-    """The process group of this process."""
+    """The process group of this process: its store, rank, size, device and backend."""
 
     store: Any
     rank: int
@@ -54,7 +54,7 @@ class ProcessGroup(NamedTuple):
 
 
 class Members(NamedTuple):
-    """A group of ranks to which this one belongs."""
+    """A group of ranks that this rank belongs to."""
 
     handle: Any
     """What a collective is given as `group`; None: all ranks."""
@@ -64,7 +64,7 @@ class Members(NamedTuple):
 
 
 class GroupState:
-    """What this process knows of its group."""
+    """What this process knows about its groups."""
 
     group: Optional[ProcessGroup] = None
     groups: Dict[str, Members] = {}
@@ -77,7 +77,7 @@ class GroupState:
 
 
 def hint_of(problem: str) -> str:
-    """The next step after an error of a backend.
+    """The next step for an error of a communication backend.
 
     >>> hint_of("NCCL WARN Error while creating shared memory segment").split(":")[0]
     '/dev/shm is too small or full'
@@ -89,13 +89,13 @@ def hint_of(problem: str) -> str:
 
 
 def begin(place: str) -> None:
-    """This rank enters a call: where it hangs, its parent says in which."""
+    """Record that this rank begins a call, so that the parent can name the call if it hangs."""
     GroupState.place = place
     working_on(place)
 
 
 def enter(group: ProcessGroup) -> None:
-    """From now on this process is in that group; every rank makes all sub-groups."""
+    """Make this the group of the process, and create all sub-groups, which every rank must do."""
     all_ranks = list(range(group.world))
     half = group.world // 2
     ranks_by_name = {
@@ -117,7 +117,8 @@ def enter(group: ProcessGroup) -> None:
 
 
 def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
-    """Do a check with the other ranks, while all are in step. It fails on all if it fails on one.
+    """Run a check together with the other ranks, as long as all are in step. It fails on all ranks
+    if it fails on one.
 
     The ranks meet before the check and after it, and each tells the others what it found.
     """
@@ -166,7 +167,8 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
 
 
 def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
-    """The ranks that have not come to a place after so long; this one has.
+    """The ranks that have not reached this place within so many seconds. Also records that this
+    rank has.
 
     Asked by adding nothing: the store of every torch can, `check` came later.
     """
@@ -181,7 +183,8 @@ def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
 
 
 def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
-    """What each rank says under a name; this one says the value."""
+    """The value that each rank publishes under this name, in rank order; publishes this rank's
+    value."""
     group.store.set(f"{name}/{group.rank}", value)
     values = []
     for rank in range(group.world):
@@ -200,7 +203,7 @@ def goes_on(group: ProcessGroup, place: str, end: float) -> bool:
 
 
 def named(ranks: List[int]) -> str:
-    """Ranks in words.
+    """A list of ranks in words.
 
     >>> named([1]), named([1, 3])
     ('rank 1', 'ranks 1, 3')
@@ -211,7 +214,7 @@ def named(ranks: List[int]) -> str:
 
 
 class RankCall(NamedTuple):
-    """One call of a check, which all ranks make together."""
+    """One call of a check that all ranks make together."""
 
     name: str
     run: Callable[[], str]
@@ -219,7 +222,8 @@ class RankCall(NamedTuple):
 
 
 def hold(members: Members, name: str, bits: Any) -> None:
-    """Say what all members must hold alike; compared at the end of the check."""
+    """Record bits that must be the same on all members; they are compared at the end of the
+    check."""
     place = f"{members.ranks} {name}"
     GroupState.held[place] = bits
 
@@ -227,7 +231,7 @@ def hold(members: Members, name: str, bits: Any) -> None:
 def check(
     name: str, calls_of: Callable[[ProcessGroup], Sequence[RankCall]], seconds: float = 1e9
 ) -> Callable[[str], Outcome]:
-    """The function of a check: it makes the calls of a group, as long as there is time."""
+    """The function of a check, which makes the calls of `calls_of` while there is time."""
 
     def make_calls(group: ProcessGroup) -> Outcome:
         return each_part(group, name, calls_of(group), seconds)
@@ -241,7 +245,7 @@ def check(
 def each_part(
     group: ProcessGroup, name: str, calls: Sequence[RankCall], seconds: float = 1e9
 ) -> Outcome:
-    """Make the calls of a check in their order, with the others; each tells what is wrong."""
+    """Make the calls of a check in order, together with the other ranks, and return the outcome."""
     end = time.monotonic() + seconds
     made = 0
     problems: List[str] = []
@@ -282,7 +286,7 @@ def each_part(
 
 
 def is_refusal(error: str) -> bool:
-    """Whether an error says that torch does not offer a call."""
+    """Whether the error says that torch does not support the call."""
     # An answer that was nothing is a fault.
     if "'NoneType' object" in error:
         return False
@@ -290,7 +294,8 @@ def is_refusal(error: str) -> bool:
 
 
 def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
-    """Where this rank does not hold the bits that the first rank of a group holds."""
+    """Descriptions of the places where this rank's bits differ from those of a group's first
+    rank."""
     message = json.dumps(GroupState.held)
     group.store.set(f"{name}/held/{group.rank}", message)
     problems = []

@@ -1,4 +1,5 @@
-"""Which rank of how many this process is: by what torchrun or srun set, all of it.
+"""Which rank this process is, from the variables of torchrun or srun; all of the variables must be
+set.
 
 One stray variable makes no rank: a batch script has SLURM_PROCID too, a container may have RANK.
 """
@@ -19,7 +20,7 @@ FIRST_PORT, PORTS = 20_000, 10_000
 
 
 class Rank(NamedTuple):
-    """One process of several."""
+    """One rank of several."""
 
     rank: int
     world: int
@@ -36,7 +37,8 @@ class Rank(NamedTuple):
 
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
-        """What `torch.distributed` reads, also where srun did not set it."""
+        """The environment variables that `torch.distributed` reads, also if srun did not set
+        them."""
         return (
             ("RANK", str(self.rank)),
             ("WORLD_SIZE", str(self.world)),
@@ -47,7 +49,7 @@ class Rank(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What the program that started the ranks set for all of them."""
+    """What the launcher set for all ranks."""
 
     names: Tuple[str, str, str]
     """The variables of the rank, of the number of ranks, and of the place on the host."""
@@ -57,7 +59,7 @@ class Launch(NamedTuple):
 
 
 def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
-    """The rank that the environment describes; None for a process on its own.
+    """The rank that the environment variables describe; None for a single process.
 
     >>> rank_in({}) is None
     True
@@ -93,7 +95,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
 
 
 def by_torchrun(variables: Mapping[str, str]) -> Launch:
-    """What torchrun set."""
+    """The launch, as described by torchrun's variables."""
     run_id = variables.get("TORCHELASTIC_RUN_ID", "")
     restarts = variables.get("TORCHELASTIC_RESTART_COUNT", "")
     return Launch(
@@ -106,7 +108,7 @@ def by_torchrun(variables: Mapping[str, str]) -> Launch:
 
 
 def by_srun(variables: Mapping[str, str], host: str) -> Launch:
-    """What srun set; the meeting place follows from the job, because srun names none."""
+    """The launch, as described by srun's variables; address and port are derived from the job."""
     nodes = variables.get("SLURM_STEP_NODELIST") or variables.get("SLURM_JOB_NODELIST") or host
     job_id = variables.get("SLURM_JOB_ID", "0")
     step_id = variables.get("SLURM_STEP_ID", "0")
@@ -119,7 +121,7 @@ def by_srun(variables: Mapping[str, str], host: str) -> Launch:
 
 
 def port_of(environ: Mapping[str, str]) -> int:
-    """A port that all ranks of a Slurm job step work out alike (two are used)."""
+    """A port that all ranks of a Slurm job step compute alike; it and the next one are used."""
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)
@@ -129,7 +131,7 @@ def port_of(environ: Mapping[str, str]) -> int:
 
 
 def first_host(nodes: str) -> str:
-    """The first name of a Slurm host list.
+    """The first host name in a Slurm host list.
 
     >>> first_host("gpu[007-009,12],login"), first_host("n1"), first_host("a-b[1-2]c")
     ('gpu007', 'n1', 'a-b1c')
@@ -142,7 +144,8 @@ def first_host(nodes: str) -> str:
 
 
 def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The one device that a rank proves; where Slurm shows each task one GPU, that one.
+    """The device that a rank tests: the GPU with its local number, or the only one if Slurm shows
+    each task a single GPU.
 
     >>> rank = Rank(5, 8, 1, "n1", 20000, "n2", "")
     >>> device_of(rank, "auto", ("cuda:0", "cuda:1")), device_of(rank, "auto", ("cuda:0",))
@@ -160,7 +163,8 @@ def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[st
 
 
 def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
-    """The number that a variable is set to; WrongQuestion if it is none, or has no default."""
+    """The number in an environment variable. Raises WrongQuestion if it is not a number, or is not
+    set and has no default."""
     value = environ.get(name)
     if not value and default is not None:
         return default

@@ -60,14 +60,14 @@ def meet(device: str) -> Outcome:
 
 
 def load() -> None:
-    """Load the modules of torch that the checks among ranks use."""
+    """Import the modules of torch that the checks with several ranks use."""
     for name in LATER:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 
 
 def form_group(device: str) -> Outcome:
-    """Wait for all ranks, start the process group, and send the first messages."""
+    """Wait for all ranks, start the process group, and exchange the first messages."""
     meeting_timeout = timedelta(seconds=MEET_SECONDS)
     store, rank, world = next(iter(dist.rendezvous("env://", timeout=meeting_timeout)))
     store.set_timeout(meeting_timeout)

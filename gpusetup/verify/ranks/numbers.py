@@ -1,4 +1,5 @@
-"""What each rank holds: numbers that tell whose they are and where, and how an answer is judged."""
+"""The numbers that each rank holds, which show whose they are and where they belong, and how
+results are judged."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ UNSIGNED = ("uint8", "bool")
 
 
 def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
-    """A row of numbers for each rank; the same on every rank.
+    """A row of numbers for each rank; the same table on every rank.
 
     >>> rows(("uint8", "min"), 2, 3000, seed=1).shape
     torch.Size([2, 3000])
@@ -37,7 +38,7 @@ def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
 
 
 def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any:
-    """Rows of any bits: infinities, NaN and denormals are among the numbers."""
+    """Rows of random bits, which include infinities, NaN and denormal numbers."""
     dtype = getattr(torch, dtype_name)
     byte_count = torch.empty(0, dtype=dtype).element_size()
     greatest = EXACT_TO[dtype_name]
@@ -50,7 +51,7 @@ def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any
 
 
 def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) -> Any:
-    """Rows of whole numbers that are exact in their format, and so is their sum."""
+    """Rows of whole numbers that are exact in their format; for sums, so is their sum."""
     dtype_name, reduction = kind
     world, _ = shape
     least, greatest = 0, EXACT_TO[dtype_name]
@@ -68,7 +69,7 @@ def rows_of_whole_numbers(kind: Kind, shape: Tuple[int, int], generator: Any) ->
 
 
 class Reduced(NamedTuple):
-    """What all rows make together."""
+    """The exact result of a reduction, with the error allowed."""
 
     numbers: Any
     limits: Any
@@ -76,8 +77,8 @@ class Reduced(NamedTuple):
 
 
 def reduced(numbers: Any, reduction: str) -> Reduced:
-    """The exact reduction of all rows: fractions may be off by the roundoff of any order, other
-    numbers not at all."""
+    """The exact reduction of all rows. Fractions may be off by rounding in any order, other numbers
+    not at all."""
     wide = numbers.to(torch.complex128 if numbers.is_complex() else torch.float64)
     count = len(wide)
     if reduction in ROUNDED:
@@ -96,7 +97,7 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
 
 
 def raw(values: Any) -> Any:
-    """The bytes of a tensor, a row for each element."""
+    """The bytes of a tensor, one row per element."""
     column = values.detach().contiguous().reshape(-1, 1)
     # Its real and its imaginary part, side by side.
     if column.is_complex():
@@ -105,7 +106,7 @@ def raw(values: Any) -> Any:
 
 
 def signature(values: Any) -> int:
-    """A number that tells the bits of a tensor from others."""
+    """A checksum of the bits of a tensor that also depends on their order."""
     all_bytes = raw(values).reshape(-1).to(torch.int64)
     numbered = torch.arange(len(all_bytes), device=all_bytes.device)
     # Each byte counts by its place, so that numbers which change places change the sum.
@@ -114,7 +115,7 @@ def signature(values: Any) -> int:
 
 
 def wrong(received: Any, exact: Any, limit: Any = None) -> str:
-    """What of a flat tensor is not as it must be; empty where all is.
+    """What is wrong in a flat tensor, in words; empty if nothing is.
 
     Without a limit every bit counts.
     """

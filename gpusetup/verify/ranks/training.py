@@ -1,4 +1,5 @@
-"""Training on several ranks against the same steps on one process: one table of ways to share it.
+"""Training on several ranks, compared with the same steps in one process, for each way to
+parallelize it.
 
 The one process computes what all ranks compute, one after the other.
 """
@@ -23,7 +24,7 @@ ROWS, WIDTH, OUT = 8, 24, 8
 
 
 class SharedTraining(NamedTuple):
-    """A way to share a training among ranks."""
+    """A way to parallelize a training over ranks."""
 
     share: Callable[..., Any]
     """What makes the model on these ranks of a net, the group, its members and the options."""
@@ -40,12 +41,13 @@ class SharedTraining(NamedTuple):
 
     @property
     def is_ddp(self) -> bool:
-        """Whether each rank holds the whole model, and gradients are exchanged by DDP."""
+        """Whether the training uses DDP: each rank holds the whole model, and gradients are
+        averaged."""
         return self.share is ddp
 
 
 def net(form: SharedTraining, world: int, seed: int) -> Any:
-    """Two layers with a function between them; the same for a seed."""
+    """A network of two layers; the same seed gives the same weights."""
     torch.manual_seed(seed)
     hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
@@ -63,7 +65,7 @@ def net(form: SharedTraining, world: int, seed: int) -> Any:
 
 
 def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> Any:
-    """Each rank has the whole model; their gradients are averaged."""
+    """The model wrapped in DDP: each rank holds all of it, and gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
     # On a CPU it takes none.
@@ -72,7 +74,7 @@ def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> An
 
 
 def mesh_of(group: ProcessGroup) -> Any:
-    """All ranks in a row, as the newer ways to share a model ask for them."""
+    """A one-dimensional device mesh of all ranks."""
     from torch.distributed.device_mesh import init_device_mesh
 
     kind = group.device.partition(":")[0]
@@ -80,7 +82,8 @@ def mesh_of(group: ProcessGroup) -> Any:
 
 
 def fsdp(model: Any, group: ProcessGroup, members: Members, narrow: bool = False) -> Any:
-    """Each rank has a part of every parameter (FSDP2); `narrow` computes in bfloat16."""
+    """The model sharded with FSDP2: each rank holds a part of every parameter; `narrow` computes in
+    bfloat16."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     # Without a policy FSDP keeps the format of the parameters.
@@ -93,7 +96,7 @@ def fsdp(model: Any, group: ProcessGroup, members: Members, narrow: bool = False
 
 
 def tensor_parallel(model: Any, group: ProcessGroup, members: Members) -> Any:
-    """The first layer split by columns, the last one by rows."""
+    """The model with tensor parallelism: the first layer split by columns, the last one by rows."""
     from torch.distributed.tensor import parallel
 
     plan = {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
@@ -122,7 +125,7 @@ FORMS: Dict[str, Dict[str, SharedTraining]] = {
 
 
 def forms_of(name: str, group: ProcessGroup) -> List[RankCall]:
-    """The trainings of a check."""
+    """The trainings of a check, one call each."""
     calls = []
     for form_name, form in FORMS[name].items():
         calls.append(RankCall(form_name, partial(trained, group, form, form_name)))
@@ -138,14 +141,15 @@ tp_step = check("tp_step", partial(forms_of, "tp_step"))
 
 
 class Examples(NamedTuple):
-    """What a model is trained with in one step."""
+    """The inputs and targets of one training step."""
 
     inputs: Any
     targets: Any
 
 
 def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
-    """Train on the ranks and on one process; where the two part, or nothing."""
+    """Train on the ranks and in one process, and return where the two differ; empty if they
+    agree."""
     members = GroupState.groups[form.group]
     ranks = members.ranks
     # Each rank of DDP starts with parameters of its own: those of the first one count.
@@ -188,7 +192,7 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
 
 
 def examples_of(group: ProcessGroup, form: SharedTraining, salt: int) -> Examples:
-    """Inputs and targets of one rank."""
+    """Random inputs and targets for one rank."""
     seed = (asked().seed + salt) % 2**63
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
@@ -199,19 +203,19 @@ def examples_of(group: ProcessGroup, form: SharedTraining, salt: int) -> Example
 
 
 def joined(examples: List[Examples]) -> Examples:
-    """The inputs and targets of all ranks, one after the other."""
+    """The inputs and targets of all ranks, concatenated."""
     inputs, targets = zip(*examples)
     return Examples(torch.cat(inputs), torch.cat(targets))
 
 
 def loss_of(model: Any, examples: Examples) -> Any:
-    """How far the model is from the targets."""
+    """The mean squared error of the model's outputs."""
     outputs = model(examples.inputs)
     return nn.functional.mse_loss(outputs, examples.targets)
 
 
 def whole(value: Any) -> Any:
-    """A parameter or a gradient with the parts of all ranks."""
+    """A parameter or gradient, assembled from the parts of all ranks."""
     value = value.detach()
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
@@ -223,7 +227,7 @@ def gradients(model: Any) -> Dict[str, Any]:
 
 
 def signature_of_all(values: Dict[str, Any]) -> int:
-    """A number that tells the bits of several tensors from others."""
+    """A checksum of the bits of several tensors."""
     total = 0
     for value in values.values():
         total += signature(whole(value))
@@ -231,7 +235,7 @@ def signature_of_all(values: Dict[str, Any]) -> int:
 
 
 def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
-    """What differs by more than rounding; empty if nothing does."""
+    """The first tensor that differs by more than the limit, in words; empty if none does."""
     for name, exact in exact_values.items():
         difference = (whole(values[name]) - exact).double()
         greatest_difference = difference.abs().max().item()

@@ -1,4 +1,4 @@
-"""Compares what torch computes with answers that were worked out without torch."""
+"""Compares what torch computes with answers that Python computed without torch."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ Question = Callable[[str], Iterator[Part]]
 
 
 class Limit(NamedTuple):
-    """How far an element may be from its exact answer."""
+    """The largest error allowed for an element: a share of its exact value plus an absolute
+    amount."""
 
     relative: float = 0.0
     absolute: float = 0.0
 
     def of(self, exact: Number) -> float:
-        """The error that is allowed of one element."""
+        """The largest error allowed for an element with this exact value."""
         return self.relative * abs(exact) + self.absolute
 
 
 def roundoff(dtype_name: str) -> float:
-    """Half the distance from 1 to the next number of a format.
+    """The unit roundoff of a format: half the distance from 1 to the next larger number.
 
     >>> roundoff("float32") == 2.0 ** -24
     True
@@ -50,7 +51,7 @@ def roundoff(dtype_name: str) -> float:
 
 
 def rounded(whole: int, bits: int) -> int:
-    """The nearest integer that has so many significant bits; of two the even one.
+    """Round an integer to so many significant bits; if two are equally near, to the even one.
 
     >>> rounded(257, 8), rounded(259, 8), rounded(-257, 8), rounded(5, 8)
     (256, 260, -256, 5)
@@ -63,7 +64,7 @@ def rounded(whole: int, bits: int) -> int:
 
 
 def as_stored(value: Number, dtype_name: str) -> float:
-    """A number as its format holds it: float16 ends at 65,504, and what is beyond is infinite."""
+    """The value as the format stores it. In float16, anything beyond 65,504 becomes infinite."""
     is_too_large = dtype_name == "float16" and abs(value) > LARGEST_FLOAT16
     if not is_too_large:
         return float(value)
@@ -71,12 +72,13 @@ def as_stored(value: Number, dtype_name: str) -> float:
 
 
 def dice(salt: str) -> random.Random:
-    """Random numbers of Python's own, which follow the seed of this run."""
+    """A Python random generator, seeded with the seed of this run and `salt`."""
     return random.Random(f"{asked().seed} {salt}")
 
 
 def formats_on(device: str) -> Tuple[str, ...]:
-    """The floating-point formats that a device computes in."""
+    """The names of the floating-point formats that the device can compute in; bfloat16 only if it
+    has it."""
     names = ("float64", "float32", "float16", "bfloat16")
     if has_bfloat16(torch, device):
         return names
@@ -84,23 +86,25 @@ def formats_on(device: str) -> Tuple[str, ...]:
 
 
 def dtype_of(dtype_name: str) -> Any:
-    """Torch's object for a format: `torch.float32` for `float32`."""
+    """The torch dtype with this name, e.g. `torch.float32` for `float32`."""
     return getattr(torch, dtype_name)
 
 
 def dtype_name_of(tensor: Any) -> str:
-    """The name of a tensor's format: `float32`."""
+    """The name of a tensor's dtype without `torch.`, e.g. `float32`."""
     return str(tensor.dtype).replace("torch.", "")
 
 
 def in_both_layouts(images: Any) -> List[Tuple[str, Any]]:
-    """The same images with each channel side by side in memory, and with each pixel's channels."""
+    """The same images in the plain layout (NCHW) and in channels-last (NHWC), each with its
+    name."""
     channels_last = images.contiguous(memory_format=torch.channels_last)
     return [("plain", images), ("channels last", channels_last)]
 
 
 def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: int) -> Any:
-    """A tensor with these numbers, in this format and shape (by default: one row)."""
+    """A tensor on the device with these numbers in this format and shape; without a shape,
+    one row."""
     tensor = torch.tensor(list(values), dtype=dtype_of(dtype_name))
     if not shape:
         shape = (len(values),)
@@ -108,7 +112,7 @@ def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: in
 
 
 def flat_list(computed: Any) -> List[Any]:
-    """The elements of a tensor in their order, read without a kernel of the CPU."""
+    """The elements of a tensor as one flat Python list, in row-major order."""
     computed = computed.detach().to("cpu")
     if computed.is_contiguous():
         # A view copies nothing, and a flat list is read ten times as fast as a nested one.
@@ -124,12 +128,12 @@ def flat_list(computed: Any) -> List[Any]:
 
 
 def exactly(label: str, computed: Any, expected: Sequence[Number]) -> Part:
-    """Every element is the number that it must be; NaN where NaN must be."""
+    """Compare every element with the exact expected number; NaN must be NaN."""
     return near(label, computed, expected, Limit())
 
 
 def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) -> Part:
-    """Every element is within its limit of the number that it must be."""
+    """Compare every element with its expected number, within the limit."""
     values = flat_list(computed)
     if len(values) != len(expected):
         return holds(label, False, f"{len(values)} elements, not {len(expected)}")
@@ -142,7 +146,7 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
 
 
 def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: Limit) -> Part:
-    """As `near`, of a long tensor whose exact elements are those of a period again and again.
+    """Like `near`, for a long tensor whose exact elements repeat one period over and over.
 
     Equal periods are compared as wholes, so that only the first one is compared by numbers.
     """
@@ -159,7 +163,7 @@ def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: 
 
 
 class JudgedRow(NamedTuple):
-    """The elements of a tensor that is judged."""
+    """The elements of the tensor under test, with its shape and a label for the report."""
 
     label: str
     values: Sequence[Number]
@@ -227,7 +231,8 @@ def near_at_once(
 
 
 def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
-    """An error as a share of the error allowed; infinite where NaN or infinity is wrong.
+    """An error divided by the allowed error: above 1 is wrong, infinite where NaN or infinity is
+    wrong.
 
     >>> share_of_limit(1.5, 1.0, 2.0), share_of_limit(float("nan"), float("nan"), 0.0)
     (0.25, 0.0)
@@ -248,7 +253,7 @@ def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
 
 
 def index_of(position: int, shape: Tuple[int, ...]) -> List[int]:
-    """The index along each axis of an element, from its position in memory.
+    """The index along each axis of the element at this position in row-major order.
 
     >>> index_of(7, (3, 4))
     [1, 3]
@@ -263,7 +268,8 @@ def index_of(position: int, shape: Tuple[int, ...]) -> List[int]:
 
 
 def ask_all(device: str, questions: Sequence[Question], against: str) -> Outcome:
-    """The outcome of all questions; one that raises is wrong, unless its form is not offered."""
+    """Run all questions and judge their comparisons together. A question that raises counts as
+    wrong, unless the device does not support its form."""
     parts: List[Part] = []
     for question in questions:
         try:

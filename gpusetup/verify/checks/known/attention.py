@@ -1,4 +1,4 @@
-"""The check `masks`: attention and its gradients under masks, and what masks pick."""
+"""The check `masks`: attention and its gradients with masks, and the elements that masks select."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .masks import attentions, elements_that_masks_pick
 
 
 def masks(device: str) -> Outcome:
-    """Attention sees the keys that its mask allows, and no other; masks pick what they name."""
+    """Check that attention sees exactly the keys that its mask allows, and that masks select the
+    right elements."""
     questions = (
         attentions,
         few_queries_and_padding,

@@ -1,4 +1,4 @@
-"""Gradients of attention, worked out row by row in Python; asked by the check `masks`.
+"""Gradients of attention, computed row by row in Python; used by the check `masks`.
 
 As in `masks`, queries and keys lie along one axis: a score is SCALE * query * key. With the weights
 w of a query, and d of each key (what arrives, times the value of the key), the gradient of a score
@@ -42,7 +42,7 @@ SHAPES = (
 
 
 class HeadGradients(NamedTuple):
-    """The gradients of one head's numbers, for one head of the queries."""
+    """The exact gradients of one head's queries, keys and values, for one query head."""
 
     queries: List[float]
     keys: List[float]
@@ -51,17 +51,18 @@ class HeadGradients(NamedTuple):
 
 
 def upstream_of(query: int) -> float:
-    """What arrives at column 0 of an answer; at column c it is this times 1 + c % 2."""
+    """The upstream gradient of a query's output in column 0; column c has 1 + c % 2 times as
+    much."""
     return float(query % 3 - 1)
 
 
 def upstream_factors(shape: AttentionShape) -> List[float]:
-    """What that number is multiplied by in each column: 1 or 2."""
+    """The factor of the upstream gradient in each column: 1 or 2."""
     return sawtooth(shape.width, period=2, start=1)
 
 
 def gradients_of_attention(device: str) -> Iterator[Part]:
-    """Catches a backward pass that leaves out keys, masks, heads of a group, or the scale."""
+    """Catches a backward pass that forgets keys, masks, the heads of a group, or the scale."""
     for number, shape in enumerate(SHAPES):
         heads = heads_of(shape)
         exact = [gradients_of_head(shape, head) for head in heads.heads]
@@ -79,7 +80,8 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
 
 
 def live_queries(shape: AttentionShape) -> List[int]:
-    """Queries that may see a key. What arrives at the others is zero: torch's releases differ."""
+    """The queries that get an upstream gradient. Queries that may see no key get zero, because
+    torch releases differ there."""
     queries = range(shape.queries)
     if shape.mask in ("flags", "numbers"):
         return [query for query in queries if query % 3 != 2]
@@ -87,7 +89,7 @@ def live_queries(shape: AttentionShape) -> List[int]:
 
 
 def arriving_at(shape: AttentionShape, dtype_name: str, device: str) -> Any:
-    """What arrives at each element of the answer, the same for all heads."""
+    """The upstream gradient of each element of the output, the same for all heads."""
     live = live_queries(shape)
     factors = upstream_factors(shape)
     rows: List[List[float]] = []
@@ -101,13 +103,13 @@ def arriving_at(shape: AttentionShape, dtype_name: str, device: str) -> Any:
 
 
 def column_sum(shape: AttentionShape) -> float:
-    """The factors of a value's columns, times those of what arrives, added up."""
+    """The sum over all columns of a value's factor times the factor of the upstream gradient."""
     products = products_of_pairs(value_factors(shape), upstream_factors(shape))
     return sum(products)
 
 
 def gradients_of_head(shape: AttentionShape, head: Numbers) -> HeadGradients:
-    """What arrives at the numbers of one head, query by query."""
+    """The exact gradients of one head, added up query by query."""
     query_gradient = [0.0] * shape.queries
     key_gradient = [0.0] * shape.keys
     value_gradient = [0.0] * shape.keys
@@ -130,7 +132,8 @@ def gradients_of_head(shape: AttentionShape, head: Numbers) -> HeadGradients:
 def judged_gradients(
     label: str, gradients: Sequence[Any], shape: AttentionShape, heads: Sequence[HeadGradients]
 ) -> Iterator[Part]:
-    """Each gradient beside that of Python; dead queries of the masks have none."""
+    """Compare the gradients of queries, keys and values with Python's; queries that see no key have
+    gradient 0."""
     dtype_name = dtype_name_of(gradients[0])
     queries: List[float] = []
     keys: List[float] = []
@@ -156,7 +159,8 @@ def judged_gradients(
 
 
 def unit_of(dtype_name: str, shape: AttentionShape) -> float:
-    """The relative error of a weight: halves round it once, others sum up the keys."""
+    """The relative error allowed for an attention weight: 16-bit formats round it once, the others
+    while they add up the keys."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return 2 * unit
@@ -164,7 +168,8 @@ def unit_of(dtype_name: str, shape: AttentionShape) -> float:
 
 
 def score_limit(dtype_name: str, shape: AttentionShape, exact: Sequence[float]) -> Limit:
-    """The gradient of a score is a difference of numbers as large as the largest gradient.
+    """The limit for gradients of queries and keys. A score's gradient is a difference of large
+    numbers, so the absolute limit follows the largest ones.
 
     Pulls reach 16 * 2 * width; halves round the answers from which their mean is taken.
     """

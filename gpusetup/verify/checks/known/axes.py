@@ -1,4 +1,4 @@
-"""What is computed along one axis of three, and over several; tensors without any element.
+"""Operations along each of three axes and over several axes, and on tensors without elements.
 
 Each answer is made from Python's lists: for every line along the axis, what its numbers give.
 """
@@ -35,7 +35,7 @@ Lines = List[List[float]]
 
 
 def axes(device: str) -> Outcome:
-    """Sums, extremes, picks and writes along each axis are those of Python's lists."""
+    """Check that reductions, selections and scatters along each axis agree with Python's lists."""
     questions = (
         reductions_along_axes,
         sums_over_several_axes,
@@ -50,13 +50,14 @@ def axes(device: str) -> Outcome:
 
 
 def numbers_of(shape: Shape) -> List[float]:
-    """Small whole numbers without a pattern."""
+    """Small random whole numbers, from -3 to 3, for a tensor of this shape."""
     chance = dice(f"axes {shape}")
     return random_wholes(chance, prod(shape), -3, 3)
 
 
 def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
-    """Where the lines along an axis lie in memory, in the order in which a reduction keeps them."""
+    """The positions in memory of each line along an axis, in the order in which a reduction returns
+    the lines."""
     plane_size = shape[1] * shape[2]
     # The last axis moves fastest in memory.
     strides = [plane_size, shape[2], 1]
@@ -71,7 +72,7 @@ def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
 
 
 def lines_along(values: Sequence[float], shape: Shape, axis: int) -> Lines:
-    """The lines of a tensor along an axis."""
+    """The lines of a tensor along an axis, each as a list."""
     lines: Lines = []
     for positions in slices_along(shape, axis):
         line = values[positions]
@@ -80,7 +81,7 @@ def lines_along(values: Sequence[float], shape: Shape, axis: int) -> Lines:
 
 
 def put_back(lines: Lines, shape: Shape, axis: int) -> List[float]:
-    """The elements of a tensor in their order, from its lines along an axis."""
+    """The elements of a tensor in memory order, rebuilt from its lines along an axis."""
     values = [0.0] * prod(shape)
     for line, positions in zip(lines, slices_along(shape, axis)):
         values[positions] = line
@@ -91,7 +92,7 @@ def put_back(lines: Lines, shape: Shape, axis: int) -> List[float]:
 
 
 class AxisReduction(NamedTuple):
-    """What torch and Python make of each line along an axis."""
+    """A reduction along an axis, in torch and for one line in Python."""
 
     run: Callable[[Any, int], Any]
     """(tensor, axis) -> a number for each line."""
@@ -99,7 +100,7 @@ class AxisReduction(NamedTuple):
 
 
 def lower_median(line: List[float]) -> float:
-    """The middle number, of two the lower one."""
+    """The median of the line; of two middle numbers the lower one, as in torch."""
     middle = (len(line) - 1) // 2
     return sorted(line)[middle]
 
@@ -131,7 +132,7 @@ REDUCTIONS: Dict[str, AxisReduction] = {
 
 
 def reductions_along_axes(device: str) -> Iterator[Part]:
-    """Catches a reduction that is right along the last axis alone, or for rows side by side."""
+    """Catches a reduction that is only right along the last axis, or only for contiguous rows."""
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
@@ -150,7 +151,8 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
 def reductions_of(
     inputs: Any, axis: int, exact: Dict[str, List[float]], label: str
 ) -> Iterator[Part]:
-    """Each reduction of one tensor, and of the same with another axis moving fastest in memory."""
+    """Compare each reduction of a tensor, and of the same tensor with another axis contiguous in
+    memory."""
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     for method, reduction in REDUCTIONS.items():
         computed = offered(functools.partial(reduction.run, inputs, axis))
@@ -166,7 +168,8 @@ def reductions_of(
 
 
 def sums_over_several_axes(device: str) -> Iterator[Part]:
-    """Catches a sum over two axes that leaves out one, as a bias of images needs it."""
+    """Catches a sum over two axes that leaves one out; the gradient of a bias of images needs such
+    a sum."""
     for shape in SHAPES:
         # Zeros and ones, whose long sums float16 holds too.
         values = [value % 2 for value in numbers_of(shape)]
@@ -184,14 +187,15 @@ def sums_over_several_axes(device: str) -> Iterator[Part]:
 
 
 def sums_of_planes(values: Sequence[float], shape: Shape, axis: int) -> List[float]:
-    """For each index along an axis, the sum of all elements that have it."""
+    """For each index along an axis, the sum of all elements at that index."""
     lines = lines_along(values, shape, axis)
     planes = columns_of(lines)
     return list(map(sum, planes))
 
 
 def moments_along_axes(device: str) -> Iterator[Part]:
-    """Catches a variance or deviation along an axis that divides by another count."""
+    """Catches a mean, variance or standard deviation along an axis that divides by the wrong
+    count."""
     for dtype_name in ("float32", "float64"):
         for shape in SHAPES:
             values = numbers_of(shape)
@@ -218,7 +222,7 @@ def mean_of(line: List[float]) -> float:
 
 
 def variance_of(line: List[float]) -> float:
-    """The unbiased one, which is torch's default."""
+    """The unbiased variance (divided by n - 1), which is torch's default."""
     mean = mean_of(line)
     squares = [(value - mean) ** 2 for value in line]
     degrees_of_freedom = len(line) - 1
@@ -229,7 +233,7 @@ def variance_of(line: List[float]) -> float:
 
 
 def picks_along_axes(device: str) -> Iterator[Part]:
-    """Catches an index_select, gather or negative index that reads along another axis."""
+    """Catches an index_select, a gather or a negative index that reads along the wrong axis."""
     for dtype_name in ("float32", "float16", "int64"):
         for shape in SHAPES:
             inputs = tensor_of(numbers_of(shape), dtype_name, device, *shape)
@@ -264,14 +268,15 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
 
 
 def for_all_lines(index: Any, shape: Shape, axis: int) -> Any:
-    """The places of one line, for all lines along an axis."""
+    """The indices of one line, expanded to all lines along the axis."""
     line_shape = [1, 1, 1]
     line_shape[axis] = len(index)
     return index.view(line_shape).expand(shape)
 
 
 def scatters_along_axes(device: str) -> Iterator[Part]:
-    """Catches a scatter, index_add or index_put that writes along another axis, also in place."""
+    """Catches an index_add_, scatter_add_, index_put_ or scatter_ that writes along the wrong
+    axis."""
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
@@ -284,7 +289,8 @@ def scatters_along_axes(device: str) -> Iterator[Part]:
 
 
 def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterator[Part]:
-    """Each way to add the elements of every line at places along it."""
+    """Compare each way to add or write the elements of every line at given indices along the
+    axis."""
     shape, axis, _ = scattered
     exact = scattered.sums()
     index = tensor_of(scattered.targets(), "int64", str(inputs.device))
@@ -309,14 +315,15 @@ def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterat
 
 
 class Scattered(NamedTuple):
-    """Lines of a tensor whose elements are added at places along the line."""
+    """The lines of a tensor whose elements are added at target indices along the same line."""
 
     shape: Shape
     axis: int
     lines: Lines
 
     def targets(self) -> List[int]:
-        """The target index of each element of a line; most indexes occur twice, to be added."""
+        """The target index of each element of a line. Most targets occur several times, so that
+        values add up."""
         length = self.shape[self.axis]
         # Up to 40 sources of 3 make sums that are exact in every format.
         half = (length + 1) // 2
@@ -325,7 +332,7 @@ class Scattered(NamedTuple):
         return [3 * position % target_count for position in range(length)]
 
     def sums(self) -> List[float]:
-        """What all places hold afterwards."""
+        """The exact elements of the tensor after all values were added at their targets."""
         targets = self.targets()
         summed_lines: Lines = []
         for line in self.lines:
@@ -336,7 +343,7 @@ class Scattered(NamedTuple):
         return put_back(summed_lines, self.shape, self.axis)
 
     def mirrored(self) -> List[float]:
-        """The tensor with each line turned around."""
+        """The exact elements of the tensor with each line reversed."""
         turned_lines: Lines = []
         for line in self.lines:
             turned_lines.append(line[::-1])
@@ -347,7 +354,8 @@ class Scattered(NamedTuple):
 
 
 def tensors_without_elements(device: str) -> Iterator[Part]:
-    """Catches a kernel that makes numbers of nothing: the last batch of a day may be empty."""
+    """Catches a kernel that returns numbers for a tensor without elements, such as an empty last
+    batch."""
     for dtype_name in formats_on(device):
         # No row of five numbers.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
@@ -357,7 +365,7 @@ def tensors_without_elements(device: str) -> Iterator[Part]:
 
 
 def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """A sum of nothing is 0, a product 1, a mean NaN."""
+    """Compare reductions of an empty tensor: its sum is 0, its product 1, its mean NaN."""
     computed = empty.sum()
     yield exactly(f"sum {label}", computed, [0.0])
     # The axis without elements goes, the other one of five columns stays.
@@ -374,7 +382,8 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """No rows, an inner length of 0, and nothing that is joined or picked."""
+    """Compare products without rows or with an inner length of 0, and joining and selecting no
+    rows."""
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
@@ -390,7 +399,7 @@ def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def counted_rows(device: str) -> Iterator[Part]:
-    """Catches an arange, linspace, fill or identity that loses its end."""
+    """Catches an arange, linspace, full, eye or diag that loses its last elements."""
     for length in (1, 17, 1025, 70_001):
         for dtype_name in ("float32", "int64", "int32", "float64"):
             yield from counted_row(length, dtype_name, device)
@@ -404,7 +413,7 @@ def counted_rows(device: str) -> Iterator[Part]:
 
 
 def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Numbers by ones and by twos, and the same one again and again."""
+    """Compare arange with steps of one and of two, full and zeros of one length and format."""
     dtype = dtype_of(dtype_name)
     label = f"of {length} {dtype_name} numbers"
     counted = range(length)
@@ -424,7 +433,7 @@ def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def diagonals(size: int, device: str) -> Iterator[Part]:
-    """Square matrices that are zero beside their diagonal."""
+    """Compare eye, diag and one_hot, whose matrices are zero off the diagonal."""
     identity: List[float] = []
     rising_diagonal: List[float] = []
     for row, column in product(range(size), repeat=2):
@@ -443,7 +452,7 @@ def diagonals(size: int, device: str) -> Iterator[Part]:
 
 
 def rows_in_parts(device: str) -> Iterator[Part]:
-    """Catches a chunk, window, tile or repetition that starts at another place."""
+    """Catches a chunk, window or repetition of a row that starts at the wrong place."""
     for dtype_name in ("float32", "bfloat16", "int64"):
         if dtype_name not in (*formats_on(device), "int64"):
             continue
@@ -456,7 +465,7 @@ def rows_in_parts(device: str) -> Iterator[Part]:
 
 
 def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
-    """Four chunks, and windows of five numbers of which each begins three later."""
+    """Compare four chunks of a row, and its windows of five numbers that start three apart."""
     # The last chunk is the shortest.
     chunk_length = -(-len(values) // 4)
     for number, chunk in enumerate(inputs.chunk(4)):
@@ -474,7 +483,8 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
 
 
 def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
-    """A row repeated as a whole and number by number, its differences and products."""
+    """Compare a row repeated as a whole and number by number, its differences, and an outer
+    product."""
     computed = inputs.repeat(2, 3)
     yield exactly(f"repeat {label}", computed, values * 6)
 

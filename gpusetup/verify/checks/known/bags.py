@@ -1,4 +1,4 @@
-"""Bags of embeddings: sums, means and largest of rows that are looked up together."""
+"""Embedding bags: sums, means and maxima of table rows that are looked up together."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Bags(NamedTuple):
         return len(self.table[0])
 
     def rows_of(self, bag: List[int]) -> List[List[float]]:
-        """The rows that lie in a bag."""
+        """The table rows in a bag."""
         return elements_at(bag, self.table)
 
     def starts(self) -> List[int]:
-        """Where each bag begins among all members."""
+        """The offset of each bag in the concatenated list of members."""
         starts: List[int] = []
         count = 0
         for bag in self.members:
@@ -84,7 +84,8 @@ class Bags(NamedTuple):
 
 
 def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
-    """Bags of 0 to 5 rows, some of which come twice in a bag; the last row is in the last bag."""
+    """Random bags of up to 5 table rows, with repeated rows. The first bag is empty, and the last
+    bag contains the table's last row."""
     chance = dice(f"bags {row_count} {width} {bag_count}")
     table: List[List[float]] = []
     for row in range(row_count):
@@ -102,7 +103,7 @@ def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
 
 
 class BagTensors(NamedTuple):
-    """Bags on a device, as torch's `embedding_bag` takes them."""
+    """A table, members and offsets on a device, as torch's `embedding_bag` expects them."""
 
     table: Any
     members: Any
@@ -128,7 +129,8 @@ def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
-    """Catches a bag that loses its last row, counts an empty one, or divides by another count."""
+    """Catches an embedding bag that loses its last row, counts an empty bag, or divides by the
+    wrong count."""
     for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):
@@ -139,7 +141,7 @@ def sums_of_bags(device: str) -> Iterator[Part]:
 
 
 def sums_and_gradients(bags: Bags, tensors: BagTensors, label: str) -> Iterator[Part]:
-    """The sums of the bags, and what arrives at the table from behind."""
+    """Compare the sums of the bags and the gradient of the table."""
     computed = tensors.looked_up("sum")
     yield exactly(f"embedding_bag {label}", computed, bags.sums())
     upstream: List[List[float]] = []
@@ -154,7 +156,7 @@ def sums_and_gradients(bags: Bags, tensors: BagTensors, label: str) -> Iterator[
 
 
 def other_bags(bags: Bags, tensors: BagTensors, label: str) -> Iterator[Part]:
-    """Means, largest numbers, and sums of rows that count twice."""
+    """Compare the means and maxima of the bags, and sums in which each row has weight 2."""
     computed = tensors.looked_up("mean")
     dtype_name = dtype_name_of(computed)
     # A sum, and the rounding of its quotient.

@@ -1,4 +1,5 @@
-"""Products of whole numbers in batches, with vectors and spread operands, added and scaled.
+"""Products of integer matrices: in batches, with vectors, with expanded operands, with a bias and
+scaled.
 
 Every sum stays below 256, so it is exact in every format, and Python's integers say what it is.
 """
@@ -47,7 +48,7 @@ BATCHES = (1, 2, 7, 17, 33, 130)
 
 
 class Product(NamedTuple):
-    """Two matrices and their product."""
+    """Two integer matrices and their exact product."""
 
     first: Matrix
     second: Matrix
@@ -55,7 +56,8 @@ class Product(NamedTuple):
 
 
 def batches(device: str) -> Outcome:
-    """Products in batches and with vectors are exact, also if an operand is spread or scaled."""
+    """Check that products in batches and with vectors are exact, also with an expanded operand or a
+    scaled bias."""
     questions = (
         single_products,
         spread_operands,
@@ -67,7 +69,8 @@ def batches(device: str) -> Outcome:
 
 
 def product_of(shape: Shape, salt: int = 0) -> Product:
-    """Random factors, of which the last inner number counts in every row and column."""
+    """Two random integer matrices and their product; the last inner element is never zero, so that
+    losing it shows."""
     rows, inner, columns = shape
     chance = dice(f"product {shape} {salt}")
     first: Matrix = []
@@ -88,7 +91,7 @@ def product_of(shape: Shape, salt: int = 0) -> Product:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    """Row by column; the zeros of a row are skipped, because most of its numbers are zero."""
+    """The exact product of two integer matrices; zeros in the first one are skipped for speed."""
     product: Matrix = []
     for row in first:
         sums = [0] * len(second[0])
@@ -109,21 +112,21 @@ class FactorsOnDevice(NamedTuple):
 
 
 def factors_of(product: Product, dtype_name: str, device: str) -> FactorsOnDevice:
-    """Both factors in one format on a device."""
+    """Both factors as tensors in one format on the device."""
     first = matrix_tensor(product.first, dtype_name, device)
     second = matrix_tensor(product.second, dtype_name, device)
     return FactorsOnDevice(first, second)
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
-    """A matrix on a device, its rows side by side in memory."""
+    """A matrix as a row-major tensor on the device."""
     height = len(matrix)
     width = len(matrix[0])
     return tensor_of(joined(matrix), dtype_name, device, height, width)
 
 
 def single_products(device: str) -> Iterator[Part]:
-    """Catches a product that loses a tail of rows, columns or the inner length."""
+    """Catches a product that loses the last rows, columns or inner elements."""
     for shape in SHAPES:
         product = product_of(shape)
         for dtype_name in formats_on(device):
@@ -140,7 +143,7 @@ def single_products(device: str) -> Iterator[Part]:
 
 
 def products_of_matrices(factors: FactorsOnDevice, exact: List[int], label: str) -> Iterator[Part]:
-    """The product of two matrices that lie row by row in memory, and column by column."""
+    """Compare the product of two matrices, stored row-major and column-major."""
     computed = factors.first @ factors.second
     yield exactly(f"mm {label}", computed, exact)
     # The same matrices again, with columns side by side in memory.
@@ -151,7 +154,7 @@ def products_of_matrices(factors: FactorsOnDevice, exact: List[int], label: str)
 
 
 def products_with_vector(factors: FactorsOnDevice, exact: List[int], label: str) -> Iterator[Part]:
-    """The first factor times the first column of the second one."""
+    """Compare the product of the first matrix with the first column of the second one."""
     column = factors.second[:, 0]
     computed = torch.mv(factors.first, column)
     yield exactly(f"matrix by vector {label}", computed, exact)
@@ -162,7 +165,8 @@ def products_with_vector(factors: FactorsOnDevice, exact: List[int], label: str)
 
 
 def spread_operands(device: str) -> Iterator[Part]:
-    """Catches a batch of which one operand is the same tensor for all, with no stride."""
+    """Catches errors in batched products if one operand is a single tensor expanded to the batch
+    (stride 0)."""
     for shape in BATCHED_SHAPES:
         product = product_of(shape)
         for dtype_name in formats_on(device):
@@ -176,7 +180,8 @@ def spread_operands(device: str) -> Iterator[Part]:
 def products_of_spread(
     factors: FactorsOnDevice, count: int, exact: List[int], label: str
 ) -> Iterator[Part]:
-    """The same product `count` times; only a clone takes memory for each of them."""
+    """Compare the same product `count` times in a batch, with the left, the right or both operands
+    expanded."""
     many_left = factors.first.expand(count, -1, -1)
     many_right = factors.second.expand(count, -1, -1)
     copied_left = many_left.clone()
@@ -193,7 +198,8 @@ def products_of_spread(
 
 
 def batched_products(device: str) -> Iterator[Part]:
-    """Catches a batch whose last matrices are not computed, or are those of other places."""
+    """Catches a batched product whose last matrices are not computed, or are computed from the
+    wrong inputs."""
     for number, count in enumerate(BATCHES):
         # The shapes come round.
         shape = BATCHED_SHAPES[number % len(BATCHED_SHAPES)]
@@ -209,7 +215,8 @@ def batched_products(device: str) -> Iterator[Part]:
 def products_of_batch(
     products: List[Product], dtype_name: str, device: str, label: str
 ) -> Iterator[Part]:
-    """All products at once."""
+    """Compare all products of one batch: bmm, bmm of column-major matrices, and baddbmm with beta
+    0."""
     exact: List[int] = []
     all_factors: List[FactorsOnDevice] = []
     for product in products:
@@ -257,7 +264,7 @@ def very_many_products(device: str) -> Iterator[Part]:
 
 
 class Scaling(NamedTuple):
-    """`beta * bias + alpha * product`."""
+    """The factors in `beta * bias + alpha * product`."""
 
     beta: int
     alpha: int
@@ -268,7 +275,8 @@ SCALINGS = (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1))
 
 
 def scaled_sums(device: str) -> Iterator[Part]:
-    """Catches a bias that is not added, kept from another call, or counted although beta is 0."""
+    """Catches a bias that is not added, is left over from an earlier call, or counts although beta
+    is 0."""
     for shape in SHAPES:
         product = product_of(shape)
         # Two calls one after the other: the second one has another bias.
@@ -290,14 +298,15 @@ def scaled_sums(device: str) -> Iterator[Part]:
 
 
 def scaled_sum(factors: FactorsOnDevice, bias: Any, scaling: Scaling) -> Any:
-    """What torch makes of a product and a bias. With beta 0 the bias is NaN, and must not count."""
+    """The result of torch's `addmm`. If beta is 0, the bias passed in is NaN, and must not
+    matter."""
     if not scaling.beta:
         bias = torch.full_like(bias, nan)
     return torch.addmm(bias, *factors, beta=scaling.beta, alpha=scaling.alpha)
 
 
 def with_bias(product: Matrix, bias: Sequence[int], scaling: Scaling) -> List[int]:
-    """The same in Python, row by row."""
+    """The exact result of `beta * bias + alpha * product`, row by row."""
     sums: List[int] = []
     for row in product:
         for value, added in zip(row, bias):

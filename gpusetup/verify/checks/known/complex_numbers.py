@@ -26,7 +26,7 @@ COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
 def complex_numbers(device: str) -> Outcome:
-    """Complex products and Fourier transforms agree with those of Python's complex numbers."""
+    """Check that complex products and Fourier transforms agree with Python's complex numbers."""
     questions = (
         complex_products,
         complex_matrices,
@@ -38,7 +38,7 @@ def complex_numbers(device: str) -> Outcome:
 
 
 def whole_numbers(length: int, salt: str) -> List[complex]:
-    """Random numbers whose parts are integers from -5 to 5."""
+    """Random complex numbers whose parts are integers from -5 to 5."""
     chance = dice(f"complex {length} {salt}")
     numbers: List[complex] = []
     for _ in range(length):
@@ -56,7 +56,7 @@ def on_device(values: Sequence[complex], dtype_name: str, device: str) -> Any:
 
 
 def parts_of(values: Sequence[complex]) -> List[float]:
-    """Real and imaginary part of each number, one after the other."""
+    """The real and imaginary part of each number, alternating in one list."""
     parts: List[float] = []
     for value in values:
         parts += (value.real, value.imag)
@@ -64,19 +64,20 @@ def parts_of(values: Sequence[complex]) -> List[float]:
 
 
 def in_parts(computed: Any) -> Any:
-    """The same for a tensor, also for one that is conjugated only when it is read."""
+    """Real and imaginary parts of a complex tensor as a real tensor, also if its conjugation is
+    lazy."""
     return torch.view_as_real(computed.resolve_conj())
 
 
 def complex_products(device: str) -> Iterator[Part]:
-    """Catches a complex product that loses a sign or the last number, and a lost conjugate."""
+    """Catches a complex product with a wrong sign, a lost last element or a lost conjugate."""
     for dtype_name in COMPLEX:
         for length in LENGTHS:
             yield from products_of_length(length, dtype_name, device)
 
 
 def products_of_length(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Products, sums, sizes and angles of complex numbers."""
+    """Compare products, sums, absolute values and angles of complex tensors of one length."""
     first = whole_numbers(length, "first")
     second = whole_numbers(length, "second")
     x = on_device(first, dtype_name, device)
@@ -109,7 +110,7 @@ def products_of_length(length: int, dtype_name: str, device: str) -> Iterator[Pa
 
 
 def complex_matrices(device: str) -> Iterator[Part]:
-    """Catches a product of complex matrices that drops the imaginary parts of one."""
+    """Catches a complex matrix product that drops the imaginary parts of one factor."""
     for dtype_name in COMPLEX:
         for rows, inner, columns in ((3, 5, 2), (9, 33, 17)):
             left = whole_numbers(rows * inner, "left matrix")
@@ -173,13 +174,14 @@ def rotated_pairs(device: str) -> Iterator[Part]:
 
 
 def fourier_limit(dtype_name: str, length: int) -> Limit:
-    """The errors of a transform grow with the logarithm of its length; primes take detours."""
+    """The error allowed in a Fourier transform of this length: absolute, growing with the square
+    root of the length."""
     growth = sqrt(length)
     return Limit(absolute=64 * growth * roundoff(dtype_name))
 
 
 def transforms_of_impulses(device: str) -> Iterator[Part]:
-    """Catches a transform with a wrong sign, scale or length, and a lost upper half.
+    """Catches a Fourier transform with a wrong sign, scale or length, or a lost upper half.
 
     Two impulses: 1 at one position, and 2 at the last one.
     """
@@ -189,14 +191,14 @@ def transforms_of_impulses(device: str) -> Iterator[Part]:
 
 
 class Signal(NamedTuple):
-    """Real numbers, and their Fourier transform."""
+    """A real signal and its exact Fourier transform."""
 
     values: List[float]
     spectrum: List[complex]
 
 
 def impulses(length: int) -> Signal:
-    """1 at a third of the length, 2 at the end, zeros elsewhere."""
+    """A signal of zeros with a 1 at a third of the length and a 2 at the end."""
     position = length // 3
     last = length - 1
     values = [0.0] * length
@@ -211,7 +213,7 @@ def impulses(length: int) -> Signal:
 
 
 def wave(frequency: int, position: int, length: int) -> complex:
-    """What an impulse of 1 at a position adds to one number of the spectrum."""
+    """The contribution of a unit impulse at this position to one frequency of the spectrum."""
     # Whole turns are taken away first: the angle stays small and exact.
     part_of_turn = frequency * position % length / length
     angle = -2 * pi * part_of_turn
@@ -219,7 +221,7 @@ def wave(frequency: int, position: int, length: int) -> complex:
 
 
 def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part]:
-    """The forward transforms of one signal."""
+    """Compare the forward transforms of one signal: full, real, along columns and orthonormal."""
     length = len(signal.values)
     inputs = tensor_of(signal.values, dtype_name, device)
     label = f"of {length} {dtype_name} numbers"
@@ -243,7 +245,7 @@ def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part
 
 
 def transforms_and_back(device: str) -> Iterator[Part]:
-    """Catches an inverse transform that does not bring the signal back, in one or two axes."""
+    """Catches an inverse transform, over one or two axes, that does not restore the signal."""
     for dtype_name in COMPLEX:
         for length in SIGNALS:
             rows = whole_signals(length)
@@ -265,7 +267,7 @@ def transforms_and_back(device: str) -> Iterator[Part]:
 
 
 def whole_signals(length: int) -> List[List[float]]:
-    """Three rows of whole numbers from -3 to 3."""
+    """Three random rows of whole numbers from -3 to 3, each of this length."""
     chance = dice(f"signal {length}")
     rows: List[List[float]] = []
     for _ in range(3):

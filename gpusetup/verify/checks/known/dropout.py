@@ -1,4 +1,4 @@
-"""Dropout by lane and by position, and random numbers that move on from call to call.
+"""Dropout by vector lane and by position, and random generators that advance from call to call.
 
 `chance` counts how many numbers fall where. Here each vector lane and each position is counted by
 itself: a lane that is always kept is one number of 256, which no total shows.
@@ -37,7 +37,8 @@ SEED_LIMIT = 2**63
 
 
 def dropout(device: str) -> Outcome:
-    """Each lane and position is dropped as often as asked, and no draw repeats the one before."""
+    """Check that each lane and position is dropped as often as asked, and that no draw repeats the
+    previous one."""
     torch.manual_seed((asked().seed + 271) % SEED_LIMIT)
     questions = (
         lanes,
@@ -57,12 +58,12 @@ def ones(device: str, dtype_name: str, *shape: int) -> Any:
 
 
 def kept_flags(computed: Any) -> List[bool]:
-    """Which elements are kept."""
+    """For each element, whether it is not zero, that is, was kept."""
     return [value != 0 for value in flat_list(computed)]
 
 
 def within_chance(label: str, count: int, draws: int) -> Part:
-    """Whether the share of draws that were kept is one that chance allows."""
+    """Whether the number of kept elements is within what chance allows for this many draws."""
     expected = draws * (1 - DROPPED)
     message = f"{count} of {draws} are kept, about {expected:.0f} must be"
     return holds(label, is_likely(count, draws, 1 - DROPPED), message)
@@ -78,7 +79,7 @@ def is_likely(count: int, draws: int, probability: float) -> bool:
 
 
 def lanes(device: str) -> Iterator[Part]:
-    """Catches a lane of a vector or block that is always kept, or always dropped."""
+    """Catches a lane of a vector or block that is always kept or always dropped."""
     for dtype_name in formats_on(device):
         computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
         flags = kept_flags(computed)
@@ -137,7 +138,8 @@ def positions(device: str) -> Iterator[Part]:
 
 
 def gradients_through_dropout(device: str) -> Iterator[Part]:
-    """Catches a backward pass that drops other numbers than the forward pass, or scales them."""
+    """Catches a backward pass that drops other elements than the forward pass, or scales them
+    differently."""
     for dtype_name in formats_on(device):
         for length in (17, 1025, 8193):
             leaf = ones(device, dtype_name, length).requires_grad_()
@@ -150,7 +152,7 @@ def gradients_through_dropout(device: str) -> Iterator[Part]:
 
 
 def whole_channels(device: str) -> Iterator[Part]:
-    """Catches a dropout of channels that drops single pixels."""
+    """Catches a channel dropout (dropout2d) that drops single pixels instead of whole channels."""
     height, width = 3, 5
     channel_size = height * width
     for dtype_name in ("float32", "float16"):
@@ -172,7 +174,7 @@ def whole_channels(device: str) -> Iterator[Part]:
 
 
 def nothing_and_everything(device: str) -> Iterator[Part]:
-    """Catches a dropout of 0 or 1, or of a model in use, that draws nevertheless."""
+    """Catches a dropout that still drops at random with rate 0 or 1, or with `training=False`."""
     functional = torch.nn.functional
     length = 1025
     untouched = [1.0] * length
@@ -207,7 +209,8 @@ LEAST_NUMBERS = 40
 
 
 def draws_that_move_on(device: str) -> Iterator[Part]:
-    """Catches a generator that stands still, for few numbers or many, its own or the usual one."""
+    """Catches a random generator that does not advance, for small and large draws, with a new
+    generator and with the default one."""
     for method, draw in DRAWERS.items():
         for size in SMALL_SIZES:
             empty = torch.zeros(size, device=device)
@@ -220,7 +223,8 @@ def draws_that_move_on(device: str) -> Iterator[Part]:
 
 
 def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Part]:
-    """Whether two series of draws differ, and the draws of one series."""
+    """Check that two series of draws differ, and that the draws within a series are not all
+    equal."""
     enough_calls = LEAST_NUMBERS // len(empty) + 1
     # Two at least, to be compared with each other.
     calls = max(2, enough_calls)
@@ -234,7 +238,7 @@ def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Par
 
 
 def drawn(draw: Draw, empty: Any, generator: Any, calls: int) -> List[Sequence[float]]:
-    """The numbers of each call."""
+    """The numbers that each call draws, one list per call."""
     rows: List[Sequence[float]] = []
     for _ in range(calls):
         numbers = draw(empty.clone(), generator)
@@ -243,7 +247,8 @@ def drawn(draw: Draw, empty: Any, generator: Any, calls: int) -> List[Sequence[f
 
 
 def states_that_are_kept(device: str) -> Iterator[Part]:
-    """Catches a state that does not bring the same numbers back, and two seeds that are alike."""
+    """Catches a restored generator state that gives other numbers, and two seeds that give the same
+    numbers."""
     for method, draw in DRAWERS.items():
         for size in (7, 1025):
             empty = torch.zeros(size, device=device)

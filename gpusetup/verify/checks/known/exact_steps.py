@@ -1,4 +1,5 @@
-"""Steps of SGD that are exact in every format, in groups of parameters; asked by `optimizer-steps`.
+"""Steps of SGD that are exact in every format, with several parameter groups; used by
+`optimizer-steps`.
 
 Parameters are multiples of 1/32, gradients of 1/2, rate and momentum powers of two. So each number
 of three steps has at most eight binary digits, and bfloat16 holds it.
@@ -32,20 +33,21 @@ FORMS: Dict[str, Dict[str, bool]] = {
 
 
 def start_of(position: int) -> float:
-    """Where a parameter starts: from -29/32 to 29/32."""
+    """The start value of the parameter at this position, from -29/32 to 29/32."""
     step = position % PERIOD - 29
     return step / 32
 
 
 def gradient_of(position: int, number: int) -> float:
-    """-1, -0.5, 0, 0.5 or 1, another one in each step."""
+    """The gradient at this position in step `number`: -1, -0.5, 0, 0.5 or 1, different in each
+    step."""
     turn = 3 * (position % PERIOD) + number
     halves = turn % 5
     return halves / 2 - 1
 
 
 class Rates(NamedTuple):
-    """How a parameter learns."""
+    """The direction and learning rates of a case."""
 
     sign: float = 1.0
     """-1: the optimizer climbs (`maximize`)."""
@@ -55,7 +57,7 @@ class Rates(NamedTuple):
 
 
 def trained_in_python(rates: Rates) -> List[float]:
-    """One period of a parameter after all steps."""
+    """The exact parameters after all steps, for one period of positions."""
     parameters: List[float] = []
     for position in range(PERIOD):
         parameter = start_of(position)
@@ -141,19 +143,20 @@ def plainly(parameters: Parameters, options: Dict[str, bool]) -> None:
 
 
 def by_schedule(parameters: Parameters, options: Dict[str, bool]) -> None:
-    """The rate is halved before the last step."""
+    """Train with a learning rate that is halved before the last step."""
     train(parameters, options, last_rate=RATE / 2)
 
 
 def with_reloaded_state(parameters: Parameters, options: Dict[str, bool]) -> None:
-    """Another optimizer goes on from the saved state."""
+    """Train, and before the last step replace the optimizer with a new one that loads the saved
+    state."""
     train(parameters, options, last_rate=RATE, reload_before=STEPS)
 
 
 def train(
     parameters: Parameters, options: Dict[str, bool], last_rate: float, reload_before: int = 0
 ) -> None:
-    """All steps of SGD with momentum; the parameters are changed in place."""
+    """Run all steps of SGD with momentum, and change the parameters in place."""
     optimizer = sgd_of(parameters, options)
     for number in range(1, STEPS + 1):
         if number == reload_before:
@@ -220,7 +223,8 @@ def exact_steps(device: str) -> Iterator[Part]:
 
 
 def is_missing_form(problem: Exception) -> bool:
-    """Whether torch lacks a form of the optimizer, as older ones lack the fused one."""
+    """Whether the error means that this torch or device lacks the form of the optimizer, e.g. the
+    fused one in older releases."""
     has_no_option = "unexpected keyword" in str(problem)
     return has_no_option or lacks_form(problem) or refuses(problem)
 

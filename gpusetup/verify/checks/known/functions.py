@@ -1,4 +1,4 @@
-"""Functions of torch beside the same ones in Python, and the numbers that they are asked for.
+"""Functions of torch with their counterparts in Python and the arguments to test them with.
 
 Used by the checks `pointwise` and `gradients`.
 """
@@ -44,7 +44,7 @@ def log_sigmoid(x: float) -> float:
 
 
 def leaky_relu(x: float) -> float:
-    """With a slope of 1/4 below zero."""
+    """Leaky ReLU with a slope of 1/4 below zero."""
     return max(x, 0.25 * x)
 
 
@@ -53,7 +53,7 @@ def elu(x: float) -> float:
 
 
 def celu(x: float) -> float:
-    """With alpha 2."""
+    """CELU with alpha = 2."""
     alpha = 2
     if x > 0:
         return x
@@ -61,7 +61,8 @@ def celu(x: float) -> float:
 
 
 def selu(x: float) -> float:
-    """With the two constants of its paper, which keep the mean at 0 and the variance at 1."""
+    """SELU with the two constants from its paper, which keep the mean at 0 and the variance
+    at 1."""
     scale = 1.0507009873554805
     alpha = 1.6732632423543772
     if x > 0:
@@ -78,14 +79,14 @@ def mish(x: float) -> float:
 
 
 def gelu(x: float) -> float:
-    """x times the share of the normal distribution that lies below x."""
+    """GELU: x times the probability that a standard normal variable is below x."""
     standard = x / math.sqrt(2)
     share_below = math.erfc(-standard) / 2
     return x * share_below
 
 
 def tanh_gelu(x: float) -> float:
-    """The approximation of GELU by a hyperbolic tangent, with the constant of its paper."""
+    """The tanh approximation of GELU, with the constant from its paper."""
     cubic = x + 0.044715 * x**3
     scale = math.sqrt(2 / math.pi)
     share_below = 1 + math.tanh(scale * cubic)
@@ -97,7 +98,7 @@ def clamp(x: float, lowest: float, highest: float) -> float:
 
 
 def hard_sigmoid(x: float) -> float:
-    """A straight line from 0 at -3 to 1 at 3."""
+    """Hard sigmoid: a straight line from 0 at x = -3 to 1 at x = 3, constant outside."""
     return clamp(x / 6 + 0.5, 0.0, 1.0)
 
 
@@ -106,7 +107,7 @@ def hard_swish(x: float) -> float:
 
 
 def soft_shrink(x: float) -> float:
-    """Half nearer to zero; what lies within a half of it becomes 0."""
+    """Soft shrinkage: moves x toward zero by 0.5; values from -0.5 to 0.5 become 0."""
     return x - clamp(x, -0.5, 0.5)
 
 
@@ -123,7 +124,7 @@ def exp2(x: float) -> float:
 
 
 def sign(x: float) -> float:
-    """1 above zero, -1 below, 0 at zero."""
+    """The sign of x: 1, -1, or 0 for zero."""
     if x == 0:
         return 0.0
     return math.copysign(1.0, x)
@@ -134,7 +135,7 @@ def fraction(x: float) -> float:
 
 
 class Function(NamedTuple):
-    """A function of torch, the same in Python, and the numbers that it is asked for."""
+    """A function of torch, its counterpart in Python, and the arguments to test it with."""
 
     name: str
     run: Callable[[Any], Any]
@@ -146,7 +147,7 @@ class Function(NamedTuple):
 
 
 def functions() -> Tuple[Function, ...]:
-    """What models and losses are made of."""
+    """All functions to test, as models and losses use them."""
     return (
         *logarithms_and_roots(),
         *bounded_functions(),
@@ -159,13 +160,14 @@ def functions() -> Tuple[Function, ...]:
 def positive_only(
     name: str, exact: Callable[[float], float], numbers: Tuple[float, ...] = POSITIVE
 ) -> Function:
-    """A function that has no value below zero."""
+    """A test of a torch function that is only tested with the given numbers, not with their
+    negatives."""
     run = getattr(torch, name)
     return Function(name, run, exact, numbers, has_both_signs=False)
 
 
 def logarithms_and_roots() -> Tuple[Function, ...]:
-    """Exponentials, and what is defined for positive numbers only."""
+    """Exponentials, and functions that are only defined for positive numbers."""
     return (
         Function("exp", torch.exp, math.exp),
         Function("expm1", torch.expm1, math.expm1),
@@ -180,7 +182,7 @@ def logarithms_and_roots() -> Tuple[Function, ...]:
 
 
 def bounded_functions() -> Tuple[Function, ...]:
-    """Waves and steps between two values."""
+    """Trigonometric and other functions with bounded values."""
     return (
         Function("sin", torch.sin, math.sin, slack=1.0),
         Function("cos", torch.cos, math.cos, slack=1.0),
@@ -193,7 +195,8 @@ def bounded_functions() -> Tuple[Function, ...]:
 
 
 def activations() -> Tuple[Function, ...]:
-    """What stands between the layers of a net, with torch's defaults or the constants named."""
+    """The activation functions between layers, with torch's defaults or the constants named
+    here."""
     f = torch.nn.functional
     gelu_by_tanh = functools.partial(f.gelu, approximate="tanh")
     torch_leaky_relu = functools.partial(f.leaky_relu, negative_slope=0.25)
@@ -220,7 +223,7 @@ def activations() -> Tuple[Function, ...]:
 
 
 def growing_functions() -> Tuple[Function, ...]:
-    """What soon becomes large, or next to nothing."""
+    """Functions whose values quickly become very large or close to zero."""
     return (
         Function("sinh", torch.sinh, math.sinh),
         Function("cosh", torch.cosh, math.cosh),
@@ -232,7 +235,8 @@ def growing_functions() -> Tuple[Function, ...]:
 
 
 def functions_of_digits() -> Tuple[Function, ...]:
-    """What cuts, rounds or turns a number; all but the powers are exact."""
+    """Functions that round, cut or change the sign of a number, and small powers; all but the
+    powers are exact."""
     return (
         Function("sign", torch.sign, sign),
         Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),

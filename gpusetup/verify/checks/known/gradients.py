@@ -1,4 +1,4 @@
-"""Gradients of functions, of spread operands, and of elements that are picked along an axis.
+"""Gradients of functions, of expanded operands, and of elements that are selected along an axis.
 
 All but those of functions are sums of small whole numbers, so they are exact in every format.
 """
@@ -41,7 +41,7 @@ from .slopes import slopes_of_functions
 
 
 def gradients(device: str) -> Outcome:
-    """Gradients agree with the slopes of the functions, and arrive where their operands were."""
+    """Check that gradients agree with slopes computed in Python, and reach the right elements."""
     questions = (
         slopes_of_functions,
         gradients_of_spread_operands,
@@ -60,7 +60,7 @@ def gradients(device: str) -> Outcome:
 
 
 class SpreadPair(NamedTuple):
-    """The shapes of two operands, of which at least one is spread."""
+    """The shapes of two operands of which at least one is broadcast."""
 
     first: Sequence[int]
     second: Sequence[int]
@@ -70,7 +70,7 @@ class SpreadPair(NamedTuple):
         return max(len(self.first), len(self.second))
 
     def padded(self) -> List[Sequence[int]]:
-        """Both with as many axes; the missing ones are in front, of length 1."""
+        """Both shapes with the same number of axes; axes of length 1 are added in front."""
         shapes: List[Sequence[int]] = []
         for shape in (self.first, self.second):
             missing_count = self.dimensions - len(shape)
@@ -89,7 +89,7 @@ SPREAD_PAIRS = (
 
 
 def gradients_of_spread_operands(device: str) -> Iterator[Part]:
-    """Catches a gradient that is not summed over what its operand was spread to."""
+    """Catches a gradient that is not summed over the axes along which its operand was broadcast."""
     for dtype_name in formats_on(device):
         for pair in SPREAD_PAIRS:
             first = whole_leaf(pair.first, dtype_name, device)
@@ -106,7 +106,7 @@ def gradients_of_spread_operands(device: str) -> Iterator[Part]:
 
 
 def whole_leaf(shape: Sequence[int], dtype_name: str, device: str) -> Any:
-    """A tensor of small whole numbers that learns."""
+    """A tensor of small random whole numbers that requires a gradient."""
     chance = dice(f"leaf {shape}")
     values = [chance.choice((-1, 0, 1, 2)) for _ in range(prod(shape))]
     leaf = tensor_of(values, dtype_name, device)
@@ -115,7 +115,8 @@ def whole_leaf(shape: Sequence[int], dtype_name: str, device: str) -> Any:
 
 
 def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List[List[float]]:
-    """The gradients of the sum of a spread product: for each element, what it was multiplied by."""
+    """The exact gradients of the sum of a broadcast product: for each element, the sum of all
+    factors it was multiplied by."""
     first_shape, second_shape = pair.padded()
     spread_shape = list(map(max, first_shape, second_shape))
     first_gradient = [0.0] * len(operands[0])
@@ -130,7 +131,7 @@ def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List
 
 
 def flat_position(index: Sequence[int], shape: Sequence[int]) -> int:
-    """The position of an element in memory; an axis of length 1 is spread.
+    """The position in memory of the element at this index; an axis of length 1 is broadcast.
 
     >>> flat_position((2, 3), (5, 1)), flat_position((2, 3), (5, 4))
     (2, 11)
@@ -144,7 +145,7 @@ def flat_position(index: Sequence[int], shape: Sequence[int]) -> int:
 
 
 class Linear(NamedTuple):
-    """The tensors of a linear layer, and what arrives at its outputs."""
+    """The tensors of a linear layer, and the upstream gradient of its outputs."""
 
     inputs: Any
     weight: Any
@@ -153,7 +154,7 @@ class Linear(NamedTuple):
 
 
 class LinearShape(NamedTuple):
-    """The lengths of a linear layer's inputs and outputs."""
+    """The number of rows, inputs and outputs of a linear layer."""
 
     rows: int
     inner: int
@@ -164,7 +165,7 @@ LINEAR_SHAPES = (LinearShape(5, 17, 3), LinearShape(33, 65, 9), LinearShape(130,
 
 
 def linear_of(shape: LinearShape, dtype_name: str, device: str) -> Linear:
-    """A layer of small whole numbers."""
+    """A linear layer of small random whole numbers."""
     rows, inner, columns = shape
     inputs = whole_leaf((rows, inner), dtype_name, device)
     weight = whole_leaf((columns, inner), dtype_name, device)
@@ -175,7 +176,7 @@ def linear_of(shape: LinearShape, dtype_name: str, device: str) -> Linear:
 
 
 def gradients_of_products(device: str) -> Iterator[Part]:
-    """Catches a linear layer whose gradients lose rows, columns or a bias."""
+    """Catches a linear layer whose gradients lose rows, columns or the bias."""
     for dtype_name in formats_on(device):
         for shape in LINEAR_SHAPES:
             layer = linear_of(shape, dtype_name, device)
@@ -186,7 +187,8 @@ def gradients_of_products(device: str) -> Iterator[Part]:
 
 
 def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
-    """With G that arrives: G W for the input X, G' X for the weight W, G's sums for the bias."""
+    """Compare the gradients of the input X, weight W and bias for an upstream gradient G: G W, G'
+    X, and the column sums of G."""
     leaves = (layer.inputs, layer.weight, layer.bias)
     outputs = torch.nn.functional.linear(*leaves)
     computed = torch.autograd.grad(outputs, leaves, layer.arriving)
@@ -205,7 +207,8 @@ def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
 
 
 def gradient_of_batch(layer: Linear, label: str) -> Part:
-    """The same product twice in a batch: the weight's gradient is twice as large."""
+    """Compare the weight's gradient if the same product is computed twice in a batch: it is twice
+    as large."""
     inputs = layer.inputs.expand(2, -1, -1)
     columns = layer.weight.t().expand(2, -1, -1)
     arriving = layer.arriving.expand(2, -1, -1)
@@ -220,7 +223,8 @@ def gradient_of_batch(layer: Linear, label: str) -> Part:
 
 
 def product_limit(tensor: Any) -> Limit:
-    """The longest sums of bfloat16 are rounded."""
+    """The relative limit for gradients of products: two roundoffs, because long sums are rounded in
+    bfloat16."""
     dtype_name = dtype_name_of(tensor)
     return Limit(2 * roundoff(dtype_name))
 
@@ -228,7 +232,7 @@ def product_limit(tensor: Any) -> Limit:
 def product_of_rows(
     rows: Sequence[Sequence[float]], columns: Sequence[Sequence[float]]
 ) -> List[float]:
-    """Each row times each column, row by row."""
+    """The product of every row with every column, row by row."""
     sums: List[float] = []
     for row in rows:
         for column in columns:
@@ -264,7 +268,7 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
 
 
 def gradients_of_picked_elements(device: str) -> Iterator[Part]:
-    """Catches a gradient that arrives at another element than the one that was taken."""
+    """Catches a gradient that reaches another element than the one that was selected."""
     for dtype_name in formats_on(device):
         for length in (17, 257, 1025, 4099):
             # bfloat16 has no 4,099 different whole numbers, float16 2,048.
@@ -280,7 +284,7 @@ def gradients_of_picked_elements(device: str) -> Iterator[Part]:
 
 
 def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
-    """Only the largest element gets something."""
+    """Compare the gradients of max and amax: only the largest element gets a gradient."""
     largest = len(order) - 1
     exact = [0.0] * len(order)
     exact[order.index(largest)] = 1.0
@@ -298,7 +302,8 @@ def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Pa
 
 
 def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
-    """What arrives at each place of the sorted row belongs to the element that came there."""
+    """Compare the gradients of sort and topk: each upstream value must reach the element that was
+    sorted to its position."""
     length = len(order)
     weights = sawtooth(length, period=7)
     arriving = leaf.new_tensor(weights)
@@ -322,7 +327,7 @@ def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Par
 
 
 def gradients_along_rows(device: str) -> Iterator[Part]:
-    """Catches a gradient of a running sum, mean or extreme that loses the end of a row."""
+    """Catches gradients of cumsum, mean, norm and variance that lose the end of a row."""
     for dtype_name in ("float32", "float64"):
         for length in (17, 1025, 4099):
             leaf = whole_leaf((2, length), dtype_name, device)
@@ -336,7 +341,8 @@ def gradients_along_rows(device: str) -> Iterator[Part]:
 
 
 def gradient_of_running_sums(leaf: Any, label: str) -> Part:
-    """Each element is part of all sums behind it."""
+    """Compare the gradient of cumsum: each element counts in the running sum at its place and in
+    all later ones."""
     weights = sawtooth(leaf.numel(), period=3)
     arriving = leaf.new_tensor(weights).reshape(leaf.shape)
     running_sums = leaf.cumsum(1)
@@ -347,7 +353,7 @@ def gradient_of_running_sums(leaf: Any, label: str) -> Part:
 
 
 def gradient_of_means(leaf: Any, label: str, limit: Limit) -> Part:
-    """1 arrives at the first row's mean, and -3 at the second one's."""
+    """Compare the gradient of the mean of two rows, with upstream gradients 1 and -3."""
     length = leaf.shape[1]
     arriving = leaf.new_tensor([1.0, -3.0])
     means = leaf.mean(1)
@@ -360,7 +366,7 @@ def gradient_of_means(leaf: Any, label: str, limit: Limit) -> Part:
 
 
 def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
-    """A vector's norm grows along the vector."""
+    """Compare the gradient of a vector's norm: the vector divided by its norm."""
     norm = torch.linalg.vector_norm(leaf)
     (computed,) = torch.autograd.grad(norm, leaf)
     values = flat_list(leaf)
@@ -372,7 +378,7 @@ def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
 
 
 def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
-    """Twice the distance from the mean, by the number of elements less one."""
+    """Compare the gradient of the variance: twice the distance from the mean, divided by n - 1."""
     variance = leaf.var()
     (computed,) = torch.autograd.grad(variance, leaf)
     values = flat_list(leaf)
@@ -388,7 +394,7 @@ def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
 
 
 def sums_from_here(row: Sequence[float]) -> List[float]:
-    """For each element the sum of it and all behind it.
+    """For each element, the sum of it and all elements after it.
 
     >>> sums_from_here([1, 2, 3])
     [6, 5, 3]
@@ -414,7 +420,8 @@ COPIES: Dict[str, Callable[[Any], Any]] = {
 
 
 def gradients_of_copies(device: str) -> Iterator[Part]:
-    """Catches a gradient that a transposition, cut, join, cast or condition sends elsewhere."""
+    """Catches a gradient that a transposition, slice, join, cast or condition sends to the wrong
+    element."""
     for dtype_name in formats_on(device):
         for shape in ((3, 17), (33, 1025)):
             leaf = whole_leaf(shape, dtype_name, device)
@@ -450,7 +457,7 @@ def three_squares(x: Any) -> Any:
 
 
 def second_derivatives(device: str) -> Iterator[Part]:
-    """Catches a gradient that cannot be differentiated again, as gradient penalties do.
+    """Catches a wrong gradient of a gradient, as gradient penalties need it.
 
     Of x * x * x: the first derivative is 3 x * x, the second 6 x.
     """

@@ -1,4 +1,5 @@
-"""Convolutions, pooling and padding of images of small whole numbers, pixel by pixel in Python.
+"""Convolutions, pooling, padding and enlarging of images of small whole numbers, computed pixel by
+pixel in Python.
 
 Every sum stays below 256, so it is exact in every format.
 """
@@ -70,7 +71,7 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def output_shape(self) -> Shape:
-        """Images, filters, and the places of the kernel along both axes."""
+        """The shape of the output: images, filters, height and width."""
         height = self.output_length(0)
         width = self.output_length(1)
         return (self.images, self.filters, height, width)
@@ -126,7 +127,8 @@ class Contribution(NamedTuple):
 
 
 def images(device: str) -> Outcome:
-    """Convolutions, their gradients, pools, pads and enlarged images are right at each pixel."""
+    """Check that convolutions, their gradients, pooling, padding and enlarging are right at each
+    pixel."""
     questions = (
         convolutions,
         convolutions_of_rows,
@@ -149,8 +151,8 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
     row_stride, column_stride = along(layer.stride, 0), along(layer.stride, 1)
     row_dilation, column_dilation = along(layer.dilation, 0), along(layer.dilation, 1)
     for output_position, output in enumerate(pixels_of(layer.output_shape)):
-        kernel = output.channel
-        group = kernel // group_filters
+        filter_number = output.channel
+        group = filter_number // group_filters
         top = output.row * row_stride - along(layer.padding, 0)
         first_column = output.column * column_stride - along(layer.padding, 1)
         for tap in pixels_of(one_filter):
@@ -215,7 +217,7 @@ def convolved(layer: ConvolutionLayer) -> Convolved:
 
 
 def limit_for(dtype_name: str, device: str) -> Limit:
-    """How far a whole number may be off.
+    """The error allowed in a convolution's whole-number result.
 
     A GPU's library may compute by transforms whose fractions are rounded (Winograd). They are off
     by far less than an eighth; a lost pixel or weight is off by 1 at least.
@@ -231,7 +233,8 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 
 
 def convolutions(device: str) -> Iterator[Part]:
-    """Catches lost filters, taps, images or borders, in both layouts and in the backward pass."""
+    """Catches lost filters, taps, images or borders, in both memory layouts, forward and
+    backward."""
     for layer in LAYERS:
         for dtype_name in formats_on(device):
             for layout_number in range(len(LAYOUTS)):
@@ -296,7 +299,7 @@ def convolutions_of_rows(device: str) -> Iterator[Part]:
 
 
 def transposed_convolutions(device: str) -> Iterator[Part]:
-    """Catches a transposed convolution that is not the gradient of the plain one."""
+    """Catches a transposed convolution that is not the input gradient of the plain convolution."""
     for layer in LAYERS:
         if not layer.is_invertible_in_size:
             continue
@@ -329,7 +332,7 @@ it. Returns the position inside the image whose pixel is shown there."""
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
-    """Catches borders that are mirrored, repeated or enlarged from another pixel."""
+    """Catches padding by reflection or replication, and enlarging, that reads the wrong pixel."""
     for shape in POOLED:
         for dtype_name in formats_on(device):
             yield from padded_and_enlarged_images(shape, dtype_name, device)

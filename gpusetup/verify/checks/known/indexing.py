@@ -1,4 +1,4 @@
-"""Elements picked by their places, and numbers added at places that come more than once.
+"""Reading elements by index, and adding numbers at indices that occur more than once.
 
 All numbers are small and whole, so every sum is exact in every format, in whatever order it is
 made. Tables reach past the 65,536 rows that 16 bits can name.
@@ -30,7 +30,7 @@ COUNTS = (1, 17, 129, 1025, 4099)
 
 
 class Table(NamedTuple):
-    """Rows of whole numbers, and the places of some of them."""
+    """A table of whole numbers, indices of some of its rows, and numbers to add to those rows."""
 
     rows: List[List[float]]
     positions: List[int]
@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
 
 def indexing(device: str) -> Outcome:
-    """Elements are read from, written to and added at the places that are named, and no other."""
+    """Check that elements are read, written and added at exactly the given indices."""
     questions = (
         rows_that_are_picked,
         rows_that_are_written,
@@ -75,7 +75,8 @@ def indexing(device: str) -> Outcome:
 
 
 def table_of(row_count: int, width: int, place_count: int) -> Table:
-    """A table of numbers from 0 to 60; the first and last places name its last row."""
+    """A table of numbers from 0 to 60 with random row indices, many of them repeated; the first and
+    last index name the last row."""
     chance = dice(f"table {row_count} {width} {place_count}")
     rows: List[List[float]] = []
     for row in range(row_count):
@@ -107,7 +108,7 @@ def tables() -> Iterator[Table]:
 
 
 class TableTensors(NamedTuple):
-    """A table on a device."""
+    """A table, its indices and the numbers to add, as tensors on a device."""
 
     rows: Any
     positions: Any
@@ -121,7 +122,7 @@ class TableTensors(NamedTuple):
 
 
 def tensors_of(table: Table, dtype_name: str, device: str) -> TableTensors:
-    """A table in one format on a device."""
+    """The table as tensors in one format on a device."""
     row_count = len(table.rows)
     place_count = len(table.positions)
     return TableTensors(
@@ -133,7 +134,8 @@ def tensors_of(table: Table, dtype_name: str, device: str) -> TableTensors:
 
 
 def formats_for(table: Table, device: str) -> List[str]:
-    """All formats; of a large table only some, others for each seed."""
+    """The formats to test with this table: all, or for a large table float32 and two others that
+    depend on the seed."""
     dtype_names = [*formats_on(device), "int64", "int32"]
     row_count = len(table.rows)
     if row_count < LARGE_TABLE:
@@ -151,7 +153,7 @@ def label_of(table: Table, dtype_name: str) -> str:
 
 
 def rows_that_are_picked(device: str) -> Iterator[Part]:
-    """Catches places past 16 bits that wrap around, negative ones that are read as 0, lost rows."""
+    """Catches indices that wrap around at 16 bits, negative indices read as 0, and lost rows."""
     for table in tables():
         # A negative place counts from the end in Python, too.
         picked_rows = elements_at(table.positions, table.rows)
@@ -164,7 +166,7 @@ def rows_that_are_picked(device: str) -> Iterator[Part]:
 
 
 def whole_rows_picked(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
-    """Each way to read whole rows."""
+    """Compare each way to read whole rows."""
     computed = inputs.rows[inputs.signed_positions]
     yield exactly(f"x[i] {label}", computed, exact)
     computed = inputs.rows.index_select(0, inputs.positions)
@@ -181,7 +183,7 @@ def whole_rows_picked(inputs: TableTensors, exact: List[float], label: str) -> I
 
 
 def last_column_picked(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
-    """Each way to read single numbers."""
+    """Compare each way to read single numbers."""
     computed = inputs.rows[inputs.signed_positions, -1]
     yield exactly(f"x[i, -1] {label}", computed, exact)
     column = inputs.rows[:, -1].contiguous()
@@ -195,7 +197,7 @@ def last_column_picked(inputs: TableTensors, exact: List[float], label: str) -> 
 
 
 def rows_that_are_written(device: str) -> Iterator[Part]:
-    """Catches a negative place that writes to row 0, and a scalar that reaches other rows."""
+    """Catches a negative index that writes to row 0, and a scalar that is written to other rows."""
     for table in tables():
         # All writers of one row write the same, so that their order does not matter.
         rows = table.row_copies()
@@ -208,7 +210,7 @@ def rows_that_are_written(device: str) -> Iterator[Part]:
 
 
 def sevens_written(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
-    """Each way to write over rows."""
+    """Compare each way to overwrite rows."""
     sevens = torch.full_like(inputs.added, 7)
     computed = inputs.rows.clone()
     computed[inputs.signed_positions] = 7
@@ -231,7 +233,7 @@ def sevens_written(inputs: TableTensors, exact: List[float], label: str) -> Iter
 
 
 def numbers_added_at_places(device: str) -> Iterator[Part]:
-    """Catches an addition that is lost where a place comes more than once."""
+    """Catches additions that are lost if an index occurs more than once."""
     for table in tables():
         rows = table.row_copies()
         for position, added in zip(table.positions, table.added):
@@ -246,7 +248,7 @@ def numbers_added_at_places(device: str) -> Iterator[Part]:
 
 
 def rows_added(inputs: TableTensors, exact: List[float], label: str) -> Iterator[Part]:
-    """Each way to add to rows."""
+    """Compare each way to add to rows."""
     computed = inputs.rows.index_put((inputs.signed_positions,), inputs.added, accumulate=True)
     yield exactly(f"index_put of sums {label}", computed, exact)
     computed = inputs.rows.index_add(0, inputs.positions, inputs.added)
@@ -263,7 +265,8 @@ def rows_added(inputs: TableTensors, exact: List[float], label: str) -> Iterator
 
 
 def numbers_met_at_places(device: str) -> Iterator[Part]:
-    """Catches a largest or smallest of several numbers at a place that is not the right one."""
+    """Catches a scatter with `amax` that does not keep the largest of several numbers written to
+    one place."""
     for table in tables():
         rows = table.row_copies()
         for position, added in zip(table.positions, table.added):
@@ -280,7 +283,7 @@ def numbers_met_at_places(device: str) -> Iterator[Part]:
 
 
 class TableGradients(NamedTuple):
-    """What arrives at each row of a table, with and without the row of the padding."""
+    """The gradient of each row of a table, with and without a padding row."""
 
     padding: int
     """The row that a text is filled up with; it does not learn."""
@@ -289,7 +292,7 @@ class TableGradients(NamedTuple):
 
 
 def gradients_in_python(table: Table) -> TableGradients:
-    """The sum of what arrives at all places that name a row."""
+    """The exact gradient of the table: for each row, the sum over all lookups of it."""
     positions = table.counted_from_front()
     # A row that is looked up: otherwise nothing would arrive at it.
     padding = positions[len(positions) // 2]
@@ -302,7 +305,7 @@ def gradients_in_python(table: Table) -> TableGradients:
 
 
 def gradients_of_a_table(device: str) -> Iterator[Part]:
-    """Catches an embedding whose gradient loses repeated rows, or does not spare the padding."""
+    """Catches an embedding whose gradient loses repeated rows, or includes the padding row."""
     lookup = torch.nn.functional.embedding
     for table in tables():
         exact = gradients_in_python(table)
@@ -329,7 +332,8 @@ def gradients_of_a_table(device: str) -> Iterator[Part]:
 
 
 def joined_and_cut_tensors(device: str) -> Iterator[Part]:
-    """Catches a cat of many tensors that loses or mixes some, and parts cut at wrong places."""
+    """Catches a cat or stack of many tensors that loses or mixes up some, and splits at the wrong
+    places."""
     for dtype_name in ("float32", "float16", "int64", "uint8"):
         for count in (2, 31, 129, 300):
             label = f"of {count} {dtype_name} tensors"
@@ -338,7 +342,7 @@ def joined_and_cut_tensors(device: str) -> Iterator[Part]:
 
 
 def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) -> Iterator[Part]:
-    """Rows of 1 to 5 numbers, joined to one and cut apart again."""
+    """Compare rows of 1 to 5 numbers, concatenated and split again."""
     rows: List[List[int]] = []
     for number in range(count):
         length = 1 + number % 5
@@ -356,7 +360,7 @@ def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) 
 
 
 def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> Iterator[Part]:
-    """The pairs n and n + 1, stacked and laid beside each other."""
+    """Compare pairs of numbers, stacked along either axis and concatenated from strided views."""
     pairs: List[List[int]] = []
     for number in range(count):
         # Below 128, the end of the shortest format.
@@ -380,7 +384,7 @@ def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> 
 
 
 def mirrored_and_rolled(device: str) -> Iterator[Part]:
-    """Catches rows that are turned, shifted, repeated or padded by a wrong number of places."""
+    """Catches rows that are flipped, rolled, sliced, repeated or padded wrongly."""
     for dtype_name in ("float32", "bfloat16", "int64"):
         if dtype_name not in (*formats_on(device), "int64"):
             continue
@@ -389,7 +393,7 @@ def mirrored_and_rolled(device: str) -> Iterator[Part]:
 
 
 def moved_numbers(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """One row turned, shifted, cut, repeated and padded."""
+    """Compare one row flipped, rolled, sliced, repeated and padded."""
     values = sawtooth(length, period=127)
     inputs = tensor_of(values, dtype_name, device)
     label = f"of {length} {dtype_name} numbers"
@@ -414,7 +418,7 @@ def moved_numbers(length: int, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def triangles(device: str) -> Iterator[Part]:
-    """Catches a triangle that is cut at another diagonal, or left whole in a part of a batch."""
+    """Catches tril and triu that cut at the wrong diagonal, or miss part of a batch."""
     for dtype_name in ("float32", "bool", "int64"):
         for height, width in ((5, 9), (65, 33)):
             inputs = torch.ones(3, height, width, device=device).to(dtype_of(dtype_name))

@@ -1,4 +1,4 @@
-"""Tensors of more than 2**31 elements, whose places a number of 32 bits cannot hold.
+"""Tensors of more than 2**31 elements, whose indices do not fit into 32 bits.
 
 On a CPU they take hardly any memory: of one whose pages nobody touches the system gives none, and
 the rows of the other overlap. On a GPU they are made where two gigabytes are free.
@@ -26,7 +26,8 @@ HEIGHT, WIDTH = 65_537, 32_769
 
 
 def large(device: str) -> Outcome:
-    """Elements past the 2**31st are read, written, copied and picked like all others."""
+    """Check that elements beyond the 2**31st are read, written, copied and summed like all others;
+    skipped if memory is short."""
     if free_bytes(device) < NEEDED_BYTES:
         gigabytes = NEEDED_BYTES >> 30
         return Outcome(SKIPPED, f"a tensor of 2**31 elements needs {gigabytes} GiB of free memory")
@@ -38,7 +39,7 @@ def large(device: str) -> Outcome:
 
 
 def free_bytes(device: str) -> int:
-    """The memory that nobody uses, of the device or of the machine."""
+    """The free memory in bytes: of the GPU, or else of the machine."""
     if kind(device) == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
@@ -54,7 +55,8 @@ UNTOUCHED = 255
 
 
 def far_elements(device: str) -> Iterator[Part]:
-    """Catches a place that loses its upper bits: it then lies near the start, or nowhere."""
+    """Catches an index that loses its upper bits, and so reads or writes near the start of the
+    tensor."""
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
     start = PAST - ACROSS
     numbers = [position % 251 for position in range(BEYOND + ACROSS)]
@@ -69,7 +71,7 @@ def far_elements(device: str) -> Iterator[Part]:
 
 
 def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[Part]:
-    """Each way to read single elements and parts."""
+    """Compare each way to read single elements and slices beyond the 2**31st element."""
     start = PAST - ACROSS
     yield exactly("a part across 2**31", row[start:], numbers)
     exact = [numbers[position] for position in FAR]
@@ -89,7 +91,8 @@ def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[
 
 
 def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterator[Part]:
-    """Each way to write single elements; all others must stay."""
+    """Compare each way to write single elements beyond the 2**31st; all others must stay
+    unchanged."""
     start = PAST - ACROSS
     written = list(numbers)
     for position in FAR:
@@ -107,7 +110,8 @@ def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterat
 
 
 def overlapping(values: List[int], device: str) -> Any:
-    """A view of 2**31 elements and more over a short row: each of its rows begins one later.
+    """A view of more than 2**31 elements over a short row: each row of the view starts one element
+    later.
 
     The end of the short row belongs to the last elements alone.
     """
@@ -116,7 +120,7 @@ def overlapping(values: List[int], device: str) -> Any:
 
 
 def overlapping_rows(device: str) -> Iterator[Part]:
-    """Catches a fill or copy that ends at the 2**31st element."""
+    """Catches a fill or copy that stops at the 2**31st element."""
     length = HEIGHT + WIDTH - 1
     view = overlapping([0] * length, device)
     row = view.as_strided((length,), (1,))

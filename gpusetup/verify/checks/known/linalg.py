@@ -1,4 +1,5 @@
-"""Contractions and decompositions of small matrices of whole numbers, multiplied back in Python."""
+"""Einsums, linear systems and decompositions of small matrices, compared with products in
+Python."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ SIZES = (1, 3, 17, 33, 65)
 
 
 def linalg(device: str) -> Outcome:
-    """einsum, solve, Cholesky, QR and determinants agree with products in Python."""
+    """Check that einsum, solve, inverse, determinant, Cholesky, QR, eigenvalues and singular values
+    agree with Python."""
     questions = (contractions, solved_systems, decompositions, spectra)
     return ask_all(device, questions, "products of whole numbers in Python")
 
@@ -42,7 +44,7 @@ EINSUMS: Dict[str, Dict[str, int]] = {
 
 
 class Operand(NamedTuple):
-    """A tensor of an einsum: a letter for each axis, and its elements in their order."""
+    """An operand of an einsum: a letter for each axis, and its elements in memory order."""
 
     letters: str
     lengths: Dict[str, int]
@@ -53,13 +55,13 @@ class Operand(NamedTuple):
         return [self.lengths[letter] for letter in self.letters]
 
     def at(self, index: Dict[str, int]) -> float:
-        """The element at these indices of the letters."""
+        """The element at these indices, given by letter."""
         position = position_of(self.letters, index, self.lengths)
         return self.values[position]
 
 
 def position_of(letters: str, index: Dict[str, int], lengths: Dict[str, int]) -> int:
-    """The position in memory of an element whose axes have these letters."""
+    """The position in memory of the element at these indices, given by letter."""
     position = 0
     for letter in letters:
         position = position * lengths[letter] + index[letter]
@@ -67,7 +69,7 @@ def position_of(letters: str, index: Dict[str, int], lengths: Dict[str, int]) ->
 
 
 def contractions(device: str) -> Iterator[Part]:
-    """Catches an einsum that sums over another letter, or hands its axes over in another order."""
+    """Catches an einsum that sums over the wrong letter, or returns its axes in the wrong order."""
     for equation, lengths in EINSUMS.items():
         inputs, output = equation.split("->")
         operands: List[Operand] = []
@@ -84,7 +86,7 @@ def contractions(device: str) -> Iterator[Part]:
 
 
 def operand_of(letters: str, lengths: Dict[str, int], salt: str) -> Operand:
-    """Numbers from -1 to 2: sums of 40 products stay below 256."""
+    """An einsum operand of random whole numbers from -1 to 2."""
     chance = dice(f"{salt} {letters}")
     count = prod(lengths[letter] for letter in letters)
     values = random_wholes(chance, count, -1, 2)
@@ -92,7 +94,8 @@ def operand_of(letters: str, lengths: Dict[str, int], salt: str) -> Operand:
 
 
 def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) -> List[float]:
-    """The einsum of two operands from its definition: a sum over every letter."""
+    """The exact einsum of two operands, from its definition: a sum over every letter missing in the
+    output."""
     first, second = operands
     count = prod(lengths[letter] for letter in output)
     sums = [0.0] * count
@@ -109,7 +112,8 @@ def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) ->
 
 
 def lower_triangle(size: int) -> Matrix:
-    """Quarters below a diagonal of ones and twos; all but four of a row are zero."""
+    """A lower triangular matrix: 1 and 2 on the diagonal, up to four quarters per row below it,
+    zeros elsewhere."""
     chance = dice(f"triangle {size}")
     rows: Matrix = []
     for number in range(size):
@@ -122,7 +126,7 @@ def lower_triangle(size: int) -> Matrix:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    """Each row times each column."""
+    """The product of two matrices."""
     columns = columns_of(second)
     rows: Matrix = []
     for row in first:
@@ -132,27 +136,28 @@ def multiplied(first: Matrix, second: Matrix) -> Matrix:
 
 
 def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
-    """A matrix on a device, its rows side by side in memory."""
+    """A matrix as a row-major tensor on the device."""
     height = len(matrix)
     width = len(matrix[0])
     return tensor_of(joined(matrix), dtype_name, device, height, width)
 
 
 def limit_of(dtype_name: str, size: int) -> Limit:
-    """The triangles are well conditioned: errors grow with the length of their sums alone."""
+    """The error allowed for systems of this size; it grows with the length of the sums only, as the
+    matrices are well conditioned."""
     unit = (64 + 16 * size) * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
-    """Catches a solve that exchanges rows wrongly, or reads the triangle above the diagonal."""
+    """Catches a solver that exchanges rows wrongly, or reads the triangle above the diagonal."""
     for dtype_name in ("float32", "float64"):
         for size in SIZES:
             yield from solved_system(size, dtype_name, device)
 
 
 def solution_of(size: int) -> Matrix:
-    """Two unknowns for each equation, from -2 to 2."""
+    """The exact solution of a system: two columns of whole numbers from -2 to 2."""
     rows: Matrix = []
     for row in range(size):
         first = 3 * row % 5 - 2
@@ -162,7 +167,8 @@ def solution_of(size: int) -> Matrix:
 
 
 def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Systems of one size, whose right sides are made from their solution."""
+    """Compare solve, inverse and determinant for systems of one size, whose right-hand sides come
+    from a known solution."""
     lower = lower_triangle(size)
     solution = solution_of(size)
     right = multiplied(lower, solution)
@@ -201,7 +207,8 @@ def decompositions(device: str) -> Iterator[Part]:
 
 
 def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The decompositions of a triangle times itself transposed: symmetric and positive."""
+    """Compare the decompositions of a symmetric positive definite matrix: a triangle times its
+    transpose."""
     lower = lower_triangle(size)
     square = multiplied(lower, columns_of(lower))
     inputs = matrix_tensor(square, dtype_name, device)

@@ -1,4 +1,5 @@
-"""Losses of pairs of numbers, by each reduction, with their gradients; Python works them out.
+"""Losses of pairs of numbers with each reduction, losses of classes and of rows, with their
+gradients, computed in Python.
 
 Every loss is a sum over elements, so one element's loss and its slope say what all must be.
 """
@@ -52,7 +53,7 @@ def absolute_error(x: float, target: float) -> float:
 
 
 def smooth_l1(x: float, target: float) -> float:
-    """Half the square below a distance of 1, a straight line above."""
+    """Smooth L1 loss: half the square below a distance of 1, a straight line above."""
     distance = abs(x - target)
     if distance < 1:
         return distance**2 / 2
@@ -60,7 +61,8 @@ def smooth_l1(x: float, target: float) -> float:
 
 
 def huber(x: float, target: float) -> float:
-    """Half the square below a distance of 2 (torch's `delta`), a straight line above."""
+    """Huber loss: half the square below a distance of 2 (torch's `delta`), a straight line
+    above."""
     distance = abs(x - target)
     if distance < HUBER_DELTA:
         return distance**2 / 2
@@ -72,14 +74,15 @@ def soft_margin(x: float, sign: float) -> float:
 
 
 def hinge_embedding(x: float, sign: float) -> float:
-    """The distance itself for similar pairs, what it lacks of a margin of 1 for the others."""
+    """Hinge embedding loss: x for similar pairs; for others, how much x falls short of the margin
+    1, or 0."""
     if sign > 0:
         return x
     return max(0.0, 1 - x)
 
 
 def divergence(log_probability: float, probability: float) -> float:
-    """Kullback and Leibler's divergence; torch takes the input as a logarithm."""
+    """Kullback-Leibler divergence of one pair; as in torch, the input is a logarithm."""
     return probability * (math.log(probability) - log_probability)
 
 
@@ -92,7 +95,7 @@ def poisson(log_rate: float, count: float) -> float:
 
 
 def binary(probability: float, flag: float) -> float:
-    """Binary cross-entropy of a probability."""
+    """Binary cross-entropy of a probability and a true (1) or false (0) target."""
     log_of_true = math.log(probability)
     log_of_false = math.log(1 - probability)
     log_likelihood = flag * log_of_true + (1 - flag) * log_of_false
@@ -100,7 +103,7 @@ def binary(probability: float, flag: float) -> float:
 
 
 def binary_of_logit(logit: float, flag: float) -> float:
-    """Binary cross-entropy of a logit."""
+    """Binary cross-entropy of a logit and a true (1) or false (0) target."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
     log_likelihood = flag * log_of_true + (1 - flag) * log_of_false
@@ -108,7 +111,7 @@ def binary_of_logit(logit: float, flag: float) -> float:
 
 
 def weighted_binary(logit: float, flag: float) -> float:
-    """Binary cross-entropy of a logit, whose positive targets count three times."""
+    """Binary cross-entropy of a logit in which true targets have weight 3."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
     weighted_flag = POSITIVE_WEIGHT * flag
@@ -117,7 +120,7 @@ def weighted_binary(logit: float, flag: float) -> float:
 
 
 def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
-    """Torch's form of `weighted_binary`."""
+    """The loss `weighted_binary` as computed by torch."""
     weight = inputs.new_tensor([POSITIVE_WEIGHT])
     return torch.nn.functional.binary_cross_entropy_with_logits(
         inputs, targets, reduction=reduction, pos_weight=weight
@@ -125,7 +128,7 @@ def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
 
 
 class Loss(NamedTuple):
-    """One of torch's losses, and the loss of one pair in Python."""
+    """A loss in torch, and its value for one pair in Python."""
 
     name: str
     run: Callable[..., Any]
@@ -136,7 +139,7 @@ class Loss(NamedTuple):
     targets: Sequence[float] = TARGETS
 
     def slope_at(self, x: float, target: float) -> float:
-        """The derivative of this pair's loss by its input."""
+        """The derivative of the pair's loss with respect to its input."""
 
         def loss_of_input(number: float) -> float:
             return self.exact(number, target)
@@ -145,7 +148,7 @@ class Loss(NamedTuple):
 
 
 def losses_of_pairs() -> Sequence[Loss]:
-    """The losses that are asked for; each has targets that make sense for it."""
+    """All losses of pairs to test, each with suitable inputs and targets."""
     f = torch.nn.functional
     huber_loss = functools.partial(f.huber_loss, delta=HUBER_DELTA)
     kl_div_of_logarithms = functools.partial(f.kl_div, log_target=True)
@@ -175,13 +178,13 @@ def losses_of_pairs() -> Sequence[Loss]:
 
 
 def losses(device: str) -> Outcome:
-    """Losses and their gradients are those that Python works out, by each reduction."""
+    """Check that losses and their gradients agree with Python, for each reduction."""
     questions = (element_losses, class_losses, class_means, losses_of_rows, sequence_losses)
     return ask_all(device, questions, "losses in Python")
 
 
 class LossReduction(NamedTuple):
-    """How many pairs there are, and what is made of their losses."""
+    """The number of pairs, and how their losses are reduced."""
 
     length: int
     method: str
@@ -189,18 +192,19 @@ class LossReduction(NamedTuple):
 
     @property
     def divisor(self) -> int:
-        """What the sum of all losses is divided by."""
+        """The divisor of the sum of all losses: the number of pairs for `mean`, otherwise 1."""
         return self.length if self.method == "mean" else 1
 
     def of(self, pair_losses: List[float]) -> List[float]:
-        """The loss as torch gives it: of each pair, or one number."""
+        """The loss as torch returns it: one per pair for `none`, otherwise a single number."""
         if self.method == "none":
             return pair_losses
         return [fsum(pair_losses) / self.divisor]
 
 
 def element_losses(device: str) -> Iterator[Part]:
-    """Catches a mean over another count, a lost tail, a wrong branch, and a gradient unscaled."""
+    """Catches a mean over the wrong count, a lost tail, a wrong branch of a loss, or an unscaled
+    gradient."""
     for dtype_name in formats_on(device):
         for loss in losses_of_pairs():
             for length in LENGTHS:
@@ -215,7 +219,7 @@ def element_losses(device: str) -> Iterator[Part]:
 def element_loss(
     loss: Loss, reduction: LossReduction, dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """One loss and its gradient, for one number of pairs and one way to reduce them."""
+    """Compare one loss and its gradient, for one number of pairs and one reduction."""
     numbers = repeated(loss.numbers, reduction.length)
     targets = repeated(loss.targets, reduction.length)
     leaf = tensor_of(numbers, dtype_name, device).requires_grad_()
@@ -242,7 +246,8 @@ def element_loss(
 
 
 def loss_limit(reduction: LossReduction, dtype_name: str) -> Limit:
-    """A few operations, of which the largest numbers are below 64."""
+    """The error allowed in a loss: a few operations on numbers below 64; a sum allows more with its
+    length."""
     unit = roundoff(dtype_name)
     absolute = 64 * unit
     if reduction.method == "sum":
@@ -252,7 +257,7 @@ def loss_limit(reduction: LossReduction, dtype_name: str) -> Limit:
 
 
 def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
-    """As exact as the loss; a mean divides the errors together with the numbers."""
+    """The error allowed in a loss's gradient; for a mean it is divided by the number of pairs."""
     unit = roundoff(dtype_name)
     # The slopes in Python are off by less than the second number.
     absolute = 32 * unit / reduction.divisor + 2.0**-32
@@ -266,7 +271,7 @@ def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
 
 
 class ClassTable(NamedTuple):
-    """Log-probabilities of classes for each pixel of each row; all are whole numbers."""
+    """Whole numbers in place of log-probabilities, for each class and pixel of each row."""
 
     rows: int
     classes: int
@@ -277,12 +282,12 @@ class ClassTable(NamedTuple):
         return f"{self.rows} x {self.classes} x {self.pixels}"
 
     def values(self) -> List[float]:
-        """From -6 to 6."""
+        """The numbers of the table, from -6 to 6."""
         count = self.rows * self.classes * self.pixels
         return sawtooth(count, period=13, start=-6)
 
     def targets(self) -> List[int]:
-        """The class of each pixel; two neighbours are three classes apart."""
+        """The target class of each pixel; neighbors are three classes apart."""
         targets: List[int] = []
         for position in range(self.rows * self.pixels):
             target = (3 * position + 1) % self.classes
@@ -290,11 +295,11 @@ class ClassTable(NamedTuple):
         return targets
 
     def class_weights(self) -> List[float]:
-        """From 1 to 4."""
+        """The weight of each class, from 1 to 4."""
         return sawtooth(self.classes, period=4, start=1)
 
     def index_of(self, target_position: int, target: int) -> int:
-        """Where the table holds the number of a pixel's target class."""
+        """The position in the table of a pixel's target class."""
         row, pixel = divmod(target_position, self.pixels)
         lines_before = row * self.classes + target
         return lines_before * self.pixels + pixel
@@ -310,14 +315,15 @@ CLASS_TABLES = (
 
 
 class ExpectedClassLoss(NamedTuple):
-    """The mean loss of a table, and its gradient by each number of the table."""
+    """The exact mean loss of a table, and its gradient for each number in the table."""
 
     loss: float
     gradient: List[float]
 
 
 def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
-    """Minus the weighted mean of the targets' numbers, without those that are ignored."""
+    """The exact loss: minus the weighted mean of the numbers at the targets, without the ignored
+    class."""
     values = table.values()
     weights = table.class_weights()
     total = 0.0
@@ -336,7 +342,7 @@ def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
 
 
 def class_losses(device: str) -> Iterator[Part]:
-    """Catches an nll_loss that takes another class, weight or pixel, or counts what is ignored.
+    """Catches an nll_loss that uses the wrong class, weight or pixel, or counts the ignored class.
 
     Its input is a table of whole numbers, so each loss is a number of the table.
     """
@@ -366,14 +372,15 @@ def class_losses(device: str) -> Iterator[Part]:
 
 
 def losses_of_rows(device: str) -> Iterator[Part]:
-    """Catches a similarity or distance of rows that loses their end."""
+    """Catches a similarity or distance of rows that loses the end of the rows."""
     for dtype_name in ("float32", "float64"):
         for length in (17, 1025):
             yield from losses_of_three_rows(length, dtype_name, device)
 
 
 def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Similarity, distances, triplet loss and normalisation of an anchor and two other rows."""
+    """Compare cosine similarity, distances, triplet loss and normalization for an anchor and two
+    other rows."""
     functional = torch.nn.functional
     anchor, positive, negative = (row_number(number, length) for number in range(3))
     x = tensor_of(anchor, dtype_name, device, 1, length)
@@ -409,20 +416,20 @@ def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[
 
 
 def row_number(number: int, length: int) -> List[float]:
-    """One of three rows of whole numbers from -2 to 4, each with another start."""
+    """One of three rows of whole numbers from -2 to 4, each with a different start."""
     offset = 3 * number
     longer = sawtooth(offset + length, period=7, start=-2)
     return longer[offset:]
 
 
 def size_of(row: Sequence[float]) -> float:
-    """The Euclidean norm."""
+    """The Euclidean norm of a row."""
     squares = products_of_pairs(row, row)
     return math.sqrt(fsum(squares))
 
 
 def distance_of(first: Sequence[float], second: Sequence[float]) -> float:
-    """The Euclidean distance."""
+    """The Euclidean distance of two rows."""
     squares: List[float] = []
     for x, y in zip(first, second):
         difference = x - y

@@ -1,4 +1,4 @@
-"""Attention and masks, with rows of which every key is masked.
+"""Attention with masks, including rows in which every key is masked, and operations that use masks.
 
 All queries and keys lie along one axis, so each score is a product of two small numbers, and an
 answer is a short sum in Python.
@@ -30,7 +30,7 @@ from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, sc
 
 
 class AttentionShape(NamedTuple):
-    """The sizes of one attention, of one or two heads."""
+    """The sizes of one attention, its mask, and the number of query heads per key head."""
 
     queries: int
     keys: int
@@ -63,7 +63,7 @@ LARGEST_VALUE = 16.0
 
 
 class Numbers(NamedTuple):
-    """What one head attends to: scores are `SCALE * query * key`."""
+    """The queries, keys, values and mask of one head; scores are `SCALE * query * key`."""
 
     queries: List[float]
     keys: List[float]
@@ -74,7 +74,8 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(shape: AttentionShape, head: int) -> Numbers:
-    """Small whole numbers; queries and keys are even smaller, as their products are exponents."""
+    """Small random whole numbers for one head; queries and keys are at most 3, because their
+    products become exponents."""
     chance = dice(f"attention {shape} {head}")
     queries = random_wholes(chance, shape.queries, -2, 2)
     keys = random_wholes(chance, shape.keys, -2, 2)
@@ -86,7 +87,7 @@ def numbers_of(shape: AttentionShape, head: int) -> Numbers:
 
 
 def allowed_keys(shape: AttentionShape) -> List[List[bool]]:
-    """Every third query of a mask sees no key; each other one sees the first, and some."""
+    """For each query, which keys it may see. With a non-causal mask every third query sees none."""
     chance = dice(f"mask {shape}")
     rows: List[List[bool]] = []
     for query in range(shape.queries):
@@ -104,7 +105,7 @@ def allowed_keys(shape: AttentionShape) -> List[List[bool]]:
 
 
 def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
-    """How much of each key a query takes; None if it may see none."""
+    """The attention weight of each key for a query, or None if the query may see no key."""
     allowed = numbers.allowed[query]
     if not any(allowed):
         return None
@@ -119,7 +120,7 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
 
 
 class Heads(NamedTuple):
-    """The numbers of all heads of one attention, which share their mask."""
+    """The numbers of all key heads of one attention, which share their mask."""
 
     shape: AttentionShape
     heads: List[Numbers]
@@ -130,19 +131,19 @@ class Heads(NamedTuple):
 
 
 def heads_of(shape: AttentionShape) -> Heads:
-    """All heads, each with numbers of its own."""
+    """The numbers of all key heads of one attention."""
     heads = [numbers_of(shape, head) for head in range(HEADS)]
     return Heads(shape, heads)
 
 
 def backends_for(number: int) -> Sequence[Optional[str]]:
-    """Torch's own choice, and one of the backends, which come round."""
+    """Torch's own choice of backend (None), and one named backend, which changes with `number`."""
     backend = BACKENDS[number % len(BACKENDS)]
     return (None, backend)
 
 
 def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str]) -> Any:
-    """What one backend makes of queries, keys and values."""
+    """The attention that torch computes with this backend; None lets torch choose."""
     queries, keys, values = inputs
     shape = heads.shape
     return attended(
@@ -158,7 +159,8 @@ def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str
 
 
 def attentions(device: str) -> Iterator[Part]:
-    """Catches masks that leak, dead rows that are filled, cut keys, and mixed-up heads."""
+    """Catches masks that leak, wrong values for fully masked queries, lost keys and mixed-up
+    heads."""
     for dtype_name in formats_on(device):
         for number, shape in enumerate(SHAPES):
             heads = heads_of(shape)
@@ -170,7 +172,8 @@ def attentions(device: str) -> Iterator[Part]:
 
 
 def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
-    """Queries, keys and values; all but the first column of queries and keys are zero."""
+    """Queries, keys and values as tensors; in queries and keys all columns but the first are
+    zero."""
     shape = heads.shape
     zeros = [0.0] * (shape.width - 1)
     factors = value_factors(shape)
@@ -201,7 +204,7 @@ def value_factors_of(width: int) -> List[float]:
 
 
 def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
-    """The mask as torch takes it; None if there is none, or `causal` says it all."""
+    """The mask as torch expects it, or None if there is no mask or it is causal."""
     shape = heads.shape
     if shape.mask not in ("flags", "numbers"):
         return None
@@ -214,7 +217,8 @@ def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
 
 
 def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
-    """Each row of the answer beside the sum that it must be; a dead row is zero, or no number."""
+    """Compare each row of the output with the exact sum; a row whose query may see no key must be
+    zero or NaN."""
     shape = heads.shape
     elements = flat_list(computed)
     exact: List[float] = []
@@ -236,7 +240,8 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
 
 
 def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbers]]:
-    """For each row of the answer, in order: the weights of its query, and its head."""
+    """For each row of the output, in order: the weights of its query (None if it may see no key)
+    and its head."""
     for head in heads.heads:
         for _ in range(heads.shape.groups):
             for query in range(heads.shape.queries):
@@ -244,7 +249,8 @@ def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbe
 
 
 def is_dead(row: Sequence[float]) -> bool:
-    """Whether it holds no number: older releases give NaN, torch 2.5 and later zero."""
+    """Whether a row holds only zeros or NaN: for a fully masked query older releases give NaN,
+    torch 2.5 and later zero."""
     for value in row:
         has_number = not isnan(value) and value != 0.0
         if has_number:
@@ -253,7 +259,8 @@ def is_dead(row: Sequence[float]) -> bool:
 
 
 def attention_limit(dtype_name: str, keys: int) -> Limit:
-    """The error of the weights, as a share of the largest value: those of halves are rounded."""
+    """The error allowed in an attention output: relative, plus a share of the largest value,
+    because 16-bit weights are rounded."""
     unit = roundoff(dtype_name)
     share = 2 * unit
     if dtype_name not in HALVES:
@@ -266,13 +273,13 @@ def attention_limit(dtype_name: str, keys: int) -> Limit:
 
 
 class MaskedRow(NamedTuple):
-    """A row of whole numbers, and at which of them a mask is set."""
+    """A row of whole numbers with a mask."""
 
     values: List[float]
     flags: List[bool]
 
     def picked(self) -> List[float]:
-        """The numbers at which the mask is set."""
+        """The numbers where the mask is set."""
         return list(compress(self.values, self.flags))
 
     def filled(self) -> List[float]:
@@ -293,7 +300,8 @@ class MaskedRow(NamedTuple):
 
 
 def masked_row(length: int, dtype_name: str) -> MaskedRow:
-    """Numbers from -125 to 125, of which a mask picks four in ten."""
+    """A row of numbers from -125 to 125, with a mask that selects about 40 % and always the
+    last."""
     chance = dice(f"picked {dtype_name} {length}")
     values = sawtooth(length, period=251, start=-125)
     flags = [chance.random() < 0.4 for _ in range(length)]
@@ -303,7 +311,7 @@ def masked_row(length: int, dtype_name: str) -> MaskedRow:
 
 
 def elements_that_masks_pick(device: str) -> Iterator[Part]:
-    """Catches masks that pick, fill or spread elements at other places than they name."""
+    """Catches masks that select, fill or scatter elements at the wrong places."""
     for dtype_name in (*formats_on(device), "int64", "int32"):
         for length in (1, 17, 1025, 70_001):
             row = masked_row(length, dtype_name)

@@ -1,4 +1,5 @@
-"""Mixed precision step by step: which format autocast computes in, and what the scaler does.
+"""Mixed precision step by step: the formats that autocast computes in, and the steps of the
+GradScaler.
 
 All numbers are powers of two and small whole numbers, so each step is exact.
 """
@@ -17,13 +18,14 @@ from .answers import Limit, ask_all, dtype_of, exactly, formats_on, near, roundo
 
 
 def mixed_precision(device: str) -> Outcome:
-    """Autocast computes in the formats that it names, and the scaler's steps are exact."""
+    """Check that autocast computes in the promised formats, and that the GradScaler's steps are
+    exact."""
     questions = (formats_of_autocast, gradients_through_autocast, scales_that_grow, unscaled_steps)
     return ask_all(device, questions, "numbers that are exact in every format")
 
 
 def low_formats(device: str) -> List[str]:
-    """The formats that autocast offers on a device."""
+    """The 16-bit formats that autocast supports on the device."""
     # Before torch 2.3 autocast of a CPU knows bfloat16 alone.
     candidates = ["bfloat16", "float16"] if has_scaler(device) else ["bfloat16"]
     offered_names = formats_on(device)
@@ -31,7 +33,8 @@ def low_formats(device: str) -> List[str]:
 
 
 def formats_of_autocast(device: str) -> Iterator[Part]:
-    """Catches a product that stays in float32, and a loss or norm that is made in 16 bits."""
+    """Catches a product that stays in float32 under autocast, and a loss that is computed in 16
+    bits."""
     for low_name in low_formats(device):
         low = dtype_of(low_name)
         inputs = torch.ones(4, 16, device=device)
@@ -59,14 +62,15 @@ def formats_of_autocast(device: str) -> Iterator[Part]:
 
 
 def has_dtype(label: str, tensor: Any, expected: Any) -> Part:
-    """Whether a tensor has the format that autocast promises."""
+    """Whether a tensor has the dtype that autocast promises."""
     computed = tensor.dtype
     message = f"is made in {computed}, not in {expected}"
     return holds(label, computed == expected, message)
 
 
 def gradients_through_autocast(device: str) -> Iterator[Part]:
-    """Catches a weight that is cast once and then learns from one of its two uses alone."""
+    """Catches a weight, used twice and cast once under autocast, that only gets the gradient of one
+    use."""
     linear = torch.nn.functional.linear
     for low_name in low_formats(device):
         for rows in (3, 65):
@@ -90,7 +94,7 @@ def gradients_through_autocast(device: str) -> Iterator[Part]:
 
 
 def has_scaler(device: str) -> bool:
-    """Whether torch can scale on this device: for a CPU since 2.3."""
+    """Whether torch has a GradScaler for this device; for a CPU since torch 2.3."""
     return kind(device) != "cpu" or hasattr(torch.amp, "GradScaler")
 
 
@@ -99,7 +103,8 @@ GROWTH_INTERVAL = 8
 
 
 def scales_that_grow(device: str) -> Iterator[Part]:
-    """Catches a scale that does not grow after its interval, or that an overflow leaves alone."""
+    """Catches a loss scale that does not grow after its interval, or is not halved after an
+    overflow."""
     if not has_scaler(device):
         return
     leaf = torch.zeros(17, device=device)
@@ -132,7 +137,7 @@ def scales_that_grow(device: str) -> Iterator[Part]:
 
 
 def unscaled_steps(device: str) -> Iterator[Part]:
-    """Catches gradients that are unscaled twice or never before they are clipped."""
+    """Catches gradients that are unscaled twice, or not at all, before they are clipped."""
     if not has_scaler(device):
         return
     for sizes in ((1, 33), (1025, 7)):
@@ -141,7 +146,8 @@ def unscaled_steps(device: str) -> Iterator[Part]:
 
 
 def clipped_step(sizes: Tuple[int, ...], device: str) -> Iterator[Part]:
-    """One scaled step of parameters whose gradients are 2 everywhere, clipped to 1."""
+    """Compare one scaled step of parameters whose gradients are all 2, clipped so that each becomes
+    1."""
     scale = 256.0
     leaves = [torch.zeros(size, device=device, requires_grad=True) for size in sizes]
     descent = Descent(leaves)

@@ -1,4 +1,4 @@
-"""Gradients of normalisations, from their definition in Python; asked by the check `norms`.
+"""Gradients of normalizations, computed from their definition in Python; used by the check `norms`.
 
 With the normalised numbers n, and g that arrives times the weight, the gradient of one group is
 `(g - mean(g) - n * mean(g * n)) / root`; that of an RMS norm has no `mean(g)`.
@@ -43,13 +43,14 @@ UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
 
 
 class Group(NamedTuple):
-    """The numbers that are normalised together, and what arrives at each."""
+    """Numbers that are normalized together, and the upstream gradient of each times its weight."""
 
     numbers: List[float]
     arriving: List[float]
 
     def gradient(self, takes_mean: bool = True) -> List[float]:
-        """The gradient of the numbers. Both means are taken of the whole group."""
+        """The gradient of the numbers. `takes_mean=False` is for an RMS norm, which does not
+        subtract the mean."""
         count = len(self.numbers)
         mean = fsum(self.arriving) / count
         if not takes_mean:
@@ -63,7 +64,7 @@ class Group(NamedTuple):
 
 
 def balanced_numbers(count: int, salt: str) -> List[float]:
-    """As many numbers above zero as below it, mixed."""
+    """Equally many numbers above and below zero, in random order."""
     pairs = count // 2
     numbers = [SPREAD, -SPREAD] * pairs
     dice(f"norm gradient {count} {salt}").shuffle(numbers)
@@ -71,7 +72,7 @@ def balanced_numbers(count: int, salt: str) -> List[float]:
 
 
 def arriving_numbers(count: int) -> List[float]:
-    """What arrives from behind, in an order that no row or channel repeats."""
+    """An upstream gradient whose pattern differs from row to row and channel to channel."""
     arriving: List[float] = []
     for position in range(count):
         # The second part shifts the order every seven elements.
@@ -81,7 +82,8 @@ def arriving_numbers(count: int) -> List[float]:
 
 
 def gradient_limit(dtype_name: str, count: int) -> Limit:
-    """What rounding may change in sums of `count` products; halves round each product once."""
+    """The rounding error allowed in gradients made of sums of `count` products; 16-bit formats
+    round each product once."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return Limit(8 * unit, 24 * unit)
@@ -90,7 +92,8 @@ def gradient_limit(dtype_name: str, count: int) -> Limit:
 
 
 def sum_limit(dtype_name: str, count: int) -> Limit:
-    """The gradient of a weight is a sum over rows. Halves may be added up in parts."""
+    """The error allowed in the gradient of a weight, a sum of `count` terms; 16-bit sums may be
+    added up in parts."""
     unit = roundoff(dtype_name)
     # Errors of either sign add up like the steps of a random walk.
     growth = sqrt(count)
@@ -103,7 +106,7 @@ def sum_limit(dtype_name: str, count: int) -> Limit:
 
 
 class NormalisedRows(NamedTuple):
-    """Rows that are normalised each by itself, and what arrives at them."""
+    """Rows that are each normalized separately, with their upstream gradient."""
 
     numbers: List[List[float]]
     arriving: List[List[float]]
@@ -111,7 +114,7 @@ class NormalisedRows(NamedTuple):
     """The learned factor of each column."""
 
     def gradient(self, takes_mean: bool) -> List[float]:
-        """The gradient of the numbers, row by row."""
+        """The gradient of the numbers, row by row; `takes_mean` is False for an RMS norm."""
         gradient: List[float] = []
         for numbers, arriving in zip(self.numbers, self.arriving):
             # What arrives passes the weight first.
@@ -121,7 +124,8 @@ class NormalisedRows(NamedTuple):
         return gradient
 
     def weight_gradient(self) -> List[float]:
-        """For each column the sum of the numbers times what arrives at them."""
+        """The gradient of the weight: for each column, the sum of numbers times upstream
+        gradients."""
         sums = [0.0] * len(self.weight)
         for numbers, arriving in zip(self.numbers, self.arriving):
             products = products_of_pairs(numbers, arriving)
@@ -129,7 +133,7 @@ class NormalisedRows(NamedTuple):
         return sums
 
     def bias_gradient(self) -> List[float]:
-        """For each column the sum of what arrives."""
+        """The gradient of the bias: for each column, the sum of the upstream gradients."""
         sums = [0.0] * len(self.weight)
         for arriving in self.arriving:
             sums = sums_of_pairs(sums, arriving)
@@ -137,7 +141,7 @@ class NormalisedRows(NamedTuple):
 
 
 def rows_of(count: int, length: int) -> NormalisedRows:
-    """Rows of as many numbers above zero as below it."""
+    """Rows with equally many numbers above and below zero, with weights and upstream gradients."""
     numbers = [balanced_numbers(length, f"row {row}") for row in range(count)]
     upstream = arriving_numbers(count * length)
     arriving = rows_of_length(upstream, length)
@@ -146,7 +150,7 @@ def rows_of(count: int, length: int) -> NormalisedRows:
 
 
 class Leaves(NamedTuple):
-    """The tensors of rows that are normalised: what learns, and what arrives at the answers."""
+    """The inputs, weight and bias of a row norm as tensors, with the upstream gradient."""
 
     inputs: Any
     weight: Any
@@ -155,7 +159,7 @@ class Leaves(NamedTuple):
 
 
 def leaves_of(rows: NormalisedRows, dtype_name: str, device: str) -> Leaves:
-    """The rows on a device; the bias is zero."""
+    """The rows as tensors on a device that require gradients; the bias is zero."""
     length = len(rows.weight)
     zeros = [0.0] * length
     numbers = joined(rows.numbers)
@@ -170,7 +174,8 @@ def leaves_of(rows: NormalisedRows, dtype_name: str, device: str) -> Leaves:
 
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
-    """Catches a layer or RMS norm whose weight learns from some rows, and a mean that is kept."""
+    """Catches a layer or RMS norm whose weight gradient misses rows, and an RMS norm that subtracts
+    the mean."""
     for count, length in ((1, 16), (3, 34), (33, 126), (130, 18), (5, 1026), (1030, 4)):
         rows = rows_of(count, length)
         for dtype_name in formats_on(device):
@@ -181,7 +186,7 @@ def gradients_of_rows(device: str) -> Iterator[Part]:
 
 
 def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
-    """Whether a sum over `count` rows is as exact as its format.
+    """Whether a sum over `count` rows is as precise as its format allows.
 
     A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
     """
@@ -191,7 +196,7 @@ def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
 
 
 def gradients_of_layer_norm(rows: NormalisedRows, dtype_name: str, device: str) -> Iterator[Part]:
-    """The gradients of the numbers, the weight and the bias."""
+    """Compare the gradients of a layer norm's inputs, weight and bias."""
     count = len(rows.numbers)
     length = len(rows.weight)
     inputs, weight, bias, upstream = leaves_of(rows, dtype_name, device)
@@ -211,7 +216,7 @@ def gradients_of_layer_norm(rows: NormalisedRows, dtype_name: str, device: str) 
 
 
 def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) -> Iterator[Part]:
-    """The gradients of the numbers and the weight.
+    """Compare the gradients of an RMS norm's inputs and weight.
 
     The numbers have a mean of zero, so the root is 1 as in a layer norm.
     """
@@ -280,7 +285,7 @@ def gradients_that_return(inputs: Any, upstream: Any, label: str) -> Iterator[Pa
 
 
 class ImageNorm(NamedTuple):
-    """How images are normalised: which of their numbers make one group."""
+    """A batch or group norm of images: its sizes, and how many channels form one group."""
 
     method: str
     images: int
@@ -302,7 +307,8 @@ NORMS = (
 
 
 def gradients_of_image_norms(device: str) -> Iterator[Part]:
-    """Catches a batch or group norm that learns from other channels, images or pixels."""
+    """Catches a batch or group norm whose gradients come from the wrong channels, images or
+    pixels."""
     for norm in NORMS:
         expected = expected_gradients(norm)
         shape = (norm.images, norm.channels, 2, norm.pixels // 2)
@@ -316,7 +322,8 @@ def gradients_of_image_norms(device: str) -> Iterator[Part]:
 
 
 def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Part]:
-    """The gradients of the pixels, the weight and the bias, for one layout of the images."""
+    """Compare the gradients of the pixels, the weight and the bias, for one memory layout of the
+    images."""
     expected = expected_gradients(norm)
     dtype_name = dtype_name_of(images)
     device = str(images.device)
@@ -339,12 +346,12 @@ def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Pa
 
 
 def channel_weights(channels: int) -> List[float]:
-    """Learned factors from 1 to 3."""
+    """The weight of each channel, from 1 to 3."""
     return sawtooth(channels, period=3, start=1)
 
 
 def normalised(norm: ImageNorm, images: Any, weight: Any, bias: Any) -> Any:
-    """What torch makes of the images."""
+    """The images normalized by torch's batch norm or group norm."""
     functional = torch.nn.functional
     if norm.method == "batch":
         # In training, without running values; the momentum has nothing to change.
@@ -354,7 +361,7 @@ def normalised(norm: ImageNorm, images: Any, weight: Any, bias: Any) -> Any:
 
 
 class ExpectedGradients(NamedTuple):
-    """The numbers of a batch of images, what arrives, and all gradients."""
+    """The numbers of a batch of images, the upstream gradient, and all exact gradients."""
 
     numbers: List[float]
     upstream: List[float]
@@ -365,7 +372,7 @@ class ExpectedGradients(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def expected_gradients(norm: ImageNorm) -> ExpectedGradients:
-    """Worked out group by group."""
+    """The exact gradients, computed group by group."""
     numbers: List[float] = []
     for plane in range(norm.images * norm.channels):
         numbers += balanced_numbers(norm.pixels, f"plane {plane}")
@@ -399,7 +406,7 @@ def channel_of(position: int, norm: ImageNorm) -> int:
 
 
 def groups_of(norm: ImageNorm) -> List[List[int]]:
-    """The positions of the numbers that are normalised together."""
+    """The memory positions of each group of numbers that are normalized together."""
     count = norm.images * norm.channels * norm.pixels
     if norm.method == "batch":
         groups: List[List[int]] = [[] for _ in range(norm.channels)]

@@ -1,4 +1,4 @@
-"""Normalisations of numbers whose mean and variance are known exactly.
+"""Normalizations of numbers whose mean and variance are known exactly.
 
 Half of the numbers are `center + spread`, the other half `center - spread`: their mean is the
 center, their variance the square of the spread. So each answer is plus or minus
@@ -28,7 +28,7 @@ LENGTHS = (16, 34, 126, 1000, 1026, 4098)
 
 
 class CenteredSpread(NamedTuple):
-    """Numbers above and below a center."""
+    """Numbers at a fixed distance (`spread`) above and below a center."""
 
     name: str
     center: float
@@ -51,7 +51,8 @@ FAR = {
 
 
 def norms(device: str) -> Outcome:
-    """Normalisations take the mean away, and divide by the root of the variance plus eps."""
+    """Check that norms subtract the mean and divide by the root of variance plus eps, and that
+    their gradients are right."""
     questions = (
         layer_norms,
         rms_norms,
@@ -66,7 +67,8 @@ def norms(device: str) -> Outcome:
 
 
 def spreads_in(name: str) -> List[CenteredSpread]:
-    """The cases of a format; the halves cannot hold a number far from zero with a small spread."""
+    """The test cases for a format; 16-bit formats leave out numbers far from zero with a small
+    spread, which they cannot hold."""
     cases = list(SPREADS)
     if name in FAR:
         cases.append(FAR[name])
@@ -74,7 +76,7 @@ def spreads_in(name: str) -> List[CenteredSpread]:
 
 
 def signs_of(length: int, salt: str) -> List[float]:
-    """As many +1 as -1, in random order."""
+    """Equally many +1 and -1, in random order."""
     pairs = length // 2
     signs = [1.0, -1.0] * pairs
     dice(f"signs {length} {salt}").shuffle(signs)
@@ -82,7 +84,7 @@ def signs_of(length: int, salt: str) -> List[float]:
 
 
 def numbers_of(case: CenteredSpread, signs: Sequence[float]) -> List[float]:
-    """The center, plus or minus the spread."""
+    """For each sign, the center plus or minus the spread."""
     numbers: List[float] = []
     for sign in signs:
         distance = sign * case.spread
@@ -91,17 +93,17 @@ def numbers_of(case: CenteredSpread, signs: Sequence[float]) -> List[float]:
 
 
 def root_of(case: CenteredSpread) -> float:
-    """What a norm divides by: the root of the variance plus eps."""
+    """The divisor of the norm: the root of the variance plus eps."""
     return sqrt(case.spread**2 + case.eps)
 
 
 def height(case: CenteredSpread) -> float:
-    """The size of each answer."""
+    """The absolute value of each exact result, before weight and bias."""
     return case.spread / root_of(case)
 
 
 def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
-    """The error allowed of an answer of about 1, times a weight of up to 3.
+    """The error allowed in a result of about 1 times a weight of up to 3.
 
     The rounding of the mean, of the size of the center, is divided by the spread too.
     """
@@ -118,7 +120,8 @@ def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
 
 
 def layer_norms(device: str) -> Iterator[Part]:
-    """Catches a lost eps, a cut row, weights of another place, and a variance of lost digits."""
+    """Catches a layer norm with a lost eps, a cut row, misplaced weights, or an imprecise
+    variance."""
     for dtype_name in formats_on(device):
         for length in LENGTHS:
             for case in spreads_in(dtype_name):
@@ -126,7 +129,7 @@ def layer_norms(device: str) -> Iterator[Part]:
 
 
 def layer_norm(case: CenteredSpread, length: int, dtype_name: str, device: str) -> Part:
-    """Two rows, normalised and then scaled and shifted column by column."""
+    """Compare the layer norm of two rows with a weight and bias per column."""
     weight = sawtooth(length, period=3, start=1)
     bias = sawtooth(length, period=2, start=1)
     values: List[float] = []
@@ -170,7 +173,7 @@ def rms_norms(device: str) -> Iterator[Part]:
 
 
 class Images(NamedTuple):
-    """A batch of images, each channel with a spread and a center of its own."""
+    """A batch of images in which each channel has a different spread and center."""
 
     signs: List[float]
     """Of every element, image by image, channel by channel."""
@@ -185,13 +188,13 @@ class Images(NamedTuple):
         return plane % self.channels
 
     def shape(self) -> Sequence[int]:
-        """Two rows of pixels."""
+        """The shape of the batch; each channel has two rows of pixels."""
         return (self.images, self.channels, 2, self.pixels // 2)
 
 
 @functools.lru_cache(maxsize=None)
 def images_of(images: int, channels: int, pixels: int) -> Images:
-    """Images of which each channel has as many numbers above its center as below."""
+    """Images in which each channel has equally many numbers above and below its center."""
     signs: List[float] = []
     for number in range(images * channels):
         signs += signs_of(pixels, f"image {number}")
@@ -203,7 +206,7 @@ SHAPES = ((2, 3, 34), (3, 17, 66), (1, 5, 1026), (5, 1, 8), (1, 2, 8194))
 
 
 def channel_case(case: CenteredSpread, channel: int) -> CenteredSpread:
-    """Each channel has another spread and center."""
+    """The case for one channel: every second channel has twice the spread and center."""
     factor = 1.0 + channel % 2
     spread = case.spread * factor
     center = case.center * factor
@@ -211,7 +214,7 @@ def channel_case(case: CenteredSpread, channel: int) -> CenteredSpread:
 
 
 class ChannelNumbers(NamedTuple):
-    """The numbers of a batch, and what a norm over each channel makes of them."""
+    """The numbers of a batch, and the exact result of normalizing each channel."""
 
     values: List[float]
     normalised: List[float]
@@ -219,7 +222,7 @@ class ChannelNumbers(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def channel_numbers(shape: Tuple[int, int, int], case: CenteredSpread) -> ChannelNumbers:
-    """Worked out once for all formats."""
+    """The numbers and results of one case, computed once for all formats."""
     images = images_of(*shape)
     values: List[float] = []
     normalised: List[float] = []
@@ -234,7 +237,7 @@ def channel_numbers(shape: Tuple[int, int, int], case: CenteredSpread) -> Channe
 
 
 def channels_last(inputs: Any) -> Any:
-    """The same images with the channels of a pixel side by side in memory."""
+    """The same images in the channels-last memory layout."""
     return inputs.contiguous(memory_format=torch.channels_last)
 
 
@@ -284,7 +287,7 @@ def batch_norms_in_training(device: str) -> Iterator[Part]:
 def batch_norm_in_training(
     inputs: Any, shape: Tuple[int, int, int], case: CenteredSpread, dtype_name: str
 ) -> Iterator[Part]:
-    """One step: the answers, and both running values."""
+    """Compare one training step of a batch norm: its results and both running values."""
     device = str(inputs.device)
     images = images_of(*shape)
     # Of halves, too, the running values are kept in float32.
@@ -311,14 +314,14 @@ def batch_norm_in_training(
 
 
 class RunningValues(NamedTuple):
-    """What a batch norm keeps of each channel."""
+    """The running mean and variance of each channel of a batch norm."""
 
     means: List[float]
     variances: List[float]
 
 
 def running_values(images: Images, case: CenteredSpread) -> RunningValues:
-    """After one step, from a mean of 0 and a variance of 1."""
+    """The exact running values after one step, starting from mean 0 and variance 1."""
     count = images.images * images.pixels
     means: List[float] = []
     variances: List[float] = []
@@ -332,7 +335,7 @@ def running_values(images: Images, case: CenteredSpread) -> RunningValues:
 
 
 class ChannelTable(NamedTuple):
-    """What a batch norm in use knows of one channel."""
+    """The mean, variance, weight and bias of one channel of a batch norm in evaluation mode."""
 
     mean: float
     variance: float
@@ -340,7 +343,7 @@ class ChannelTable(NamedTuple):
     bias: float
 
     def answer(self, number: float) -> float:
-        """What the norm makes of a number of this channel."""
+        """The exact result of the batch norm for a number of this channel."""
         root = sqrt(self.variance + USE_EPS)
         normalised = (number - self.mean) / root
         return normalised * self.weight + self.bias
@@ -351,7 +354,7 @@ USE_EPS = 0.25
 
 
 def channel_table(channel: int) -> ChannelTable:
-    """With eps the root of each variance is a whole number, from 1 to 4."""
+    """The values for one channel; the root of variance plus eps is a whole number from 1 to 4."""
     root = 1.0 + channel % 4
     variance = root**2 - USE_EPS
     # Other periods: neighbours differ in each of the four.
@@ -362,7 +365,8 @@ def channel_table(channel: int) -> ChannelTable:
 
 
 def batch_norms_in_use(device: str) -> Iterator[Part]:
-    """Catches a batch norm that takes the batch's values in place of the running ones."""
+    """Catches a batch norm in evaluation mode that uses the batch's statistics instead of the
+    running ones."""
     for dtype_name in formats_on(device):
         for shape in SHAPES:
             images = images_of(*shape)

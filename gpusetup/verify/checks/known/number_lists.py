@@ -1,4 +1,4 @@
-"""Lists of numbers that Python makes: what is put into tensors, and what must come out of them."""
+"""Lists of numbers in Python: inputs for tensors and exact results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Element = TypeVar("Element")
 
 
 def repeated(values: Sequence[Number], length: int) -> List[Number]:
-    """The values again and again, up to a length.
+    """The values repeated up to this length.
 
     >>> repeated([1, 2], 5)
     [1, 2, 1, 2, 1]
@@ -25,7 +25,7 @@ def repeated(values: Sequence[Number], length: int) -> List[Number]:
 
 
 def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
-    """Whole numbers that rise by 1, and begin again after a period.
+    """Whole numbers that rise by 1 and start again after each period.
 
     >>> sawtooth(5, period=3, start=1)
     [1.0, 2.0, 3.0, 1.0, 2.0]
@@ -38,7 +38,7 @@ def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
 
 
 def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List[float]:
-    """Random whole numbers in a range, both ends included."""
+    """Random whole numbers from `lowest` to `highest`, both included."""
     values: List[float] = []
     for _ in range(count):
         number = chance.randint(lowest, highest)
@@ -83,7 +83,7 @@ def joined(rows: Iterable[Iterable[Element]]) -> List[Element]:
 
 
 def rows_of_length(values: Sequence[Element], length: int) -> List[List[Element]]:
-    """The elements cut into rows.
+    """The elements cut into rows of this length.
 
     >>> rows_of_length([1, 2, 3, 4], 2)
     [[1, 2], [3, 4]]
@@ -96,7 +96,7 @@ def rows_of_length(values: Sequence[Element], length: int) -> List[List[Element]
 
 
 def columns_of(rows: Iterable[Sequence[Element]]) -> List[List[Element]]:
-    """The columns of a matrix, or the rows of which columns are given.
+    """The columns of a matrix given by rows, and the other way around.
 
     >>> columns_of([[1, 2], [3, 4]])
     [[1, 3], [2, 4]]
@@ -108,7 +108,7 @@ def columns_of(rows: Iterable[Sequence[Element]]) -> List[List[Element]]:
 
 
 def elements_at(positions: Iterable[int], values: Sequence[Element]) -> List[Element]:
-    """The elements at these positions, in their order."""
+    """The elements at these positions, in the order of the positions."""
     return [values[position] for position in positions]
 
 
@@ -116,17 +116,17 @@ def elements_at(positions: Iterable[int], values: Sequence[Element]) -> List[Ele
 
 
 def sums_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
-    """Each number of one list plus its neighbour in the other one."""
+    """The sums of two lists, element by element."""
     sums = map(operator.add, first, second)
     return list(sums)
 
 
 def products_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
-    """Each number of one list times its neighbour in the other one."""
+    """The products of two lists, element by element."""
     products = map(operator.mul, first, second)
     return list(products)
 
 
 def scaled(values: Iterable[float], factor: float) -> List[float]:
-    """Each number times the same factor."""
+    """Each number times the factor."""
     return [value * factor for value in values]

@@ -1,4 +1,5 @@
-"""Sorts, searches and the like, with many ties, NaN and rows past 1,024; Python sorts them too."""
+"""Sorts, searches, running sums and counts with many ties, NaN and long rows, compared with
+Python's sort."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Key = Tuple[bool, float]
 
 
 class Ranking(NamedTuple):
-    """A row, and the places of its elements in their order; equal elements keep theirs."""
+    """A row, and its positions in rising and falling order; equal elements keep their order."""
 
     values: List[float]
     rising: List[int]
@@ -36,7 +37,7 @@ class Ranking(NamedTuple):
 
 
 def ordering(device: str) -> Outcome:
-    """Sorts, the largest elements, medians, searches and sums along a row are those of Python."""
+    """Check that sorts, topk, medians, searches and running sums of a row agree with Python."""
     questions = (
         sorted_rows,
         sorted_columns,
@@ -50,7 +51,7 @@ def ordering(device: str) -> Outcome:
 
 
 def key_of(value: float) -> Key:
-    """NaN is larger than every number, as torch has it."""
+    """A sort key by which NaN is larger than every number, as in torch."""
     if isnan(value):
         return (True, 0.0)
     return (False, value)
@@ -67,7 +68,8 @@ def ranking_of(values: List[float]) -> Ranking:
 
 
 def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
-    """Small whole numbers, each many times; fractions' formats also have infinities and NaN."""
+    """Small random whole numbers with many ties; longer floating-point rows also contain infinities
+    and NaN."""
     chance = dice(f"tied {length} {dtype_name} {salt}")
     values = [float(chance.randrange(40)) for _ in range(length)]
     # A short row would consist of nothing else.
@@ -79,7 +81,7 @@ def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
 
 
 def whole_row(length: int, salt: str) -> List[float]:
-    """Small whole numbers, each many times, without any special one."""
+    """Small random whole numbers with many ties, without infinities or NaN."""
     return tied_row(length, "uint8", salt)
 
 
@@ -102,7 +104,7 @@ def sorted_rows(device: str) -> Iterator[Part]:
 
 
 def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iterator[Part]:
-    """A stable sort of one row, and one that may exchange equal elements."""
+    """Compare a stable sort of one row, and a plain sort, which may swap equal elements."""
     is_falling = method == "falling"
     positions = ranking.falling if is_falling else ranking.rising
     exact = ranking.at(positions)
@@ -161,7 +163,7 @@ def side_by_side(columns: Sequence[Sequence[Element]]) -> List[Element]:
 
 
 def largest_elements(device: str) -> Iterator[Part]:
-    """Catches a topk that misses a block of a long row, and a wrong k-th element or median."""
+    """Catches a topk that misses a block of a long row, and a wrong k-th smallest element."""
     for dtype_name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, dtype_name, "top"))
@@ -179,7 +181,8 @@ def largest_elements(device: str) -> Iterator[Part]:
 
 
 def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iterator[Part]:
-    """The `count` largest or smallest elements, and distinct places that hold them."""
+    """Compare topk of `count` largest or smallest elements, and check that its indices are distinct
+    and right."""
     is_largest = method == "largest"
     positions = ranking.falling if is_largest else ranking.rising
     values, computed = torch.topk(inputs, count, largest=is_largest)
@@ -194,14 +197,16 @@ def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iter
 
 
 def extremes_and_ties(device: str) -> Iterator[Part]:
-    """Catches a maximum that skips a lane, and an argmax that is not the first of equal ones."""
+    """Catches a maximum that skips elements, a wrong median, and an argmax that does not point to a
+    maximum."""
     for dtype_name in every_format(device):
         for length in LENGTHS:
             yield from extremes_of_row(length, dtype_name, device)
 
 
 def extremes_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The largest, smallest and middle number of a row, and where they are."""
+    """Compare the largest, smallest and median number of a row, and the positions of both
+    extremes."""
     numbers = whole_row(length, "extremes")
     lowest = min(numbers)
     highest = max(numbers)
@@ -226,7 +231,8 @@ def extremes_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]
 def place_of_extreme(
     label: str, computed: Any, numbers: List[float], extreme: float
 ) -> Iterator[Part]:
-    """Whether the extreme is where torch says that it is."""
+    """Check that the extreme is at the position that torch returns; on a CPU it must be the first
+    such position."""
     position = int(computed)
     is_inside = 0 <= position < len(numbers)
     is_right = is_inside and numbers[position] == extreme
@@ -241,7 +247,8 @@ def place_of_extreme(
 
 
 def places_in_a_sorted_row(device: str) -> Iterator[Part]:
-    """Catches a search that ends a step early, or takes the wrong side of equal elements."""
+    """Catches a searchsorted or bucketize that stops a step early, or takes the wrong side of equal
+    elements."""
     # Also numbers below and above all those of the row.
     targets = [float(value) for value in range(-2, 44)]
     for dtype_name in ("float32", "float64", "int64"):
@@ -259,7 +266,7 @@ def places_in_a_sorted_row(device: str) -> Iterator[Part]:
 
 
 def running_sums(device: str) -> Iterator[Part]:
-    """Catches a running sum or extreme that loses what a block hands to the next one."""
+    """Catches a cumsum or cummax that loses the carry from one block to the next."""
     for dtype_name in ("float32", "float64", "int64", "int32"):
         for length in LENGTHS:
             numbers = whole_row(length, "running")
@@ -280,7 +287,7 @@ def running_sums(device: str) -> Iterator[Part]:
 
 
 def distinct_numbers(device: str) -> Iterator[Part]:
-    """Catches a unique, a count or a histogram that loses elements."""
+    """Catches a unique or bincount that loses elements."""
     for dtype_name in ("float32", "int64"):
         for length in LENGTHS:
             numbers = whole_row(length, "distinct")

@@ -1,4 +1,4 @@
-"""Functions of single numbers, beside Python's math: near zero, far from it, at NaN and ties."""
+"""Functions of single numbers compared with Python's math: near zero, far from it, and with NaN."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ threads share (a thread of the CPU takes 32,768 elements or more)."""
 
 
 def pointwise(device: str) -> Outcome:
-    """Functions, quotients and comparisons of single numbers are those of Python's math."""
+    """Check that functions, quotients and reductions with NaN agree with Python's math."""
     questions = (
         values_of_functions,
         far_numbers,
@@ -55,7 +55,7 @@ def pointwise(device: str) -> Outcome:
 
 
 def numbers_for(function: Function, dtype_name: str) -> List[float]:
-    """Its numbers as the format holds them, since the exact answer is that of the rounded ones."""
+    """The arguments to test a function with, rounded to the format."""
     numbers = list(function.numbers)
     if function.has_both_signs:
         # Zero has no other sign here.
@@ -65,7 +65,7 @@ def numbers_for(function: Function, dtype_name: str) -> List[float]:
 
 
 def values_of_functions(device: str) -> Iterator[Part]:
-    """Catches a function that loses its digits near zero, ends too early, or skips a tail.
+    """Catches a function that loses precision near zero, overflows too early, or skips a tail.
 
     Each is also asked to write over its input, and to write into a tensor that has gaps.
     """
@@ -75,7 +75,8 @@ def values_of_functions(device: str) -> Iterator[Part]:
 
 
 def values_of_function(function: Function, dtype_name: str, device: str) -> Iterator[Part]:
-    """One function of numbers side by side, of numbers with gaps, and in place."""
+    """Compare one function for contiguous numbers, for numbers with gaps in memory, and in
+    place."""
     numbers = numbers_for(function, dtype_name)
     exact = list(map(function.exact, numbers))
     limit = limit_of(function, dtype_name)
@@ -100,7 +101,7 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
 
 
 def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
-    """The method that writes a function's values over its input; None if there is none."""
+    """The method that applies the function in place, or None if there is none."""
     # Methods of other names want arguments (`clamp_`).
     is_of_torch = function.run is getattr(torch, function.name, None)
     if not is_of_torch:
@@ -109,7 +110,8 @@ def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]
 
 
 def limit_of(function: Function, dtype_name: str) -> Limit:
-    """Eight roundoffs of the answer (libraries promise four; halves are rounded once more)."""
+    """The error allowed in a function's value: 8 roundoffs, because libraries promise 4; 16-bit
+    formats add 1e-6 near zero."""
     unit = roundoff(dtype_name)
     slack = function.slack * unit
     if dtype_name in HALVES:
@@ -119,7 +121,7 @@ def limit_of(function: Function, dtype_name: str) -> Limit:
 
 
 class Fraction(NamedTuple):
-    """Two whole numbers; the lower one is never zero."""
+    """Two whole numbers, of which `lower` is never zero."""
 
     upper: int
     lower: int
@@ -130,7 +132,7 @@ FRACTIONS = tuple(Fraction(*pair) for pair in product(range(-7, 8), (-3, -2, -1,
 
 
 def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
-    """What a function of two whole numbers makes of each fraction."""
+    """The value of a function of two whole numbers for each of the fractions."""
     values: List[Number] = []
     for upper, lower in FRACTIONS:
         values.append(exact(upper, lower))
@@ -138,7 +140,7 @@ def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
-    """Catches a quotient or remainder that is rounded to the other side for negative numbers."""
+    """Catches a quotient or remainder of negative numbers that is rounded the wrong way."""
     uppers = [fraction.upper for fraction in FRACTIONS]
     lowers = [fraction.lower for fraction in FRACTIONS]
     for dtype_name in (*formats_on(device), "int64", "int32"):
@@ -175,14 +177,15 @@ def whole_quotients(device: str) -> Iterator[Part]:
 
 
 def what_nan_gives(device: str) -> Iterator[Part]:
-    """Catches a maximum, clamp or sum that loses a NaN, behind which training goes on."""
+    """Catches a maximum, clamp, sum or other reduction that drops a NaN, so that training would go
+    on unnoticed."""
     for dtype_name in formats_on(device):
         for length in LENGTHS[:2]:
             yield from what_last_nan_gives(length, dtype_name, device)
 
 
 def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """What becomes of numbers from 0 to 4, of which the last one is NaN."""
+    """Compare functions of a row of numbers from 0 to 4 whose last element is NaN."""
     whole_numbers = sawtooth(length - 1, period=5)
     values = [*whole_numbers, nan]
     inputs = tensor_of(values, dtype_name, device)
@@ -218,7 +221,8 @@ def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[P
 
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
-    """Catches a logsumexp of large numbers that overflows, and products that lose a sign."""
+    """Catches a logsumexp that overflows, products that lose a sign, and an imprecise variance far
+    from zero."""
     for dtype_name in formats_on(device):
         for length in (17, 1026):
             yield from logarithms_of_sums(length, dtype_name, device)
@@ -228,7 +232,7 @@ def sums_of_exponentials(device: str) -> Iterator[Part]:
 
 
 def logarithms_of_sums(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The sum of n times exp(base) has the logarithm base + log(n)."""
+    """Compare logsumexp of n equal numbers, which is the number plus log(n)."""
     limit = Limit(16 * roundoff(dtype_name))
     # exp(256) overflows in all formats but float64.
     for base in (0.0, 256.0):
@@ -240,7 +244,7 @@ def logarithms_of_sums(length: int, dtype_name: str, device: str) -> Iterator[Pa
 
 
 def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The product of numbers that are 1 or -1, and all products on the way to it."""
+    """Compare the product and the running products of numbers that are 1 or -1."""
     signs: List[float] = []
     for position in range(length):
         signs.append(-1.0 if position % 3 else 1.0)
@@ -260,7 +264,7 @@ def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Par
 
 
 def moments_far_from_zero(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The variance of as many 1000s as 1002s is 1, and so is the deviation."""
+    """Compare variance and standard deviation, both 1, of equally many 1000s and 1002s."""
     pairs = length // 2
     inputs = tensor_of([1000.0, 1002.0] * pairs, dtype_name, device)
     # The mean is rounded at the size of the numbers.

@@ -1,4 +1,4 @@
-"""Recurrent nets, step by step in Python, as their papers write them."""
+"""Recurrent networks, computed step by step in Python as defined in their papers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Matrix = List[Vector]
 
 
 class Net(NamedTuple):
-    """The sizes of one recurrent net."""
+    """The sizes of a recurrent network."""
 
     steps: int
     inputs: int
@@ -32,7 +32,7 @@ NETS = (Net(5, 3, 4), Net(33, 17, 9), Net(3, 2, 33, layers=2), Net(7, 5, 6, both
 
 
 class Weights(NamedTuple):
-    """What one layer learns, for one direction: a block of rows for each gate."""
+    """The weights and biases of one layer in one direction, with a block of rows for each gate."""
 
     from_input: Matrix
     from_state: Matrix
@@ -41,7 +41,7 @@ class Weights(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a step hands on."""
+    """The hidden and cell state after a step."""
 
     hidden: Vector
     cell: Vector
@@ -52,7 +52,7 @@ Step = Callable[[Weights, Vector, State], State]
 
 
 def recurrent(device: str) -> Outcome:
-    """LSTM, GRU and plain recurrent nets make the steps that Python makes."""
+    """Check that LSTM, GRU and plain recurrent networks agree with Python."""
     return ask_all(device, (outputs_of_nets,), "the same steps in Python")
 
 
@@ -64,7 +64,7 @@ def sigmoid(x: float) -> float:
 
 
 def affine(rows: Matrix, vector: Vector, bias: Vector) -> Vector:
-    """Each row times the vector, plus the bias."""
+    """The matrix times the vector, plus the bias."""
     sums: Vector = []
     for row, start in zip(rows, bias):
         products = products_of_pairs(row, vector)
@@ -73,13 +73,13 @@ def affine(rows: Matrix, vector: Vector, bias: Vector) -> Vector:
 
 
 def gate(values: Vector, number: int, size: int) -> Vector:
-    """The block of one gate."""
+    """The block of values that belongs to gate `number`."""
     start = number * size
     return values[start : start + size]
 
 
 def plain_step(weights: Weights, inputs: Vector, state: State) -> State:
-    """h = tanh(W x + b + U h + c)."""
+    """One step of a plain recurrent network: h = tanh(W x + b + U h + c)."""
     from_input = affine(weights.from_input, inputs, weights.input_bias)
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
     sums = sums_of_pairs(from_input, from_state)
@@ -88,7 +88,7 @@ def plain_step(weights: Weights, inputs: Vector, state: State) -> State:
 
 
 def lstm_step(weights: Weights, inputs: Vector, state: State) -> State:
-    """The gates lie in the order input, forget, candidate, output."""
+    """One step of an LSTM; the gates are in the order input, forget, candidate, output."""
     size = len(state.hidden)
     from_input = affine(weights.from_input, inputs, weights.input_bias)
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
@@ -107,7 +107,7 @@ def lstm_step(weights: Weights, inputs: Vector, state: State) -> State:
 
 
 def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
-    """The gates lie in the order reset, update, candidate."""
+    """One step of a GRU; the gates are in the order reset, update, candidate."""
     size = len(state.hidden)
     from_input = affine(weights.from_input, inputs, weights.input_bias)
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
@@ -126,7 +126,7 @@ def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
 
 
 class Kind(NamedTuple):
-    """One of torch's recurrent nets, with its step in Python."""
+    """A recurrent module of torch, with its step in Python and its number of gates."""
 
     module: str
     step: Step
@@ -140,7 +140,8 @@ KINDS = (Kind("RNN", plain_step, 1), Kind("LSTM", lstm_step, 4), Kind("GRU", gru
 
 
 def outputs_of_nets(device: str) -> Iterator[Part]:
-    """Catches exchanged gates, a lost bias or last step, and a direction that is not turned."""
+    """Catches swapped gates, a lost bias or last step, and a backward direction that is not
+    reversed."""
     for kind in KINDS:
         for net in NETS:
             layers = layers_of(kind, net)
@@ -160,7 +161,7 @@ def outputs_of_nets(device: str) -> Iterator[Part]:
 
 
 def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
-    """Multiples of 1/16 below a half: exact in every format."""
+    """A random matrix of multiples of 1/16 between -1/2 and 1/2, exact in every format."""
     chance = dice(f"recurrent {rows} {columns} {salt}")
     matrix: Matrix = []
     for _ in range(rows):
@@ -170,7 +171,8 @@ def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
 
 
 class RecurrentWeights(NamedTuple):
-    """The weights of one layer, forward and, if the net has it, backward."""
+    """The weights of one layer: forward and, in a bidirectional network, backward (otherwise
+    None)."""
 
     forward: Weights
     backward: Optional[Weights]
@@ -204,7 +206,7 @@ def weights_of(kind: Kind, net: Net, width: int, name: str) -> Weights:
 
 
 def outputs_in_python(kind: Kind, layers: List[RecurrentWeights], sequence: Matrix) -> Matrix:
-    """The output of the last layer at each step."""
+    """The exact output of the last layer at each step."""
     rows = sequence
     for layer in layers:
         outputs = walked(kind.step, layer.forward, rows)
@@ -217,7 +219,7 @@ def outputs_in_python(kind: Kind, layers: List[RecurrentWeights], sequence: Matr
 
 
 def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
-    """The hidden state after each step, from a state of zeros."""
+    """The hidden state after each step, starting from zeros."""
     size = len(weights.from_state[0])
     state = State([0.0] * size, [0.0] * size)
     outputs: Matrix = []
@@ -228,7 +230,7 @@ def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
 
 
 def module_of(kind: Kind, net: Net, layers: List[RecurrentWeights]) -> Any:
-    """Torch's net with these weights, on the CPU."""
+    """A torch module with these weights, on the CPU."""
     module_class = getattr(torch.nn, kind.module)
     module = module_class(net.inputs, net.hidden, net.layers, bidirectional=net.both_directions)
     # Torch names them by the number of the layer.
@@ -255,7 +257,7 @@ def write_weights(module: Any, name: str, weights: Weights) -> None:
 
 
 def outputs_of(module: Any, inputs: Any) -> Any:
-    """What the module makes of a sequence, in the sequence's format and on its device."""
+    """The module's outputs for a sequence, in the format and on the device of the sequence."""
     module = module.to(inputs.device, inputs.dtype)
     with torch.no_grad():
         outputs, _ = module(inputs)

@@ -1,4 +1,5 @@
-"""Images enlarged, folded and sampled between pixels, with their gradients.
+"""Resizing, folding, convolving and sampling of rows and images, with gradients of resizing and
+pooling.
 
 Enlarging by whole factors weighs pixels by simple fractions, so Python knows each new pixel.
 """
@@ -44,7 +45,8 @@ Weigher = Callable[[int, int, int], Shares]
 
 
 def resampling(device: str) -> Outcome:
-    """Enlarged, pooled, folded and convolved rows agree with weighted sums in Python."""
+    """Check that resized, pooled, folded and convolved rows and images agree with weighted sums in
+    Python."""
     questions = (
         enlarged_rows,
         enlarged_images,
@@ -104,13 +106,13 @@ def nearest_shares(position: int, old: int, new: int) -> Shares:
 
 
 def exact_nearest_shares(position: int, old: int, new: int) -> Shares:
-    """The pixel under the center of the new one."""
+    """The source pixel under the center of the new pixel (`nearest-exact`)."""
     center = (position + 0.5) * old / new
     return {floor(center): 1.0}
 
 
 def area_shares(position: int, old: int, new: int) -> Shares:
-    """The mean of all pixels that a new one covers, also in part."""
+    """The mean of all source pixels that the new pixel covers, even in part."""
     start = position * old // new
     # Rounded up.
     stop = -(-(position + 1) * old // new)
@@ -119,7 +121,8 @@ def area_shares(position: int, old: int, new: int) -> Shares:
 
 
 class Mode(NamedTuple):
-    """A way to enlarge: torch's name and options for it, and the shares of the old pixels."""
+    """A mode of torch's `interpolate`: its name and options, and the function that returns the
+    shares of the source pixels."""
 
     name: str
     options: Dict[str, Any]
@@ -136,7 +139,7 @@ MODES = (
 
 
 def weighed(row: Sequence[float], new: int, weigher: Weigher) -> List[float]:
-    """Each new pixel as the weighted sum of old ones."""
+    """The exact resized row: each new pixel is a weighted sum of source pixels."""
     pixels: List[float] = []
     for position in range(new):
         pixel = 0.0
@@ -192,7 +195,8 @@ def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Itera
 
 
 def position_limit(dtype_name: str, length: int) -> Limit:
-    """A place is rounded in float32 at least, so a share is off by a roundoff of the length."""
+    """The error allowed in resizing. A position is rounded at least in float32, so its error grows
+    with the row's length."""
     unit = roundoff(dtype_name)
     place_unit = min(unit, roundoff("float32"))
     # Of a place, times the difference of two neighbours: 8 at most.
@@ -201,7 +205,7 @@ def position_limit(dtype_name: str, length: int) -> Limit:
 
 
 def enlarged_images(device: str) -> Iterator[Part]:
-    """Catches a bilinear image whose rows and columns are exchanged, in both layouts of memory."""
+    """Catches a bilinear resize that swaps rows and columns, in both memory layouts."""
     height, width = 7, 12
     for channels in (1, 3, 17):
         pixels = whole_row(channels * height * width, "image")
@@ -222,7 +226,8 @@ def enlarged_images(device: str) -> Iterator[Part]:
 
 
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:
-    """The pixels of one enlarged channel, row by row: first along the rows, then the columns."""
+    """The exact pixels of one resized channel, row by row: first resized along the rows, then along
+    the columns."""
     wide_rows = [weighed(row, new_width, linear_shares) for row in rows]
     high_columns: List[List[float]] = []
     for column in columns_of(wide_rows):
@@ -235,7 +240,7 @@ def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: 
 
 
 def folded_images(device: str) -> Iterator[Part]:
-    """Catches patches that are cut out at another place, or laid back beside it."""
+    """Catches an unfold or fold whose patches come from or go to the wrong place."""
     channels, height, width = 2, 6, 9
     patch_height, patch_width = 2, 3
     patch = (patch_height, patch_width)
@@ -259,7 +264,8 @@ def folded_images(device: str) -> Iterator[Part]:
 
 
 def shuffled_pixels(device: str) -> Iterator[Part]:
-    """Catches channels that become pixels of another row or column."""
+    """Catches a pixel_shuffle or pixel_unshuffle that puts channels into the wrong row or
+    column."""
     height, width, factor = 3, 5, 2
     channels = factor * factor
     values = [float(position) for position in range(channels * height * width)]
@@ -282,7 +288,7 @@ def shuffled_pixels(device: str) -> Iterator[Part]:
 
 
 def sampled_images(device: str) -> Iterator[Part]:
-    """Catches a grid_sample that exchanges axes, or reads outside of the image."""
+    """Catches a grid_sample that swaps axes, or reads wrongly outside the image."""
     height, width = 5, 9
     values = whole_row(height * width, "sampled")
     rows = rows_of_length(values, width)
@@ -306,7 +312,7 @@ def sampled_images(device: str) -> Iterator[Part]:
 
 
 def sampled(rows: Sequence[Sequence[float]], y: float, x: float) -> float:
-    """The four pixels around a place, weighed by how near they are; outside there are zeros."""
+    """The exact bilinear sample at this position; pixels outside the image count as zero."""
     top = floor(y)
     left_column = floor(x)
     rows_inside = range(len(rows))

@@ -1,4 +1,4 @@
-"""How matrix products round: single products in each format, and long sums of them.
+"""Rounding of matrix products: of single products in each format, and of long sums.
 
 Whole numbers are multiplied whose sum Python knows exactly, so the nearest number of the format is
 known too. A kernel that cuts digits off, or rounds by chance, shows in many elements at once.
@@ -61,14 +61,16 @@ class ExactFactors(NamedTuple):
 
 
 def rounding(device: str) -> Outcome:
-    """Products are rounded to the nearest number, whatever their inner length and way."""
+    """Check that matrix products are rounded to the nearest number, for every inner length and
+    every function that multiplies."""
     with exact_products(torch):
         questions = (halves_round_once, single_products, long_sums_lean_to_no_side)
         return ask_all(device, questions, "whole numbers, rounded by hand")
 
 
 def factors_of(inner: int, largest: int, salt: str) -> ExactFactors:
-    """Matrices of whole numbers up to `largest`, of either sign."""
+    """Two random matrices of whole numbers from -`largest` to `largest`, and their exact
+    product."""
     chance = dice(f"factors {inner} {salt}")
     first_factor = rows_of(chance, -largest, largest, inner)
     columns = rows_of(chance, -largest, largest, inner)
@@ -76,13 +78,13 @@ def factors_of(inner: int, largest: int, salt: str) -> ExactFactors:
 
 
 def multiplied(first_factor: Rows, columns: Rows) -> ExactFactors:
-    """The factors with their product."""
+    """The factors together with their exact product."""
     product = products_of(first_factor, columns)
     return ExactFactors(first_factor, columns, product)
 
 
 def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
-    """SIDE rows of whole numbers in this range."""
+    """SIDE rows of random whole numbers from `low` to `high`."""
     rows: Rows = []
     for _ in range(SIDE):
         row = [chance.randint(low, high) for _ in range(inner)]
@@ -91,7 +93,7 @@ def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
 
 
 def products_of(first_factor: Rows, columns: Rows) -> List[int]:
-    """Each row times each column, as integers without end."""
+    """The exact product of every row with every column, as Python integers."""
     product = []
     for row in first_factor:
         for column in columns:
@@ -104,13 +106,13 @@ def products_of(first_factor: Rows, columns: Rows) -> List[int]:
 
 
 class Operands(NamedTuple):
-    """The tensors of one product: rows of the left factor, columns of the right one."""
+    """The tensors of one product: the left factor by rows, the right factor by columns."""
 
     first_factor: Any
     right_columns: Any
 
     def transposed(self) -> Any:
-        """The right factor, as `mm` wants it."""
+        """The right factor by rows, as `mm` expects it."""
         return self.right_columns.t()
 
 
@@ -119,13 +121,13 @@ def by_mm(operands: Operands) -> Any:
 
 
 def by_plain_mm(operands: Operands) -> Any:
-    """Both factors lie row by row in memory."""
+    """The product by mm of two row-major factors."""
     right_factor = operands.transposed().contiguous()
     return torch.mm(operands.first_factor, right_factor)
 
 
 def by_bmm(operands: Operands) -> Any:
-    """The second product of a batch."""
+    """The product by bmm, as the second of a batch."""
     zeros = torch.zeros_like(operands.first_factor)
     first_factors = torch.stack([zeros, operands.first_factor])
     right_columns = torch.stack([operands.right_columns, operands.right_columns])
@@ -140,7 +142,7 @@ def by_linear(operands: Operands) -> Any:
 
 
 def by_mv(operands: Operands) -> Any:
-    """One column after the other."""
+    """The product by mv, one column at a time."""
     columns: List[Any] = []
     for right_column in operands.right_columns:
         columns.append(torch.mv(operands.first_factor, right_column))
@@ -158,7 +160,7 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
 
 
 def operands_of(factors: ExactFactors, dtype_name: str, device: str) -> Operands:
-    """Both factors in one format on a device."""
+    """Both factors as tensors in one format on the device."""
     shape = (SIDE, factors.inner)
     return Operands(
         tensor_of(joined(factors.first_factor), dtype_name, device, *shape),
@@ -170,7 +172,7 @@ def operands_of(factors: ExactFactors, dtype_name: str, device: str) -> Operands
 
 
 def halves_round_once(device: str) -> Iterator[Part]:
-    """Catches a 16-bit product that is cut, rounded by chance, or summed up in 16 bits.
+    """Catches a 16-bit product that is truncated, rounded stochastically, or summed in 16 bits.
 
     Every partial sum is exact in float32, so the one rounding at the end is the only one.
     """
@@ -185,7 +187,8 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
 
 def largest_factor(inner: int) -> int:
-    """The sum of `inner` products of numbers up to M spreads by M * M / 3 * sqrt(inner)."""
+    """The largest factor for which sums of `inner` products are typically about SPREAD; at
+    least 2."""
     square = 3 * SPREAD / sqrt(inner)
     largest = int(sqrt(square))
     # Of 0 and 1 alone every sum would be small.
@@ -195,7 +198,7 @@ def largest_factor(inner: int) -> int:
 def products_rounded(
     factors: ExactFactors, dtype_name: str, device: str, label: str
 ) -> Iterator[Part]:
-    """The same product by each way to multiply."""
+    """Compare the same product by each function that multiplies matrices."""
     operands = operands_of(factors, dtype_name, device)
     for method, multiply in WAYS.items():
         computed = multiply(operands)
@@ -203,7 +206,8 @@ def products_rounded(
 
 
 def rounded_to_nearest(label: str, dtype_name: str, computed: Any, product: List[int]) -> Part:
-    """No element is farther off than the next number, and nearly all are the nearest one."""
+    """Check that every element is within one unit in the last place, and nearly all are the nearest
+    number."""
     bits = SIGNIFICANT_BITS[dtype_name]
     nearest = [rounded(value, bits) for value in product]
     # The next number is one unit of the last digit away: at most 2 to the 1 - bits of the number.
@@ -221,7 +225,7 @@ def rounded_to_nearest(label: str, dtype_name: str, computed: Any, product: List
 
 
 def single_products(device: str) -> Iterator[Part]:
-    """Catches a product of two numbers that is cut, or computed with fewer digits.
+    """Catches a product of two numbers that is truncated, or computed with too few digits.
 
     All but one number of each row are zero, so that nothing but the product is rounded.
     """
@@ -233,7 +237,8 @@ def single_products(device: str) -> Iterator[Part]:
 
 
 def formats_of_all_digits(device: str) -> List[str]:
-    """The long formats in which the settings let products keep all digits of their factors."""
+    """The formats of 32 and 64 bits whose products keep all digits under the current settings;
+    float32 drops out if TF32 is on."""
     # TF32 drops 13 of a float32's 24.
     precision = read_precision(torch, device)
     if precision.name == "ieee":
@@ -242,7 +247,8 @@ def formats_of_all_digits(device: str) -> List[str]:
 
 
 def with_one_number_a_row(inner: int, bits: int) -> ExactFactors:
-    """Factors of all digits; each row of the left one has a single number."""
+    """Factors that use all digits of the format; each row of the left one has a single number other
+    than zero."""
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
     first_factor: Rows = [[0] * inner for _ in range(SIDE)]
@@ -255,7 +261,8 @@ def with_one_number_a_row(inner: int, bits: int) -> ExactFactors:
 
 
 def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
-    """Catches sums that are cut at each step: all their errors then have one sign."""
+    """Catches sums that are truncated at each step, because then nearly all errors have the same
+    sign."""
     for dtype_name in formats_of_all_digits(device):
         bits = SIGNIFICANT_BITS[dtype_name]
         for inner in (1021, 4099):
@@ -269,7 +276,7 @@ def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
 
 
 def of_positive_numbers(inner: int, bits: int, number: int) -> ExactFactors:
-    """Factors of all digits, so that each step of a sum is rounded."""
+    """Positive factors that use all digits of the format, so that each step of a sum is rounded."""
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
     # Without a zero, and all of one sign.
@@ -279,13 +286,13 @@ def of_positive_numbers(inner: int, bits: int, number: int) -> ExactFactors:
 
 
 class Tally(NamedTuple):
-    """How many sums came out too small, and how many too large."""
+    """How many sums were too small, and how many too large."""
 
     below: int = 0
     above: int = 0
 
     def with_errors(self, computed: List[float], product: List[int]) -> Tally:
-        """The errors of further sums counted in; floats are compared with integers exactly."""
+        """The tally with further sums added; floats are compared exactly with integers."""
         below, above = self
         for value, exact in zip(computed, product):
             if value < exact:
@@ -295,7 +302,7 @@ class Tally(NamedTuple):
         return Tally(below, above)
 
     def judged(self, label: str) -> Part:
-        """Whether both signs are about as frequent."""
+        """Whether too small and too large sums are about equally frequent."""
         difference = abs(self.below - self.above)
         # As of a fair coin that is thrown for each sum.
         throws = self.below + self.above

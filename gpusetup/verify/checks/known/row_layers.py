@@ -1,4 +1,5 @@
-"""Pools and convolutions of rows and volumes, with their gradients; asked by `resampling`.
+"""Pooling and convolution of rows and volumes, with their gradients; used by the check
+`resampling`.
 
 All numbers are small and whole, so the sums are exact unless a library computes by transforms.
 """
@@ -23,7 +24,7 @@ def whole_row(length: int, salt: str) -> List[float]:
 
 
 def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
-    """Random whole numbers from `lowest` on; `numbers` says how many different ones."""
+    """A row of `numbers` different random whole numbers, from `lowest` upward."""
     values: List[float] = []
     for value in whole_row(length, salt):
         step = value % numbers
@@ -40,7 +41,8 @@ WINDOW_STEP = 2
 
 
 class PooledRows(NamedTuple):
-    """Rows of different numbers, the windows of a pool over them, and what arrives at each."""
+    """Rows of distinct numbers, the pooling windows over them, and the upstream gradient of each
+    window."""
 
     channels: int
     length: int
@@ -50,7 +52,8 @@ class PooledRows(NamedTuple):
     upstream: List[float]
 
     def gradient_of_largest(self) -> List[float]:
-        """The largest number of a window gets all that arrives at the window."""
+        """The exact gradient of max pooling: the largest number of a window gets all of the
+        window's upstream gradient."""
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             largest = max(window, key=self.values.__getitem__)
@@ -59,7 +62,7 @@ class PooledRows(NamedTuple):
         return gradient
 
     def gradient_of_means(self) -> List[float]:
-        """Each number of a window gets the same share."""
+        """The exact gradient of average pooling: each number of a window gets an equal share."""
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             for position in window:
@@ -68,7 +71,7 @@ class PooledRows(NamedTuple):
 
 
 def pooled_rows(channels: int, length: int) -> PooledRows:
-    """Windows that do not reach from one row to the next one."""
+    """Random rows of distinct numbers with windows that stay within a row."""
     # Every number once, so that each window has one largest.
     values = list(range(channels * length))
     dice(f"pooled {channels} {length}").shuffle(values)
@@ -84,7 +87,8 @@ def pooled_rows(channels: int, length: int) -> PooledRows:
 
 
 def gradients_of_pools(device: str) -> Iterator[Part]:
-    """Catches a pool whose gradient arrives at another pixel, or is not shared among a window."""
+    """Catches a pooling whose gradient reaches the wrong element, or is not shared within a
+    window."""
     for channels, length in ((1, 17), (3, 66), (17, 9), (2, 1027)):
         rows = pooled_rows(channels, length)
         # Halves could not hold a thousand different numbers.
@@ -94,7 +98,7 @@ def gradients_of_pools(device: str) -> Iterator[Part]:
 
 
 def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iterator[Part]:
-    """The same pool of rows, of images of one row, and of volumes of one row."""
+    """Compare the gradients of max pooling of the same rows in one, two and three dimensions."""
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
@@ -120,7 +124,7 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
 
 
 def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterator[Part]:
-    """Means of windows, and of whole rows."""
+    """Compare the gradients of average pooling over windows and over whole rows."""
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
@@ -147,7 +151,7 @@ def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterat
 
 
 class RowLayer(NamedTuple):
-    """The sizes of a convolution of rows."""
+    """The sizes of a one-dimensional convolution."""
 
     channels: int
     filters: int
@@ -168,7 +172,8 @@ ROW_LAYERS = (
 
 
 class ConvolvedRows(NamedTuple):
-    """The numbers of a layer, what it makes of them, and the gradients of that along `upstream`."""
+    """The exact inputs, outputs and gradients of a convolution of rows; `upstream` is the gradient
+    of the output."""
 
     input: List[float]
     weight: List[float]
@@ -179,7 +184,7 @@ class ConvolvedRows(NamedTuple):
 
 
 def convolved_rows(layer: RowLayer) -> ConvolvedRows:
-    """Every product of an input and a weight, added to the output that it is part of."""
+    """The exact outputs and gradients, added up over every product of an input and a weight."""
     channels, filters, length, taps = layer
     count = layer.output_length
     weight_count = filters * channels * taps
@@ -208,7 +213,8 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
 
 
 def rows_convolved(device: str) -> Iterator[Part]:
-    """Catches a convolution of rows that loses a tap, channel or border, with its gradients."""
+    """Catches a one-dimensional convolution that loses a tap, channel or border, also in its
+    gradients."""
     for layer in ROW_LAYERS:
         channels, filters, length, taps = layer
         exact = convolved_rows(layer)
@@ -231,7 +237,8 @@ def rows_convolved(device: str) -> Iterator[Part]:
 
 
 def convolution_limit(dtype_name: str, device: str) -> Limit:
-    """Libraries may compute by transforms, whose fractions are rounded; a lost number is 1 off."""
+    """The error allowed in a convolution of whole numbers: far below 1, but enough for libraries
+    that compute by transforms."""
     relative = 2 * roundoff(dtype_name)
     if device == "cpu":
         return Limit(relative, 2.0**-4)
@@ -239,7 +246,7 @@ def convolution_limit(dtype_name: str, device: str) -> Limit:
 
 
 def volumes_convolved(device: str) -> Iterator[Part]:
-    """Catches a convolution of volumes that exchanges depth, height and width."""
+    """Catches a three-dimensional convolution that swaps depth, height and width."""
     depth, height, width = 4, 5, 7
     # Of the filter; along the width it is a single number.
     deep, high = 2, 3
@@ -269,7 +276,7 @@ def volumes_convolved(device: str) -> Iterator[Part]:
 
 
 class TransposedLayer(NamedTuple):
-    """The sizes of a transposed convolution of one row."""
+    """The sizes of a one-dimensional transposed convolution."""
 
     length: int
     taps: int
@@ -280,7 +287,7 @@ class TransposedLayer(NamedTuple):
 
     @property
     def output_length(self) -> int:
-        """How long the answer is."""
+        """The length of the output."""
         last_start = (self.length - 1) * self.stride
         reach = last_start + self.taps
         cut_off = 2 * self.padding
@@ -295,7 +302,7 @@ TRANSPOSED_LAYERS = (
 
 
 def strided_transposed_rows(device: str) -> Iterator[Part]:
-    """Catches a transposed convolution whose stride, padding or extra border is another one."""
+    """Catches a transposed convolution with a wrong stride, padding or output padding."""
     for layer in TRANSPOSED_LAYERS:
         row = small_row(layer.length, "transposed", numbers=3, lowest=-1)
         weight = small_row(layer.taps, "transposed weight", numbers=3, lowest=1)

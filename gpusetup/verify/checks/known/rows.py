@@ -1,4 +1,4 @@
-"""The rows of the checks whose right answers come from Python alone."""
+"""The table of checks whose right answers are computed in plain Python."""
 
 from __future__ import annotations
 

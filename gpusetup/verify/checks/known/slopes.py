@@ -1,4 +1,5 @@
-"""Gradients of functions of one number, beside slopes in Python; asked by the check `gradients`.
+"""Gradients of functions of one number compared with slopes in Python; used by the check
+`gradients`.
 
 A slope is taken from the function's values, a step to either side.
 """
@@ -37,7 +38,8 @@ UPSTREAM = (1.0, -2.0, 3.0)
 
 
 def slope(exact: Callable[[float], float], x: float) -> float:
-    """The derivative of a function at a point, of the fourth order of the step.
+    """The derivative of a function at x by central differences, with an error of the fourth order
+    of the step.
 
     >>> round(slope(lambda x: x**3, 2.0), 9)
     12.0
@@ -53,7 +55,8 @@ def slope(exact: Callable[[float], float], x: float) -> float:
 
 
 def slopes_of_functions(device: str) -> Iterator[Part]:
-    """Catches a backward pass with a wrong formula, sign or tail, or without what arrives."""
+    """Catches a backward pass with a wrong formula, sign or tail, or one that ignores the upstream
+    gradient."""
     for dtype_name in formats_on(device):
         for function in functions():
             # torch divides by 6 in float32 there.
@@ -63,7 +66,7 @@ def slopes_of_functions(device: str) -> Iterator[Part]:
 
 
 def slopes_of_function(function: Function, dtype_name: str, device: str) -> Iterator[Part]:
-    """The gradient of one function, element by element, for rows of several lengths."""
+    """Compare the gradient of one function element by element, for rows of several lengths."""
     points = points_of(function, dtype_name)
     slopes = [slope(function.exact, point) for point in points]
     # As many points as a common multiple of both periods.
@@ -87,7 +90,7 @@ def slopes_of_function(function: Function, dtype_name: str, device: str) -> Iter
 
 
 def points_of(function: Function, dtype_name: str) -> List[float]:
-    """Where the slope is asked for, as the format holds it."""
+    """The points at which to test the slope, rounded to the format."""
     points = list(SLOPE_POINTS)
     if function.has_both_signs:
         points += [-point for point in SLOPE_POINTS]
@@ -96,7 +99,8 @@ def points_of(function: Function, dtype_name: str) -> List[float]:
 
 
 def slope_limit(function: Function, dtype_name: str) -> Limit:
-    """Thirty-two roundoffs: a formula of some ten operations, of which several are rounded."""
+    """The error allowed in a slope: 32 roundoffs, for a formula of about ten operations; 8 in
+    16-bit formats."""
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         # Some are made of the rounded answer, whose error counts as many times as the slope grows.

@@ -1,4 +1,4 @@
-"""Softmax, its logarithm and the losses made of them, in rows of 17 to 70,000 numbers.
+"""Softmax, log-softmax and losses based on them, in rows of 17 to 70,001 numbers.
 
 A row holds a few different numbers, each many times, so its sum of exponentials is a short sum in
 Python. One number weighs about as much as all others together: wherever it lies, leaving it out
@@ -47,7 +47,7 @@ IGNORED = -100
 
 
 class LogitsRow(NamedTuple):
-    """Logits, and the logarithm of the sum of their exponentials."""
+    """A row of logits, and the logarithm of the sum of their exponentials."""
 
     logits: List[float]
     maximum: float
@@ -91,7 +91,7 @@ def row_of(length: int, base: int, number: int) -> LogitsRow:
 
 
 def row_from(logits: List[float]) -> LogitsRow:
-    """A row with the logarithm of its sum of exponentials."""
+    """The row of these logits, with its maximum and the logarithm of its sum of exponentials."""
     maximum = max(logits)
     exponentials = [exp(logit - maximum) for logit in logits]
     total = log(fsum(exponentials))
@@ -112,7 +112,8 @@ def base_for(dtype_name: str, number: int) -> int:
 
 
 def share_limit(dtype_name: str, length: int) -> float:
-    """The relative error of a probability: the roundings of a sum of so many exponentials.
+    """The relative error allowed in a probability: the rounding errors of a sum of `length`
+    exponentials.
 
     A vector of 16 numbers adds up a sixteenth of the row, one number after the other. If the heavy
     number comes first, each later one is rounded alike: measured half of this with torch 2.13.
@@ -128,7 +129,7 @@ def share_limit(dtype_name: str, length: int) -> float:
 
 
 def softmax(device: str) -> Outcome:
-    """Softmax, log-softmax and the losses agree with sums of exponentials worked out in Python."""
+    """Check that softmax, log-softmax and the losses agree with sums of exponentials in Python."""
     questions = (
         probabilities_of_long_rows,
         probabilities_along_other_axes,
@@ -142,7 +143,8 @@ def softmax(device: str) -> Outcome:
 
 
 def probabilities_of_long_rows(device: str) -> Iterator[Part]:
-    """Catches a row that is cut off, a maximum that is not subtracted, and a lost last lane."""
+    """Catches a softmax that cuts a row off, loses the last elements, or does not subtract the
+    maximum."""
     for dtype_name in formats_on(device):
         for number, length in enumerate(LENGTHS):
             rows = rows_of(length, base_for(dtype_name, number))
@@ -186,14 +188,15 @@ def by_columns(rows: Sequence[Sequence[float]]) -> List[float]:
 
 
 def gradients_of_softmax(device: str) -> Iterator[Part]:
-    """Catches a backward pass that loses the end of a row, or another row's sum."""
+    """Catches a backward pass of softmax that loses the end of a row, or uses another row's sum."""
     for dtype_name in formats_on(device):
         for length in (17, 257, 4097, 70_001):
             yield from gradients_of_row(length, dtype_name, device)
 
 
 def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The gradients of the probabilities p of one row along weights w."""
+    """Compare the gradients of softmax and log-softmax for one row of probabilities p and upstream
+    gradients w."""
     row = row_of(length, 0, 2)
     probabilities = row.probabilities()
     weights = sawtooth(length, period=5, start=-2)
@@ -301,7 +304,7 @@ CASES = (
 
 
 class Batch(NamedTuple):
-    """Rows of logits with their target classes; the first target is ignored."""
+    """Rows of logits with their target classes; the first target is ignored by the loss."""
 
     case: LossCase
     rows: List[LogitsRow]
@@ -311,7 +314,7 @@ class Batch(NamedTuple):
 
 
 def batch_of(case: LossCase, base: int) -> Batch:
-    """Three or five rows around a base, with random targets."""
+    """A batch of three or five rows around a base, with random targets."""
     count = 5 if case.classes < 5000 else 3
     # Rows of an even number hold no minus infinity, whose loss would be infinite.
     rows = [row_of(case.classes, base, 2 * number) for number in range(count)]
@@ -328,7 +331,8 @@ def batch_of(case: LossCase, base: int) -> Batch:
 
 
 def cross_entropies(device: str) -> Iterator[Part]:
-    """Catches a mean that counts ignored targets, lost weights, and large logits that overflow."""
+    """Catches a cross-entropy whose mean counts ignored targets, that loses weights, or overflows
+    for large logits."""
     for dtype_name in formats_on(device):
         for number, case in enumerate(CASES):
             batch = batch_of(case, base_for(dtype_name, number))
@@ -336,7 +340,7 @@ def cross_entropies(device: str) -> Iterator[Part]:
 
 
 def cross_entropy(batch: Batch, dtype_name: str, device: str) -> Iterator[Part]:
-    """The loss of one batch, and its gradient."""
+    """Compare the cross-entropy of one batch, and its gradient."""
     case = batch.case
     logits = joined(row.logits for row in batch.rows)
     leaf = tensor_of(logits, dtype_name, device, len(batch.rows), case.classes).requires_grad_()
@@ -381,7 +385,7 @@ def loss_limit(batch: Batch, dtype_name: str) -> Limit:
 
 
 class ExpectedLoss(NamedTuple):
-    """The loss as torch gives it, and its gradient by the logits, row by row."""
+    """The exact loss as torch returns it, and its gradient for each logit, row by row."""
 
     values: List[float]
     gradient: List[float]
@@ -413,7 +417,8 @@ def expected_loss(batch: Batch) -> ExpectedLoss:
 
 
 def divisor_of(batch: Batch) -> float:
-    """What the sum of all losses is divided by: for a mean, the weights of the targets."""
+    """The divisor of the sum of all losses: for `mean` the sum of the counted targets' weights,
+    otherwise 1."""
     if batch.case.reduction != "mean":
         return 1.0
     counted = [target for target in batch.targets if target != batch.case.ignored]
@@ -422,7 +427,7 @@ def divisor_of(batch: Batch) -> float:
 
 
 def class_shares(batch: Batch, target: int) -> List[float]:
-    """How much of the loss falls on each class.
+    """The share of each class in the loss of one row.
 
     A share of the weight is spread over all classes (label smoothing), the rest lies on the target.
     """
@@ -435,7 +440,8 @@ def class_shares(batch: Batch, target: int) -> List[float]:
 
 
 def losses_of_single_numbers(device: str) -> Iterator[Part]:
-    """Catches a binary cross-entropy that overflows for large logits, and a wrong mean."""
+    """Catches a binary cross-entropy that overflows for large logits, and a wrong mean of
+    losses."""
     logits = [0.0, 1.0, -1.0, 8.0, -8.0, 96.0, -96.0] * 147
     flags = sawtooth(len(logits), period=2)
     losses: List[float] = []
@@ -465,7 +471,7 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
 
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
-    """Catches a row of minus infinity alone that is given probabilities: it has none."""
+    """Catches a softmax that gives probabilities to a row of minus infinity; they must be NaN."""
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             row = row_of(length, 0, 0)

@@ -1,4 +1,5 @@
-"""Steps of every optimizer, in its plain, foreach and fused form, against a few lines of Python.
+"""Steps of each optimizer in its plain, foreach and fused form, compared with a few lines of
+Python.
 
 The longest parameter has more elements than one chunk of a fused kernel (65,536 on a GPU). Its
 elements repeat after a prime number of them, so Python trains one period only.
@@ -31,13 +32,14 @@ Step = Callable[[float, float, State, int], float]
 
 
 def start_of(position: int) -> float:
-    """Where a parameter starts: from -0.3 to 0.3, exact in float32."""
+    """The start value of the parameter at this position, from -30/128 to 30/128, exact in
+    float32."""
     step = position % PERIOD - 30
     return step / 128
 
 
 def gradient_of(position: int, step: int) -> float:
-    """Gradients of either sign; none is zero."""
+    """The gradient at this position in this step: positive or negative, never zero."""
     # Primes mix positions and steps: a whole number from -20 to 20.
     mixed = 17 * (position % PERIOD) + 29 * step
     whole = mixed % 41 - 20
@@ -48,7 +50,7 @@ def gradient_of(position: int, step: int) -> float:
 
 
 def averaged(state: State, key: str, value: float, share: float) -> float:
-    """A running average, of which each further value makes the given share.
+    """A running average in which each new value has this share.
 
     It starts at zero, and is kept in the state of the parameter.
     """
@@ -60,7 +62,7 @@ def averaged(state: State, key: str, value: float, share: float) -> float:
 
 
 def sgd(parameter: float, gradient: float, state: State, number: int) -> float:
-    """With momentum 0.9, Nesterov and weight decay 0.1."""
+    """SGD with Nesterov momentum 0.9 and weight decay 0.1."""
     gradient += 0.1 * parameter
     velocity = 0.9 * state.get("velocity", 0.0) + gradient
     state["velocity"] = velocity
@@ -74,7 +76,8 @@ def plain_sgd(parameter: float, gradient: float, state: State, number: int) -> f
 
 
 def adam_move(gradient: float, state: State, number: int) -> float:
-    """The direction of Adam: both moments, each without the weight of its empty start."""
+    """Adam's step divided by the learning rate: the corrected mean over the root of the corrected
+    mean square."""
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
     # Both averages start at zero, which still has a share in them: 0.9 and 0.999 to the steps.
@@ -85,32 +88,32 @@ def adam_move(gradient: float, state: State, number: int) -> float:
 
 
 def adam(parameter: float, gradient: float, state: State, number: int) -> float:
-    """With weight decay 0.1, which is part of the gradient."""
+    """Adam with weight decay 0.1, which is added to the gradient."""
     decayed_gradient = gradient + 0.1 * parameter
     move = adam_move(decayed_gradient, state, number)
     return parameter - 0.01 * move
 
 
 def rising_adam(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adam up the slope (`maximize`)."""
+    """Adam that maximizes (`maximize=True`)."""
     move = adam_move(-gradient, state, number)
     return parameter - 0.01 * move
 
 
 def unmoved(parameter: float, gradient: float, state: State, number: int) -> float:
-    """With a rate of 0."""
+    """An optimizer with a learning rate of 0: the parameter stays unchanged."""
     return parameter
 
 
 def adamw(parameter: float, gradient: float, state: State, number: int) -> float:
-    """With weight decay 0.1, apart from the gradient."""
+    """AdamW with weight decay 0.1, applied separately from the gradient."""
     move = adam_move(gradient, state, number)
     decayed = parameter * (1 - 0.01 * 0.1)
     return decayed - 0.01 * move
 
 
 def amsgrad(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adam with the largest second moment so far."""
+    """AMSGrad: Adam with the largest second moment so far."""
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
     largest = max(state.get("largest", 0.0), square)
@@ -123,7 +126,7 @@ def amsgrad(parameter: float, gradient: float, state: State, number: int) -> flo
 
 
 def adagrad(parameter: float, gradient: float, state: State, number: int) -> float:
-    """With a rate that falls by 0.1 a step."""
+    """Adagrad with a learning rate decay of 0.1."""
     total = state.get("sum", 0.0) + gradient**2
     state["sum"] = total
     steps_before = number - 1
@@ -134,7 +137,7 @@ def adagrad(parameter: float, gradient: float, state: State, number: int) -> flo
 
 
 def rmsprop(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Centered, with momentum 0.9."""
+    """RMSprop, centered, with momentum 0.9."""
     square = averaged(state, "square", gradient**2, 0.01)
     mean = averaged(state, "mean", gradient, 0.01)
     # "Centered": around the mean of the gradients.
@@ -146,7 +149,7 @@ def rmsprop(parameter: float, gradient: float, state: State, number: int) -> flo
 
 
 def adadelta(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Its steps are as long as the steps before, which start next to nothing."""
+    """Adadelta, whose step size follows the running average of earlier steps."""
     square = averaged(state, "square", gradient**2, 0.1)
     moved = state.get("moved", 0.0)
     rate = sqrt((moved + 1e-6) / (square + 1e-6))
@@ -156,7 +159,7 @@ def adadelta(parameter: float, gradient: float, state: State, number: int) -> fl
 
 
 def adamax(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adam with the largest gradient in place of the second moment."""
+    """AdaMax: Adam with a decaying maximum of the gradients in place of the second moment."""
     mean = averaged(state, "mean", gradient, 0.1)
     faded_largest = 0.999 * state.get("largest", 0.0)
     size = abs(gradient) + 1e-8
@@ -168,13 +171,13 @@ def adamax(parameter: float, gradient: float, state: State, number: int) -> floa
 
 
 def nadam_weight(number: int) -> float:
-    """Nesterov's momentum in a step: it grows from 0.45 towards 0.9 (decay 0.004)."""
+    """NAdam's momentum in a step: it grows from 0.45 toward 0.9 (decay 0.004)."""
     faded: float = 0.96 ** (number * 0.004)
     return 0.9 * (1 - 0.5 * faded)
 
 
 def nadam(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adam with Nesterov's momentum, whose weight grows from step to step."""
+    """NAdam: Adam with Nesterov momentum that grows from step to step."""
     weight = nadam_weight(number)
     next_weight = nadam_weight(number + 1)
     product = state.get("product", 1.0) * weight
@@ -191,7 +194,8 @@ def nadam(parameter: float, gradient: float, state: State, number: int) -> float
 
 
 def rprop(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Steps by signs alone: longer while the sign stays, shorter after a change."""
+    """Rprop: the step only depends on the gradient's sign; it grows while the sign stays and
+    shrinks after a change."""
     turn = gradient * state.get("before", 0.0)
     size = state.get("size", 0.01)
     if turn > 0:
@@ -210,7 +214,7 @@ def rprop(parameter: float, gradient: float, state: State, number: int) -> float
 
 
 class OptimizerForm(NamedTuple):
-    """One of torch's optimizers, its options, and the step in Python."""
+    """An optimizer of torch, its options, and its step in Python."""
 
     name: str
     options: Dict[str, Any]
@@ -240,13 +244,14 @@ operations, some of which divide by small numbers."""
 
 
 def steps(device: str) -> Outcome:
-    """Each form of each optimizer trains every element of a parameter as its paper says."""
+    """Check that each form of each optimizer trains every element of a parameter as in Python."""
     questions = (trained_parameters, exact_steps, gradient_norms)
     return ask_all(device, questions, "the same steps in Python")
 
 
 def trained_parameters(device: str) -> Iterator[Part]:
-    """Catches an optimizer that leaves a last chunk, a small tensor or a whole form behind."""
+    """Catches an optimizer that misses the last chunk of a parameter or a small tensor, or whose
+    form is wrong."""
     for dtype_name in ("float32", "float64"):
         for optimizer in OPTIMIZERS:
             # Older builds of torch lack some.
@@ -268,7 +273,7 @@ def trained_parameters(device: str) -> Iterator[Part]:
 
 
 def limit_of(optimizer: OptimizerForm, dtype_name: str) -> Limit:
-    """What rounding may change: of the parameter, and of steps about as long as the rate."""
+    """The rounding error allowed in a parameter after all steps."""
     unit = roundoff(dtype_name)
     if optimizer.stored:
         unit = max(unit, roundoff(optimizer.stored))
@@ -278,17 +283,18 @@ def limit_of(optimizer: OptimizerForm, dtype_name: str) -> Limit:
 
 
 def is_missing_form(problem: Exception) -> bool:
-    """Whether torch lacks a form of an optimizer, as it does for some on each device."""
+    """Whether the error means that torch has no such form of the optimizer on this device."""
     return lacks_form(problem) or refuses(problem) or has_no_option(problem)
 
 
 def has_no_option(problem: Exception) -> bool:
-    """Whether an optimizer has no argument of this name: not each one has a fused form."""
+    """Whether the error says that the optimizer does not know this option; not every optimizer has
+    a fused form."""
     return isinstance(problem, TypeError) and "unexpected keyword argument" in str(problem)
 
 
 def trained_in_python(step: Step) -> List[float]:
-    """The parameters of one period after all steps."""
+    """The exact parameters after all steps, for one period of positions."""
     parameters: List[float] = []
     for position in range(PERIOD):
         parameter = start_of(position)
@@ -303,7 +309,7 @@ def trained_in_python(step: Step) -> List[float]:
 def trained(
     optimizer: OptimizerForm, form_options: Dict[str, bool], dtype_name: str, device: str
 ) -> Sequence[Any]:
-    """The parameters that torch's optimizer leaves."""
+    """The parameters after all steps of torch's optimizer."""
     start = [start_of(position) for position in range(PERIOD)]
     parameters = []
     for size in SIZES[dtype_name]:

@@ -1,4 +1,4 @@
-"""Copies and casts of tensors in every layout: Python's lists say what must arrive where."""
+"""Copies and casts of tensors in every memory layout, compared with Python's lists."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ EXTREMES = (nan, inf, -inf, 0.0, -0.0, 2.0**-24, -(2.0**-20), 1.0, -65_504.0)
 
 
 class Matrix(NamedTuple):
-    """Whole numbers below 100, in rows."""
+    """A matrix of whole numbers below 100."""
 
     rows: List[List[int]]
 
     def flat(self) -> List[int]:
-        """Row by row."""
+        """The elements in row-major order."""
         return joined(self.rows)
 
     def transposed(self) -> Matrix:
         return Matrix(columns_of(self.rows))
 
     def with_frame(self, before: Sequence[int], after: Sequence[int]) -> List[int]:
-        """Row by row, with other numbers before and after each row."""
+        """The elements in row-major order, with other numbers before and after each row."""
         framed: List[int] = []
         for row in self.rows:
             framed += [*before, *row, *after]
@@ -63,7 +63,7 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(height: int, width: int) -> Matrix:
-    """Neighbours differ along both axes; the primes keep rows from coming again soon."""
+    """A matrix in which neighboring elements differ along both axes."""
     rows: List[List[int]] = []
     for number in range(height):
         # Below 128, the end of the shortest format.
@@ -77,14 +77,15 @@ FILLING = 99
 
 
 class Laid(NamedTuple):
-    """The same matrix as a tensor that lies in memory in some way."""
+    """A matrix as a tensor, and the name of its memory layout."""
 
     method: str
     tensor: Any
 
 
 def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]:
-    """One after the other, by columns, with gaps, after an offset."""
+    """The matrix in four memory layouts: contiguous, column-major, every second element, and
+    framed."""
     height = len(matrix.rows)
     width = len(matrix.rows[0])
     plain = tensor_of(matrix.flat(), dtype_name, device, height, width)
@@ -104,13 +105,13 @@ def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]
 
 
 def strides(device: str) -> Outcome:
-    """Every element of a copy or cast arrives, from any layout in any other one."""
+    """Check that copies and casts between all memory layouts keep every element."""
     questions = (copies, casts, casts_that_round, casts_of_extremes, images_of_other_layouts)
     return ask_all(device, questions, "the lists that were put in")
 
 
 def copies(device: str) -> Iterator[Part]:
-    """Catches a copy that loses a row or column where strides or sizes are odd."""
+    """Catches a copy that loses a row or column if strides or sizes are odd."""
     for dtype_name in ("float32", "bfloat16", "int64", "uint8", "float64"):
         if dtype_name == "bfloat16" and dtype_name not in formats_on(device):
             continue
@@ -122,7 +123,7 @@ def copies(device: str) -> Iterator[Part]:
 
 
 def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
-    """Copies of one tensor, and into tensors of other layouts."""
+    """Compare copies of one tensor, also into tensors of other memory layouts."""
     exact = matrix.flat()
     computed = inputs.contiguous()
     yield exactly(f"contiguous {label}", computed, exact)
@@ -147,7 +148,7 @@ def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
 
 
 def casts(device: str) -> Iterator[Part]:
-    """Catches a cast between two formats that loses elements of some layout."""
+    """Catches a cast between two formats that loses elements in some memory layout."""
     dtype_names = [*CAST_FORMATS]
     if "bfloat16" not in formats_on(device):
         dtype_names.remove("bfloat16")
@@ -227,7 +228,7 @@ def casts_of_extremes(device: str) -> Iterator[Part]:
 
 
 def extreme_as_stored(value: float, dtype_name: str) -> float:
-    """One of the extremes as a format holds it."""
+    """One of the extreme numbers as the format stores it."""
     if dtype_name == "bfloat16" and value == -LARGEST_FLOAT16:
         # The nearest number of eight binary digits: 2 to the 16.
         return -65_536.0
@@ -241,7 +242,7 @@ IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
-    """Catches channels or pixels that are mixed up between the two layouts of images."""
+    """Catches channels or pixels that are mixed up between contiguous and channels-last images."""
     for dtype_name in ("float32", "float64", "float16"):
         for shape in IMAGE_SHAPES:
             values = sawtooth(prod(shape), period=97)
@@ -262,7 +263,7 @@ def images_of_other_layouts(device: str) -> Iterator[Part]:
 
 
 def channels_of_pixels(values: List[float], shape: ImageShape) -> List[float]:
-    """The elements of images, pixel by pixel."""
+    """The elements of the images in channels-last order, pixel by pixel."""
     images, channels, height, width = shape
     pixels = height * width
     image_size = channels * pixels

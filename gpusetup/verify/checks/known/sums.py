@@ -38,7 +38,8 @@ LONGEST = 1_048_579
 
 
 def sums(device: str) -> Outcome:
-    """Sums over rows, columns and everything, norms and accumulated gradients are exact."""
+    """Check that sums over rows, columns and whole tensors, norms and accumulated gradients are
+    exact."""
     questions = (
         sums_of_rows_and_columns,
         sums_that_return,
@@ -53,7 +54,8 @@ def sums(device: str) -> Outcome:
 
 
 def row_of(length: int, salt: str) -> List[int]:
-    """Numbers from 0 to 3, and 64 as the last one: a sum without it is far from the right one."""
+    """A row of random numbers from 0 to 3 that ends with 64, so that a sum without the last element
+    is far off."""
     chance = dice(f"sum {length} {salt}")
     row = [chance.randint(0, 3) for _ in range(length)]
     row[-1] = 64
@@ -61,13 +63,14 @@ def row_of(length: int, salt: str) -> List[int]:
 
 
 def nearest(total: int, dtype_name: str) -> float:
-    """A sum as its format holds it."""
+    """The exact sum, rounded to the format."""
     nearest_number = rounded(total, SIGNIFICANT_BITS[dtype_name])
     return as_stored(nearest_number, dtype_name)
 
 
 def sum_limit(dtype_name: str) -> Limit:
-    """Halves may be rounded by each thread: two more roundings."""
+    """The error allowed in a sum: none, except in 16-bit formats, in which each thread may
+    round."""
     if dtype_name in HALVES:
         return Limit(relative=4 * roundoff(dtype_name))
     return Limit()
@@ -77,7 +80,7 @@ def sum_limit(dtype_name: str) -> Limit:
 
 
 def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
-    """Catches a sum that is kept in 16 bits, loses its end, or adds along another axis."""
+    """Catches a sum that is kept in 16 bits, loses its end, or adds along the wrong axis."""
     for dtype_name in formats_on(device):
         for length in LENGTHS:
             rows = [row_of(length, f"{number}") for number in range(3)]
@@ -85,7 +88,7 @@ def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
 
 
 def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterator[Part]:
-    """The sums of a few rows, however they lie in memory, and their means."""
+    """Compare the sums and means of a few rows in several memory layouts."""
     height = len(rows)
     length = len(rows[0])
     inputs = tensor_of(joined(rows), dtype_name, device, height, length)
@@ -150,7 +153,7 @@ def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
 
 
 def long_sums(device: str) -> Iterator[Part]:
-    """Catches a sum of a million numbers that leaves out its last block."""
+    """Catches a sum of a million numbers that leaves out the last block."""
     row = row_of(LONGEST, "long")
     # Torch adds up integers in 64 bits, so that uint8 does not end at 255.
     total = sum(row)
@@ -164,14 +167,14 @@ def long_sums(device: str) -> Iterator[Part]:
 
 
 def products_with_ones(device: str) -> Iterator[Part]:
-    """Catches a product of a vector that loses its end: dot, matrix by vector, einsum."""
+    """Catches a product with a vector that loses its end: dot, matrix times vector, einsum."""
     for dtype_name in ("float32", "float64"):
         for length in (*LENGTHS, 250_007):
             yield from product_with_ones(length, dtype_name, device)
 
 
 def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """A row times ones is its sum."""
+    """Compare products of a row with ones, each of which is the row's sum."""
     row = row_of(length, "ones")
     total = sum(row)
     inputs = tensor_of(row, dtype_name, device)
@@ -198,14 +201,14 @@ def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Par
 
 
 def gradients_that_add_up(device: str) -> Iterator[Part]:
-    """Catches a gradient that a second backward pass replaces, or adds to in part."""
+    """Catches a second backward pass that replaces the gradient instead of adding to it."""
     for dtype_name in formats_on(device):
         for length in (1, 33, 1025, 70_001):
             yield from gradients_of_factors(length, dtype_name, device)
 
 
 def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The gradient of sum(parameter * factor) is the factor."""
+    """Compare accumulated gradients: the gradient of sum(parameter * factor) is the factor."""
     factors: List[List[int]] = []
     for number in range(3):
         # Up to 3 * 20 in all: exact in every format.
@@ -230,7 +233,8 @@ def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[
 
 
 def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
-    """Catches a bias whose gradient loses rows of the batch: it is their sum, rounded once."""
+    """Catches a bias whose gradient loses rows of the batch; it is the sum of the rows, rounded
+    once."""
     for dtype_name in formats_on(device):
         for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
             rows: List[List[int]] = []
@@ -252,14 +256,15 @@ def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
 
 
 def lengths_of_vectors(device: str) -> Iterator[Part]:
-    """Catches a norm that loses the end of a long vector, and a clip that scales by another one."""
+    """Catches a norm that loses the end of a long vector, and a gradient clip that scales by the
+    wrong norm."""
     for dtype_name in ("float32", "float64"):
         for length in LENGTHS:
             yield from norms_of_vector(length, dtype_name, device)
 
 
 def norms_of_vector(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """The norms of one row, and the row clipped together with three ones to a norm of 1."""
+    """Compare the norms of one row, and gradients clipped to a total norm of 1."""
     row = row_of(length, "norm")
     squares = sum(value * value for value in row)
     inputs = tensor_of(row, dtype_name, device)
