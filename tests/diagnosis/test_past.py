@@ -91,3 +91,23 @@ def test_an_exception_of_a_download_is_no_fault_of_the_gpu() -> None:
     answer = read_report(said)
     assert answer.cause == "program-failed"
     assert "The GPU, the driver and torch are not the reason" in (answer.findings[0].detail or "")
+
+
+def test_a_mismatched_companion_gets_the_release_for_the_torch_that_is_there() -> None:
+    said = (
+        "OSError: /opt/e/lib/python3.12/site-packages/torchcodec/libtorchcodec_core6.so: undefined "
+        "symbol: torch_from_blob\ntorch 2.9.1+cu128, torchcodec 0.10.0\nRTX 4070\n"
+    )
+    assert "torchcodec==0.9.*" in commands_of(said)
+
+
+def test_a_programs_sentence_in_a_fenced_block_is_no_persons_word() -> None:
+    output = (
+        "tom@box:~$ rocminfo\nROCk module version 6.10.5 is loaded\n"
+        "Unable to open /dev/kfd read-write: Permission denied\n"
+        "tom@box:~$ ls -l /dev/kfd\ncrw-rw---- 1 root render 236, 0 Feb  2 09:10 /dev/kfd\n"
+        "tom@box:~$ id\nuid=1000(tom) gid=1000(tom) groups=1000(tom),4(adm)\n"
+    )
+    answer = read_report(f"PyTorch doesn't find my RX 7900 XT\n```\n{output}```\nUbuntu 24.04")
+    assert answer.cause == "maker-device-permission", answer.cause
+    assert "somebody describes it, but no program's output shows it" not in answer.doubts
