@@ -109,6 +109,8 @@ def said_by(output: Output) -> str:
     if not message:
         name = Path(output.argv[0]).name
         message = f"{name} said nothing: {how_it_ended(output.exit or 0)}"
+    # The question is a project for uv; for the person it is what they typed.
+    message = re.sub(rf"{QUESTION}\s+depends\s+on", "you require", message)
     return without_logins(message)
 
 
@@ -135,7 +137,5 @@ def explanation(text: str) -> str:
     """
     without_frame = re.sub("[\\u00d7╰─▶├│]", " ", text)
     line = " ".join(without_frame.split())
-    # The question is a project for uv; for the person it is what they typed.
-    line = line.replace(f"{QUESTION} depends on", "you require")
     start = line.find("Because ")
     return line[start:] if start > 0 else line
