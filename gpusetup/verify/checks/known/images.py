@@ -49,12 +49,11 @@ class ConvolutionLayer(NamedTuple):
     dilation: Along = 1
     groups: int = 1
 
-    def output_length(self, axis: int) -> int:
-        """How many places the kernel has along the height (0) or the width (1)."""
-        # From the first tap of the kernel to the last one.
-        reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1
-        length = (self.height, self.width)[axis]
-        padded_length = length + 2 * along(self.padding, axis)
+    def output_length(self, length: int) -> int:
+        """The output's length along an axis: in how many positions the kernel fits."""
+        # From the kernel's first weight to its last one.
+        reach = self.dilation * (self.kernel - 1) + 1
+        padded_length = length + 2 * self.padding
         last_start = padded_length - reach
         return last_start // along(self.stride, axis) + 1
 
@@ -64,8 +63,7 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def weight_shape(self) -> Shape:
-        """Filters, channels of a group, rows and columns: a filter only uses its group's
-        channels."""
+        """Filters, channels of one group (a filter uses no others), rows and columns."""
         group_channels = self.channels // self.groups
         return (self.filters, group_channels, along(self.kernel, 0), along(self.kernel, 1))
 
@@ -142,9 +140,43 @@ def images(device: str) -> Outcome:
     return ask_all(device, questions, "pixels worked out in Python")
 
 
+def numbers_of(shape: Shape, salt: str) -> List[int]:
+    """Small whole numbers, the last one never zero."""
+    chance = dice(f"image {shape} {salt}")
+    numbers: List[int] = []
+    for _ in range(prod(shape)):
+        # Half of the numbers are zeros, which keeps the sums small.
+        number = chance.choice((-1, 0, 0, 1, 2))
+        numbers.append(number)
+    # A kernel that leaves out the last element gives other sums.
+    numbers[-1] = 2
+    return numbers
+
+
+class Pixel(NamedTuple):
+    """The index of an element of images or of a weight, where `image` is the filter."""
+
+    image: int
+    channel: int
+    row: int
+    column: int
+
+    def position_in(self, shape: Shape) -> int:
+        """Where this element lies in memory, counted in elements."""
+        _, channels, height, width = shape
+        planes_before = self.image * channels + self.channel
+        lines_before = planes_before * height + self.row
+        return lines_before * width + self.column
+
+
+def pixels_of(shape: Shape) -> Iterator[Pixel]:
+    """Every element, in the order of memory."""
+    for index in product(*map(range, shape)):
+        yield Pixel(*index)
+
+
 def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
-    """Every product of a pixel and a weight in the convolution, with the output that it is added
-    to."""
+    """Every product of a pixel and a weight, with the output that it is added to."""
     group_filters = layer.filters // layer.groups
     group_channels = layer.channels // layer.groups
     one_filter = (1, *layer.weight_shape[1:])
@@ -366,8 +398,7 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
 
 
 def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
-    """For each position along an axis with its two borders, the position inside the image whose
-    pixel is shown there."""
+    """For each position along a padded axis, the position inside whose pixel is shown there."""
     sources: List[int] = []
     for position in range(-BORDER, length + BORDER):
         sources.append(source_of(position, length))
@@ -375,20 +406,15 @@ def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
 
 
 def with_border(shape: Shape, source_of: SourceOf) -> List[int]:
-    """The exact values of the padded images: the pixels of images of this shape, and a border of
-    BORDER pixels at each side.
-
-    A pixel of the border is a copy of the pixel inside that `source_of` names (its mirror image, or
-    the nearest one). The values are in the order of memory.
-    """
+    """The exact values of images of this shape padded by BORDER pixels at each side; a pixel of the
+    border is a copy of the one inside that `source_of` names."""
     rows = bordered_axis(shape[2], source_of)
     columns = bordered_axis(shape[3], source_of)
     return picked(shape, rows, columns)
 
 
 def enlarged(shape: Shape, factor: int) -> List[int]:
-    """The exact values of images of this shape in which each pixel is repeated `factor` times along
-    both axes."""
+    """The exact values of images whose pixels are repeated `factor` times along both axes."""
     rows = enlarged_axis(shape[2], factor)
     columns = enlarged_axis(shape[3], factor)
     return picked(shape, rows, columns)
@@ -421,8 +447,7 @@ def nearest_inside(position: int, length: int) -> int:
 
 
 def picked(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> List[int]:
-    """The values of the test images of this shape at these rows and columns, for every image and
-    channel, in the order of memory."""
+    """The values at these rows and columns of every image and channel, in the order of memory."""
     images, channels, _, _ = shape
     numbers = numbers_of(shape, "pad")
     values: List[int] = []
