@@ -12,11 +12,18 @@ from typing import Any, Iterator, List, NamedTuple
 import torch
 
 from ...judging.tolerance import Part
-from ...values import Outcome
-from .answers import ask_all, dice, dtype_of, exactly, formats_on, tensor_of
+from ...values import Outcome, kind
+from .answers import HALVES, ask_all, dice, dtype_of, exactly, formats_on, tensor_of
 from .bags import sums_of_bags
-from .number_lists import elements_at, joined, random_wholes, sawtooth, sums_of_pairs
-from .several_indices import several_indices
+from .number_lists import (
+    ONE,
+    elements_at,
+    joined,
+    random_wholes,
+    sawtooth,
+    sums_of_pairs,
+    there_and_back,
+)
 
 ROWS = (5, 33, 1025, 70_001)
 """Rows in a table; the last number is more than 16 bits can count."""
@@ -66,6 +73,7 @@ def indexing(device: str) -> Outcome:
         numbers_met_at_places,
         several_indices,
         gradients_of_a_table,
+        gradients_of_one_row,
         sums_of_bags,
         joined_and_cut_tensors,
         mirrored_and_rolled,
@@ -326,6 +334,29 @@ def gradients_of_a_table(device: str) -> Iterator[Part]:
             picked = leaf[inputs.signed_positions]
             (computed,) = torch.autograd.grad(picked, leaf, inputs.added)
             yield exactly(f"gradient of x[i] {label}", computed, exact.all_rows)
+
+
+def gradients_of_one_row(device: str) -> Iterator[Part]:
+    """Catches an embedding whose gradient is added up in 16 bits, if one row is picked often."""
+    # CUDA's kernel for more than 3,072 places adds up in float32.
+    steps, width = 4224, 3
+    for dtype_name in formats_on(device):
+        # A CPU adds up the gradients in their own format, and others may.
+        if dtype_name in HALVES and kind(device) != "cuda":
+            continue
+        # Single lanes are far from zero, or whole blocks; the steps are whole pairs of runs.
+        for run in (1, 16, steps // 2):
+            column = there_and_back(steps, run)
+            arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
+            leaf = arriving.new_zeros(3, width).requires_grad_()
+            # All places name the middle row.
+            positions = torch.ones(len(column), dtype=torch.int64, device=device)
+            picked = torch.nn.functional.embedding(positions, leaf)
+            (computed,) = torch.autograd.grad(picked, leaf, arriving)
+            untouched = [0.0] * width
+            exact = untouched + [ONE] * width + untouched
+            label = f"{len(column)} {dtype_name} rows, runs of {run}"
+            yield exactly(f"gradient of one embedding, {label}", computed, exact)
 
 
 # --- tensors that are joined, cut, turned ---------------------------------------------------------
