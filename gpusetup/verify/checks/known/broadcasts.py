@@ -94,9 +94,10 @@ def forms_of(shape: Shape) -> List[Shape]:
 
 def pairs_of_forms(shape: Shape) -> Iterator[Tuple[Shape, Shape]]:
     """Each pair of forms that makes the whole shape together: no axis is 1 in both."""
-    for pair in itertools.product(forms_of(shape), repeat=2):
-        if tuple(map(max, *pair)) == shape:
-            yield pair
+    forms = forms_of(shape)
+    for first, second in itertools.product(forms, forms):
+        if tuple(map(max, first, second)) == shape:
+            yield first, second
 
 
 # --- layouts --------------------------------------------------------------------------------------
