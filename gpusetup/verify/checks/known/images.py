@@ -49,11 +49,12 @@ class ConvolutionLayer(NamedTuple):
     dilation: Along = 1
     groups: int = 1
 
-    def output_length(self, length: int) -> int:
-        """The output's length along an axis: in how many positions the kernel fits."""
-        # From the kernel's first weight to its last one.
-        reach = self.dilation * (self.kernel - 1) + 1
-        padded_length = length + 2 * self.padding
+    def output_length(self, axis: int) -> int:
+        """How many places the kernel has along the height (0) or the width (1)."""
+        # From the first tap of the kernel to the last one.
+        reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1
+        length = (self.height, self.width)[axis]
+        padded_length = length + 2 * along(self.padding, axis)
         last_start = padded_length - reach
         return last_start // along(self.stride, axis) + 1
 
@@ -63,7 +64,7 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def weight_shape(self) -> Shape:
-        """Filters, channels of one group (a filter uses no others), rows and columns."""
+        """The shape of the weight; each filter only sees the channels of its group."""
         group_channels = self.channels // self.groups
         return (self.filters, group_channels, along(self.kernel, 0), along(self.kernel, 1))
 
@@ -76,10 +77,9 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def is_invertible_in_size(self) -> bool:
-        """Whether the transposed convolution returns images of this height.
+        """Whether the transposed convolution returns images of the original height.
 
-        With a stride, images of several heights have the same output height; the transposed
-        convolution then returns the smallest of them.
+        With a stride several heights have the same output; torch then takes the least of them.
         """
         stride = along(self.stride, 0)
         if stride == 1:
@@ -140,43 +140,9 @@ def images(device: str) -> Outcome:
     return ask_all(device, questions, "pixels worked out in Python")
 
 
-def numbers_of(shape: Shape, salt: str) -> List[int]:
-    """Small whole numbers, the last one never zero."""
-    chance = dice(f"image {shape} {salt}")
-    numbers: List[int] = []
-    for _ in range(prod(shape)):
-        # Half of the numbers are zeros, which keeps the sums small.
-        number = chance.choice((-1, 0, 0, 1, 2))
-        numbers.append(number)
-    # A kernel that leaves out the last element gives other sums.
-    numbers[-1] = 2
-    return numbers
-
-
-class Pixel(NamedTuple):
-    """The index of an element of images or of a weight, where `image` is the filter."""
-
-    image: int
-    channel: int
-    row: int
-    column: int
-
-    def position_in(self, shape: Shape) -> int:
-        """Where this element lies in memory, counted in elements."""
-        _, channels, height, width = shape
-        planes_before = self.image * channels + self.channel
-        lines_before = planes_before * height + self.row
-        return lines_before * width + self.column
-
-
-def pixels_of(shape: Shape) -> Iterator[Pixel]:
-    """Every element, in the order of memory."""
-    for index in product(*map(range, shape)):
-        yield Pixel(*index)
-
-
 def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
-    """Every product of a pixel and a weight, with the output that it is added to."""
+    """Every product of a pixel and a weight in a convolution, with the output that it belongs
+    to."""
     group_filters = layer.filters // layer.groups
     group_channels = layer.channels // layer.groups
     one_filter = (1, *layer.weight_shape[1:])
@@ -206,8 +172,8 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
 
 
 class Convolved(NamedTuple):
-    """The numbers of a layer, its exact output, and the gradients if `upstream` is the gradient of
-    the output."""
+    """The exact inputs, outputs and gradients of a convolution; `upstream` is the gradient of the
+    output."""
 
     input: List[int]
     weight: List[int]
@@ -221,7 +187,7 @@ class Convolved(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def convolved(layer: ConvolutionLayer) -> Convolved:
-    """A layer's numbers and its exact results; cached, because all number formats share them."""
+    """The exact outputs and gradients of a layer, computed once for all formats."""
     inputs = numbers_of(layer.input_shape, "in")
     weight = numbers_of(layer.weight_shape, "weight")
     upstream = numbers_of(layer.output_shape, "upstream")
@@ -276,7 +242,7 @@ def convolutions(device: str) -> Iterator[Part]:
 def convolution(
     layer: ConvolutionLayer, layout_number: int, dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """The outputs of one layer, and the gradients of its images, weights and biases."""
+    """Compare the outputs of one layer and the gradients of its images, filters and biases."""
     exact = convolved(layer)
     layout = LAYOUTS[layout_number]
     images = tensor_of(exact.input, dtype_name, device, *layer.input_shape)
@@ -347,7 +313,7 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 dilation=layer.dilation,
                 groups=layer.groups,
             )
-            # The width may differ, which `is_invertible_in_size` does not check.
+            # The width may be another one, too.
             if tuple(computed.shape) == layer.input_shape:
                 label = f"conv_transpose2d {tuple(layer)} of {dtype_name}"
                 limit = limit_for(dtype_name, device)
@@ -359,8 +325,7 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
 BORDER = 2
 """Pixels that are added at each side."""
 SourceOf = Callable[[int, int], int]
-"""Takes a position along an axis, which may lie outside of the image, and the image's length along
-it. Returns the position inside the image whose pixel is shown there."""
+"""(a position along an axis, the image's length along it) -> the position of the pixel there."""
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
@@ -371,7 +336,8 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
 
 
 def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> Iterator[Part]:
-    """The borders around images of one shape, and these images enlarged."""
+    """Compare reflected and replicated borders, and nearest-neighbor enlarging, for images of one
+    shape."""
     functional = torch.nn.functional
     inputs = tensor_of(numbers_of(shape, "pad"), dtype_name, device, *shape)
     label = f"of {shape} {dtype_name}"
@@ -398,7 +364,7 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
 
 
 def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
-    """For each position along a padded axis, the position inside whose pixel is shown there."""
+    """For each position along a padded axis, the position of the source pixel."""
     sources: List[int] = []
     for position in range(-BORDER, length + BORDER):
         sources.append(source_of(position, length))
@@ -406,28 +372,27 @@ def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
 
 
 def with_border(shape: Shape, source_of: SourceOf) -> List[int]:
-    """The exact values of images of this shape padded by BORDER pixels at each side; a pixel of the
-    border is a copy of the one inside that `source_of` names."""
+    """The exact pixels of the images with a border added on every side."""
     rows = bordered_axis(shape[2], source_of)
     columns = bordered_axis(shape[3], source_of)
     return picked(shape, rows, columns)
 
 
 def enlarged(shape: Shape, factor: int) -> List[int]:
-    """The exact values of images whose pixels are repeated `factor` times along both axes."""
+    """The exact pixels of the images enlarged by `factor`, each pixel repeated along both axes."""
     rows = enlarged_axis(shape[2], factor)
     columns = enlarged_axis(shape[3], factor)
     return picked(shape, rows, columns)
 
 
 def enlarged_axis(length: int, factor: int) -> List[int]:
-    """For each position along an enlarged axis, the position of the pixel that is shown there."""
+    """For each position along the enlarged axis, the position of the source pixel."""
     new_length = factor * length
     return [position // factor for position in range(new_length)]
 
 
 def mirror(position: int, length: int) -> int:
-    """The position inside for one outside: its mirror image at the image's first or last pixel.
+    """The position inside the image that a position outside is reflected to.
 
     >>> mirror(-2, 5), mirror(5, 5)
     (2, 3)
@@ -441,13 +406,12 @@ def mirror(position: int, length: int) -> int:
 
 
 def nearest_inside(position: int, length: int) -> int:
-    """The first or last position for one outside; a position inside stays."""
     last = length - 1
     return min(max(position, 0), last)
 
 
 def picked(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> List[int]:
-    """The values at these rows and columns of every image and channel, in the order of memory."""
+    """The pixels at these rows and columns, for every image and channel."""
     images, channels, _, _ = shape
     numbers = numbers_of(shape, "pad")
     values: List[int] = []

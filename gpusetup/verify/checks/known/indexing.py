@@ -24,6 +24,7 @@ from .number_lists import (
     sums_of_pairs,
     there_and_back,
 )
+from .several_indices import several_indices
 
 ROWS = (5, 33, 1025, 70_001)
 """Rows in a table; the last number is more than 16 bits can count."""
