@@ -231,8 +231,8 @@ CAUSES = (
                 title="A DataLoader worker crashed: {signal}",
                 means="A compiled library that loads the data (an image or video decoder, "
                 "OpenCV, a tokenizer) stopped its process.",
-                text="Run it with num_workers=0 and `python -X faulthandler`. The last line that "
-                "it prints shows the library: update that library",
+                text="Run it with num_workers=0 and `python -X faulthandler`. The first "
+                "`File` line that it prints shows the library that crashed: update that library",
             ),
         ),
         proven_by="torch reports that a worker was killed by the signal Killed",

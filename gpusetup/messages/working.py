@@ -32,6 +32,8 @@ NOTICES = lazy(
     r"|\b(?:rather than|not|isn't|no) (?:a |an )?(?:bug|failure|crash)\b|\bbug reports?\b"
     # A person who has not begun.
     r"|\b(?:I|we) (?:have |had )?(?:not|haven't|didn't)(?: yet)? (?:\w+ )?(?:start|try|tri|run|install|us)\w*"
+    # "What am I missing without it?"
+    r"|\b(?:am|are|would) (?:I|we) missing\b(?! (?:my|the|a) gpu)"
     # What somebody does not use or need.
     r"|\b(?:I|we) (?:do not|don't|don’t) (?:\w+ )?(?:use|need|want|have|run)\b(?! (?:it|the gpu|my gpu|a gpu|cuda)\b)"
     # The first run of a shape is slow: it searches for kernels, or compiles them.

@@ -172,12 +172,12 @@ def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
 def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     """Whether a failure is the program's own, because neither it nor the lines around it point to
     the GPU stack."""
-    is_marked = failure["name"] or failure["marked"]
-    if not is_marked:
-        return False
     # The class names its package, whatever the text says of GPUs before it.
     if ERROR_WITHOUT_GPU.search(surroundings):
         return True
+    is_marked = failure["name"] or failure["marked"]
+    if not is_marked:
+        return False
     # What shows that the GPU works is no word against it.
     words = GPU_WORKS.sub("", failure.string)
     if GPU_STACK_WORD.search(words):

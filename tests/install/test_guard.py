@@ -128,7 +128,7 @@ def test_doctor_names_what_was_replaced_all_the_same(
     run_uv(world, "pip", "install", "-q", "--python", str(venv / "bin/python"), "torch==2.99.0")
     (row,) = changed(venv, capsys)
     day = datetime.now(timezone.utc).date().isoformat()
-    was = f"torch was {TORCH}+cpu when it was guarded on {day}, it is 2.99.0 now"
+    was = f"torch was {TORCH}+cpu when it was guarded on {day}, and is now 2.99.0"
     assert row["title"].startswith(was)
     assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
     (venv / CONSTRAINTS).write_bytes(b"torch==\x1b[31m\ntorch==1 ; rm -rf /\n" + b"(" * 200000)
@@ -150,7 +150,7 @@ def test_doctor_says_from_the_receipt_what_pip_replaced(
     (row,) = changed(venv, capsys)
     day = datetime.now(timezone.utc).date().isoformat()
     was = f"torch was {TORCH}+cpu when it was installed on {day}"
-    assert row["title"] == f"{was}, it is 2.99.0 now"
+    assert row["title"] == f"{was}, and is now 2.99.0"
     assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
     (venv / ".gpusetup" / "receipt.json").write_text("[" * 9999)
     assert not changed(venv, capsys)

@@ -161,7 +161,7 @@ def rehearsed(out: Path, *words: str) -> dict[str, Any]:
 
 
 def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> None:
-    parts = rehearsed(tmp_path, "--parts", "suspicions", "verify", "--minutes", "0.2")
+    parts = rehearsed(tmp_path, "--parts", "suspicions", "verify", "--minutes", "0.05")
     assert set(parts) == {"verify", "suspicions"}
     for part in parts.values():
         assert not part["ok"] and part["status"] in ("killed at its limit", "not begun")

@@ -12,7 +12,8 @@ from verifying import started, states, with_gpus
 
 APPLE = {"name": "Apple GPU", "memory_bytes": 22906503168, "capability": [0, 0]}
 ARC = {"name": "Intel(R) Arc(TM) B580 Graphics", "memory_bytes": 12168933376, "capability": [0, 0]}
-PRODUCTS = ("--level", "standard", "--only", "float64", "float32", "float16", "bfloat16")
+PRODUCTS = ("--level", "standard", "--only", "float64", "float32")
+"""The CPU takes a minute for the products of halves that a GPU is asked for."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_what_apples_backend_lacks_is_skipped_with_the_reason() -> None:
     document = json.loads(run.stdout)
     found = states(document)
     assert found["float64@mps"] == "skipped"
-    assert found["float32@mps"] == found["float16@mps"] == found["bfloat16@mps"] == "passed"
+    assert found["float32@mps"] == "passed"
     rows = {row["name"]: row for row in document["checks"]}
     assert "multiplies no float64 on mps" in rows["float64"]["detail"]
     assert run.returncode == 0

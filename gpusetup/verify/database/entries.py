@@ -1,5 +1,4 @@
-"""The entries of torch's database: how each operator is called, in which formats and in which
-ways."""
+"""The entries of torch's database: how each operator is called, in which formats and ways."""
 
 from __future__ import annotations
 

@@ -194,8 +194,7 @@ def sums_of_planes(values: Sequence[float], shape: Shape, axis: int) -> List[flo
 
 
 def moments_along_axes(device: str) -> Iterator[Part]:
-    """Catches a mean, variance or standard deviation along an axis that divides by the wrong
-    count."""
+    """Catches a mean or variance along an axis that divides by the wrong count."""
     for dtype_name in ("float32", "float64"):
         for shape in SHAPES:
             values = numbers_of(shape)
@@ -243,8 +242,7 @@ def picks_along_axes(device: str) -> Iterator[Part]:
 
 
 def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterator[Part]:
-    """The elements of every line along an axis in another order, by each torch function that can do
-    it."""
+    """The elements of each line along an axis in another order, by each function that does it."""
     length = shape[axis]
     order = [(5 * position + 1) % length for position in range(length)]
     picked_lines: Lines = []
@@ -275,8 +273,7 @@ def for_all_lines(index: Any, shape: Shape, axis: int) -> Any:
 
 
 def scatters_along_axes(device: str) -> Iterator[Part]:
-    """Catches an index_add_, scatter_add_, index_put_ or scatter_ that writes along the wrong
-    axis."""
+    """Catches an index_add_, scatter_ or index_put_ that writes along the wrong axis."""
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
@@ -289,8 +286,7 @@ def scatters_along_axes(device: str) -> Iterator[Part]:
 
 
 def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterator[Part]:
-    """Compare each way to add or write the elements of every line at given indices along the
-    axis."""
+    """Compare each way to add or write a line's elements at given indices along the axis."""
     shape, axis, _ = scattered
     exact = scattered.sums()
     index = tensor_of(scattered.targets(), "int64", str(inputs.device))
@@ -354,8 +350,7 @@ class Scattered(NamedTuple):
 
 
 def tensors_without_elements(device: str) -> Iterator[Part]:
-    """Catches a kernel that returns numbers for a tensor without elements, such as an empty last
-    batch."""
+    """Catches a kernel that returns numbers for a tensor without elements."""
     for dtype_name in formats_on(device):
         # No row of five numbers.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
@@ -382,8 +377,7 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """Compare products without rows or with an inner length of 0, and joining and selecting no
-    rows."""
+    """Compare products without rows or with inner length 0, and joining and selecting no rows."""
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
@@ -483,8 +477,7 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
 
 
 def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
-    """Compare a row repeated as a whole and number by number, its differences, and an outer
-    product."""
+    """Compare a row repeated in both ways, its differences, and an outer product."""
     computed = inputs.repeat(2, 3)
     yield exactly(f"repeat {label}", computed, values * 6)
 
