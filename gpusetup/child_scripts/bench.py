@@ -85,7 +85,8 @@ LONGEST_ERROR = 2000
 def description(problem: BaseException) -> str:
     """The message of an error with its class, and in the last line what to do.
 
-    >>> description(ValueError("no data")), description(steps.Question("there is no `a`"))
+    >>> missing = steps.NoSuchFunction("there is no `a`")
+    >>> description(ValueError("no data")), description(missing)
     ('ValueError: no data', 'there is no `a`')
     """
     text = str(problem)[:LONGEST_ERROR]
