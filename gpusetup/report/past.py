@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gpusetup.model.machine import Event
 from gpusetup.report import fields
 from gpusetup.report.facts import Claim
-from gpusetup.report.works import says_absence_only
+from gpusetup.report.works import ANOTHER_DEVICE, says_absence_only
 
 NO_MESSAGES = (
     *("gpu-in-use", "gpu-speed", "gpu-trains", "works-there", "asks-about", "names-no-failure"),
@@ -49,12 +49,15 @@ def present_events(events: Iterable[Event]) -> list[Event]:
     mended_line = mended_line_of(all_events)
     forms = {event.values.get("form") for event in all_events}
     has_result = "computed" in forms or {"device", "training"} <= forms
+    uses = [event.text or "" for event in all_events if event.kind == "gpu-in-use"]
+    elsewhere = any(map(ANOTHER_DEVICE.search, uses))
     present = []
     for event in all_events:
         is_past = _line_of(event.source) < mended_line or (
             bool(mended_line) and event.kind in COMPARISONS
         )
-        is_not_needed = has_result and says_absence_only(event.text or "")
+        is_absence = says_absence_only(event.text or "", on_another_device=elsewhere)
+        is_not_needed = has_result and is_absence
         if event.kind in NO_MESSAGES or not (is_past or is_not_needed):
             present.append(event)
     return present

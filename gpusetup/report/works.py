@@ -51,11 +51,18 @@ PRINTED_NUMBER = lazy(
     r"\n(?:Out\[\d+\]: )?(?:-?\d+\.\d[\d.e+-]*|tensor\([^\n]*)\s*$"
 )
 """A typed line that computes on a GPU, and the number that came out below it."""
-# `command not found`, `False`, `None`, `no nvcc`.
-ABSENT = lazy(
-    r"(?i)\b(?:command )?(?:is |was )?not (?:found|installed|available)\b|(?<!=)\b(?:False|None)\b|\bno (?:such (?:file|command)\b[^\n]*|nvcc|nvidia-smi|toolkit|cudnn|cuda)\b|\bno matching distribution\b|\bwithout (?:nvcc|cuda|a toolkit)\b"
+# `nvcc: command not found`, `no CUDA toolkit`, `without cuDNN`.
+TOOL = r"(?:nvcc|nvidia-smi|rocm-smi|rocminfo|(?:cuda )?toolkit|cudnn|CUDA_HOME)"
+ABSENT_TOOL = lazy(
+    rf"(?i)\b{TOOL}\b['\"`]?:?[^.\n]{{0,24}}\b(?:command )?(?:is |was )?not (?:found|installed|available)\b|\b(?:command )?not (?:found|installed):? {TOOL}\b|\b(?:no|without|missing) (?:the |a |an )?{TOOL}\b"
 )
-"""Words that something is not there. Who shows that the GPU computes does not need it."""
+"""Words that a tool is not there. Who shows that the GPU computes does not need it."""
+ABSENT_CUDA = lazy(
+    r"(?i)(?<!=)\b(?:False|None)\b|\bcuda (?:is )?not (?:found|available)\b|\bno (?:matching distribution|cuda)\b"
+)
+"""Words that CUDA is not there. Whose result came from `mps` or `xpu` does not need it."""
+ANOTHER_DEVICE = lazy(r"device='(?:mps|xpu)|\bdevice: (?:mps|xpu)\b|device=['\"](?:mps|xpu)")
+"""A result, or a training, on Apple's or Intel's GPU."""
 
 
 class FailureLines(NamedTuple):
@@ -122,7 +129,9 @@ def works(text: Text) -> Iterator[Event]:
         yield replace(event, values={"form": "mended"}, source=source)
     elif last_word_of_success and _is_mended(lines, failures):
         event = _event("works-there", flat, last_word_of_success)
-        yield replace(event, values={"form": "mended"})
+        if reports_success(lines) or _proof_after_failures(lines, failures, uses):
+            event = replace(event, values={"form": "mended"})
+        yield event
     elif not _is_outweighed(lines, failures, uses):
         # What works beside a failure is no answer.
         if failures.by_person:
@@ -233,12 +242,45 @@ def _proof_of_a_solved_title(
     """What shows the GPU at work after every failure of a text whose title says that it is solved."""
     if not lines or not SOLVED_TITLE.search(lines[0]):
         return None
+    return _proof_after_failures(lines, failures, uses)
+
+
+def _proof_after_failures(
+    lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]
+) -> Use | None:
+    """The first line after every failure that shows the GPU at work; None if there is none."""
     flat = "\n".join(lines)
     last_failure = max(failures.of_any, default=0)
     for use in uses:
         if _line_index(flat, use.match.start()) > last_failure:
             return use
     return None
+
+
+# `EDIT: solved.`, `Update: it works now`, `I finally fixed it`.
+REPORT_OF_SUCCESS = lazy(
+    r"(?i)^\W*(?:edit|update|upd|nachtrag|追記|追加|更新|추가|апд|дополнение)\b|^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|resolvido|решено|已解决|解決)(?!\w)"
+    r"|\bI (?:have |finally |just |already )*(?:solved|fixed|resolved) (?:it|this|the)\b"
+)
+"""How a person begins who reports that a failure is over."""
+RESERVATION = lazy(
+    r"(?i)\?|\b(?:if|when|until|unless|hope\w*|think|thought|should|would|could|can|might|maybe|perhaps|how|someone|somebody|says?|said|they|others|people|maintainers?|colleague|only|not|partly|almost|sometimes|except|cpu)\b|n't\b"
+)
+"""A question, a condition, somebody else's word, or a part: then nothing is over."""
+
+
+def reports_success(lines: Sequence[str]) -> bool:
+    """Whether a person reports plainly, in a sentence of this text, that it works now.
+
+    >>> reports_success(["EDIT: it is fixed now."]), reports_success(["How can I get it fixed?"])
+    (True, False)
+    """
+    for line in lines:
+        for sentence in SENTENCE_END.split(line):
+            is_report = REPORT_OF_SUCCESS.search(sentence) and working.SOLVED.search(sentence)
+            if is_report and not RESERVATION.search(sentence):
+                return True
+    return False
 
 
 def _says_mended(line: str) -> bool:
@@ -259,8 +301,13 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     errors = list(failures.errors)
     # A result from the GPU, or a training on a device that the program names.
     if "computed" in forms or {"device", "training"} <= set(forms):
-        complaints = [line for line in complaints if not says_absence_only(line)]
-        errors = [index for index in errors if not says_absence_only(lines[index])]
+        elsewhere = ANOTHER_DEVICE.search(flat) is not None
+
+        def is_needless(line: str) -> bool:
+            return says_absence_only(line, on_another_device=elsewhere)
+
+        complaints = [line for line in complaints if not is_needless(line)]
+        errors = [index for index in errors if not is_needless(lines[index])]
     if not all(_is_denied(complaint, has_use=bool(uses)) for complaint in complaints):
         return False
     # A program that goes on after a logged error got over it.
@@ -276,17 +323,25 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     return not failures.slow or has_gpu_at_work or _computes_on_a_gpu(flat)
 
 
-def says_absence_only(line: str) -> bool:
-    """Whether a line only says that something is missing, and names no other failure.
+def says_absence_only(line: str, *, on_another_device: bool) -> bool:
+    """Whether a line says that a tool is not there, and names no other failure.
 
-    >>> says_absence_only("bash: nvidia-smi: command not found")
+    `on_another_device`: the result came from a GPU without CUDA, so that CUDA may be absent too.
+
+    >>> says_absence_only("bash: nvidia-smi: command not found", on_another_device=False)
     True
-    >>> says_absence_only("nvcc not found, and then it crashes")
+    >>> says_absence_only("CUDA is not available", on_another_device=False)
     False
     """
-    other_words = ABSENT.sub(" ", line)
+    other_words = ABSENT_TOOL.sub(" ", line)
+    if on_another_device:
+        other_words = ABSENT_CUDA.sub(" ", other_words)
     is_about_absence = other_words != line
     return is_about_absence and not working.FAILURE.search(other_words)
+
+
+SEVERAL = lazy(r"(?i)\b(?:second|third|2nd|3rd|other|both|two|three|all|one of)\b")
+"""A complaint about one of several GPUs."""
 
 
 def _is_denied(complaint: str, *, has_use: bool) -> bool:
@@ -295,6 +350,9 @@ def _is_denied(complaint: str, *, has_use: bool) -> bool:
     A program that prints the name of its GPU sees it, whatever the person concludes.
     """
     if not has_use or not working.NOT_SEEN.search(complaint):
+        return False
+    # That one GPU is seen says nothing of the others.
+    if SEVERAL.search(complaint):
         return False
     other_words = working.NOT_SEEN.sub(" ", complaint)
     return not working.FAILURE.search(other_words)

@@ -39,6 +39,45 @@ NOT_OVER = (
 )
 
 
+NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+    "the latest NVIDIA driver is installed and running.\nUbuntu 22.04, RTX 3060\n"
+)
+NO_REPORT = (
+    "How can I get it fixed?",
+    "Was this fixed in a newer release?",
+    "I will close this when it is fixed.",
+    "I think it was fixed in a nightly.",
+    "If this is fixed, tell me.",
+    "Someone says it works now with cu128.",
+    "Does it work now for anybody?",
+    "This was solved for others by a reinstall.",
+    "Last week a colleague installed the same way and it worked.",
+    "It works now only without the GPU.",
+)
+COMPUTED = (
+    "RTX 3060, torch 2.5.1+cu124\n>>> torch.rand(1, device='cuda')\n"
+    "tensor([0.1], device='cuda:0')\n"
+)
+SEEN_ELSEWHERE_ONLY = (
+    "My service prints: CUDA is not available",
+    "In Jupyter torch.cuda.is_available() is False",
+    "The second GPU is not found",
+)
+
+
+@each("sentence", NO_REPORT)
+def test_only_a_plain_report_says_that_a_failure_is_over(sentence: str) -> None:
+    assert read_report(NO_DRIVER + sentence).cause == "driver-not-loaded"
+    assert read_report(NO_DRIVER + "EDIT: it is fixed now.").cause == "ok"
+
+
+@each("sentence", SEEN_ELSEWHERE_ONLY)
+def test_a_result_denies_only_that_a_tool_is_missing(sentence: str) -> None:
+    assert read_report(COMPUTED + sentence).cause != "ok"
+    assert read_report(COMPUTED + "nvcc not found").cause == "ok"
+
+
 @each("text", OVER)
 def test_a_failure_that_is_over_is_no_cause(text: str) -> None:
     assert read_report(text).cause == "ok"
