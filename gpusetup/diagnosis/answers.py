@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.catalog.kernels import served_by
 from gpusetup.choose.host import driver_family
-from gpusetup.diagnosis.working_stack import maker_in_a_text
+from gpusetup.diagnosis.working_stack import maker_in_a_text, shows_a_working_gpu
 from gpusetup.evidence.context import (
     cuda_needed,
     events,
@@ -55,6 +55,9 @@ def plain_answer(context: RuleContext) -> str:
     if question is None:
         return ""
     topic = question.values["topic"]
+    # "The driver was it, now it works. Must I do more?" asks about no driver.
+    if question.values.get("named") == "before" and shows_a_working_gpu(context):
+        return ""
     # CUDA's versions and NVIDIA's drivers mean nothing for a GPU of another maker.
     if topic in ABOUT_CUDA and maker_in_a_text(context) in ("amd", "intel", "apple"):
         return ""

@@ -55,6 +55,8 @@ class Text(Frozen):
     """`flat` in lower case, of the same length."""
     starts: tuple[int, ...]
     """Where each line begins in `flat`."""
+    logged: frozenset[int] = frozenset()
+    """The numbers (from 1) of lines that a program logged, with a time, a level or a rank before them."""
 
     def has_any(self, needles: Iterable[str]) -> bool:
         """Whether the text has one of these pieces, which are lower case.
@@ -134,8 +136,8 @@ def _positions(low: str, needle: str) -> list[int]:
     return first_positions + last_positions
 
 
-def text_of(lines: Iterable[str]) -> Text:
-    """These lines as a text that can be searched.
+def text_of(lines: Iterable[str], logged: Iterable[int] = ()) -> Text:
+    """These lines as a text that can be searched; `logged`: see `Text.logged`.
 
     >>> text = text_of(["Found  no NVIDIA", "driver on your system"])
     >>> text.flat, text.line_at(20)
@@ -150,6 +152,7 @@ def text_of(lines: Iterable[str]) -> Text:
         flat=flat,
         low=lowered(flat),
         starts=_starts(bare_lines),
+        logged=frozenset(logged),
     )
 
 

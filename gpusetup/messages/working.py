@@ -32,6 +32,8 @@ NOTICES = lazy(
     r"|\b(?:rather than|not|isn't|no) (?:a |an )?(?:bug|failure|crash)\b|\bbug reports?\b"
     # A person who has not begun.
     r"|\b(?:I|we) (?:have |had )?(?:not|haven't|didn't)(?: yet)? (?:\w+ )?(?:start|try|tri|run|install|us)\w*"
+    # The remedy: "I had to restart", "il fallait redémarrer".
+    r"|\b(?:had|needed) to (?:just |only )?\w+|\bil (?:fallait|a fallu) \w+|\b(?:tuve|hab[íi]a|hubo) que \w+|\b(?:tive|precisei) (?:que |de )?\w+|\bпришлось \w+|\b(?:надо|нужно) было \w+"
     # "What am I missing without it?"
     r"|\b(?:am|are|would) (?:I|we) missing\b(?! (?:my|the|a) gpu)"
     # What somebody does not use or need.
@@ -85,6 +87,7 @@ CRASH = lazy(
 """Words that a program's process ended, without an exception of Python's."""
 SOLVED = Alternatives(
     r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
+    r"|\b(?:it|all|everything)(?:'s| is) (?:now )?(?:ok(?:ay)?|fine|good|working)(?: again)? now\b|\bnow (?:it|all|everything)(?:'s| is) (?:ok(?:ay)?|fine|good|working)\b"
     r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b"
     r"|(?<!未)(?<!没有)(?<!没)解决了|搞定|解決しました|直りました|해결(?:했|됐|되었)|решил[аи]? (?:проблему|вопрос)|проблема решена|теперь (?:вс[её] )?работает|gel(?:ö|oe)st|l(?:ä|ae)uft jetzt|funktioniert jetzt|r[ée]solu|(?:marche|fonctionne) maintenant|solucionad|resuelto|ahora (?:s[ií] )?funciona|resolvid|agora funciona"
 )
@@ -111,6 +114,8 @@ ON_CPU = lazy(
 """A line in which a program names the CPU as its device."""
 A_GPU = Alternatives(
     r"(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|[5-9]\d00 ?(?:XTX?|GRE)|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
+    # NCCL and torch's CUDA sources only run on GPUs.
+    r"|\bNCCL INFO\b|\bProcessGroupNCCL\b|[\\/]cuda[\\/]\w+\.(?:cpp|cuh?)\b"
     r"|--device cuda|\bcuda:\d\b|\b(?:on|uses?|the|my|a|an) (?:\w+ ){0,2}GPUs?\b|\bGPU(?:s| (?:memory|utili[sz]ation|usage|occupation|is|at|runs))\b|\bGB10\b|DGX Spark|显卡|グラボ|그래픽|видеокарт|Grafikkarte|carte graphique|tarjeta|placa de v[ií]deo|\bxpu\b|\bmps\b"
 )
 """A GPU on which it computes, by its name or its device."""
@@ -129,7 +134,7 @@ FOUND_SHOWN = lazy(
 )
 """A line in which a program lists a GPU that it may take."""
 AVAILABLE_SHOWN = lazy(
-    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"]{1,4}True\b"
+    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"]{1,4}True\b"
 )
 """torch's own answer that it sees the GPU."""
 SERVER_SHOWN = lazy(

@@ -87,6 +87,12 @@ PREFIX = lazy(
     r")"
 )
 """What mail, containers, launchers and loggers put before a line."""
+# `> INFO 05-28 03:35:37 `, `WARNING: `, `[rank0]: `, `[2025-05-28 03:35:37] `, `(EngineCore pid=12) `.
+LOGGED = lazy(
+    rf"\s*(?:>\s?)*(?:(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL) \d\d-\d\d\s|\[rank\d{{1,4}}\]:|\[?{STAMP}"
+    r"|\([\w.]{1,40}\s\w{1,10}=[\w.]{1,40}\)|\[\s*\d{1,7}\.\d{6}\]|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.)"
+)
+"""How a line begins that a program logged: its words are not a person's."""
 MAX_PREFIXES = 5
 """A line of a container in a quoted log of a launcher has four."""
 
@@ -97,13 +103,17 @@ def cleaned(text: str) -> list[str]:
     >>> cleaned("> \\x1b[31mError\\x1b[0m &lt;x&gt;\\r\\n> web-1  | 2025-05-28T03:35:37.857Z boom")
     ['Error <x>', 'boom']
     """
+    return [_without_prefixes(line) for line in _plain_lines(text)]
+
+
+def _plain_lines(text: str) -> list[str]:
+    """The lines without colors, entities and tags, but with their prefixes."""
     text = text.translate(ASCII_FORMS)
     for substitution in SUBSTITUTIONS:
         # Most texts lack most needles, and a search for letters is faster than a pattern.
         if substitution.needle in text:
             text = substitution.pattern.sub(substitution.replacement, text)
-    lines = text.split("\n")
-    return [_without_prefixes(line[:MAX_LINE]) for line in lines]
+    return [line[:MAX_LINE] for line in text.split("\n")]
 
 
 def text_of(raw: str) -> Text:
@@ -113,7 +123,9 @@ def text_of(raw: str) -> Text:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    return search.text_of(cleaned(raw))
+    plain_lines = _plain_lines(raw)
+    logged = (number for number, line in enumerate(plain_lines, 1) if LOGGED.match(line))
+    return search.text_of(map(_without_prefixes, plain_lines), logged)
 
 
 def _unescaped(entity: re.Match[str]) -> str:

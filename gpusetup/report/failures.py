@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gpusetup.messages.programs import PROGRAMS, Program, of_package
 from gpusetup.messages.search import Text, line_source
+from gpusetup.messages.working import NOTICES
 from gpusetup.model.finding import COMPLAINT, Failing, Stage
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
@@ -122,8 +123,11 @@ def failures(text: Text) -> Facts:
 
 
 def _is_failure(line: str) -> bool:
-    """Whether a line reports a failure of the program that printed it."""
+    """Whether a line reports a failure of the program that printed it, and is no notice."""
     if not any(form.search(line) for form in FAILURE_FORMS):
+        return False
+    without_notices = NOTICES.sub(" ", line)
+    if not any(form.search(without_notices) for form in FAILURE_FORMS):
         return False
     return not OF_ANOTHER_PROCESS.search(line)
 

@@ -110,7 +110,7 @@ def prose_of(text: Text) -> Prose:
     characters = 0
     fenced = fenced_output(text.lines)
     for number, line in enumerate(text.lines, 1):
-        if number in fenced or not is_prose(line):
+        if number in fenced or number in text.logged or not is_prose(line):
             is_in_paragraph = False
             continue
         all_lines.append(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.messages.questions import THINGS, topic_of
 from gpusetup.messages.search import Text, line_source
-from gpusetup.messages.working import TOPICS
+from gpusetup.messages.working import SPEED, TOPICS
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.facts import Facts
@@ -50,12 +50,17 @@ def questions(text: Text) -> Facts:
         # A question about a GPU at work ("is this speed normal?") asks about no version.
         if any(form.search(sentence) for form in TOPICS.values()):
             words_before = ""
+        # Nor does one that names a measured speed ("is 48 tokens/s right?").
+        if SPEED.search(sentence):
+            continue
         topic = topic_of(sentence, words_before)
         if topic:
             versions = _versions(sentence) or _versions(words_before)
+            names_its_thing = topic_of(sentence) == topic
+            named = {} if names_its_thing else {"named": "before"}
             yield Event(
                 kind="question-asked",
-                values={"topic": topic, **versions},
+                values={"topic": topic, **named, **versions},
                 source=line_source(prose.line_at(start)),
                 text=sentence.strip()[:SHOWN_CHARACTERS],
             )

@@ -13,25 +13,27 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpusetup.messages import working
-from gpusetup.messages.alternatives import Alternatives, has_any
+from gpusetup.messages.alternatives import Alternatives
+from gpusetup.messages.questions import topic_of
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy, lowered
-from gpusetup.report.failures import ALIGNED_LABEL, TABLE_STARTS
-from gpusetup.report.person import is_prose, prose_of
+from gpusetup.model.patterns import lazy
+from gpusetup.report.failure_lines import FailureLines, failure_lines
+from gpusetup.report.mended import (
+    SENTENCE_END,
+    SOLVED_TITLE,
+    is_mended,
+    reports_success,
+    says_plainly,
+    told_as_past,
+)
+from gpusetup.report.person import prose_of
 
 LINES_READ, CHARACTERS_READ = 2_000, 60_000
 """Of a text's beginning. 99 % of the labelled reports are shorter."""
-# Behind a question or exclamation mark, behind a full stop (not at the dot of a version), at a line's end.
-SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 SHOWN_CHARACTERS = 160
 """Characters of a quote."""
-# `[1/4]`, `12 ...`, `ERROR: ...`, `WARNING]`.
-PRINTED_FIRST = lazy(
-    r"\s*(?:[\d\[(]|(?:ERROR|Error|FATAL|CRITICAL|WARN(?:ING)?|INFO|DEBUG)\b[\]:])"
-)
-"""How a program's line begins, although it has the words of a sentence."""
 # `Traceback (most recent call last)`, `RuntimeError: ...`.
 EXCEPTION = lazy(r"(?m)^\s*Traceback \(most recent|^\s*[\w.]{0,60}(?:Error|Exception): ")
 """The head of a traceback, or its last line."""
@@ -63,27 +65,6 @@ ABSENT_CUDA = lazy(
 """Words that CUDA is not there. Whose result came from `mps` or `xpu` does not need it."""
 ANOTHER_DEVICE = lazy(r"device='(?:mps|xpu)|\bdevice: (?:mps|xpu)\b|device=['\"](?:mps|xpu)")
 """A result, or a training, on Apple's or Intel's GPU."""
-
-
-class FailureLines(NamedTuple):
-    """The indexes (from 0) of the lines that mention a failure."""
-
-    complaints: tuple[int, ...]
-    """Lines in which a person names a failure."""
-    errors: tuple[int, ...]
-    """Lines in which a program names one."""
-    slow: tuple[int, ...]
-    """Lines that call something slow."""
-
-    @property
-    def by_person(self) -> tuple[int, ...]:
-        """Lines in which a person complains about a failure or slowness."""
-        return self.complaints + self.slow
-
-    @property
-    def of_any(self) -> tuple[int, ...]:
-        """Lines that mention a failure, written by a person or a program."""
-        return self.complaints + self.errors
 
 
 class Use(NamedTuple):
@@ -118,20 +99,13 @@ def works(text: Text) -> Iterator[Event]:
     if computes_on_cpu and working.A_GPU.search(flat):
         yield _event("names-failure", flat, computes_on_cpu)
         return
-    failures = _failure_lines(lines)
+    failures = failure_lines(lines, text.logged)
+    past = told_as_past(lines) if _reports_success_somewhere(flat) else ()
+    failures = failures.without(past)
     uses = tuple(_uses(flat))
-    last_word_of_success = _last_match(working.SOLVED, flat)
-    proof_after_failures = _proof_of_a_solved_title(lines, failures, uses)
-    if proof_after_failures:
-        event = _event("works-there", flat, proof_after_failures.match)
-        # What stands behind the last failure is of the state that works.
-        source = line_source(max(failures.of_any, default=0) + 2)
-        yield replace(event, values={"form": "mended"}, source=source)
-    elif last_word_of_success and _is_mended(lines, failures):
-        event = _event("works-there", flat, last_word_of_success)
-        if reports_success(lines) or _proof_after_failures(lines, failures, uses):
-            event = replace(event, values={"form": "mended"})
-        yield event
+    success = _word_of_success(lines, failures, uses, past)
+    if success:
+        yield success
     elif not _is_outweighed(lines, failures, uses):
         # What works beside a failure is no answer.
         if failures.by_person:
@@ -148,6 +122,38 @@ def works(text: Text) -> Iterator[Event]:
     if topic:
         values = {"topic": topic.name}
         yield Event(kind="asks-about", values=values, source="report", text=topic.words)
+
+
+def _reports_success_somewhere(flat: str) -> bool:
+    """Whether a title is marked as solved, or a sentence says that it works now."""
+    return bool(working.SOLVED.search(flat) or SOLVED_TITLE.search(flat))
+
+
+def _word_of_success(
+    lines: Sequence[str], failures: FailureLines, uses: Sequence[Use], past: Sequence[int]
+) -> Event | None:
+    """The event for a failure that is over; None if none is.
+
+    Its form is `mended` if that is certain enough to leave out everything that failed before.
+    `past`: the indexes of the lines that are told as what was before.
+    """
+    flat = "\n".join(lines)
+    proof_after_failures = _proof_after_failures(lines, failures, uses)
+    # What stands behind the last failure is of the state that works.
+    last_of_the_past = max((*failures.of_any, *past), default=0)
+    source_of_the_present = line_source(last_of_the_past + 2)
+    if SOLVED_TITLE.search(flat) and proof_after_failures:
+        event = _event("works-there", flat, proof_after_failures.match)
+        return replace(event, values={"form": "mended"}, source=source_of_the_present)
+    last_word = _last_match(working.SOLVED, flat)
+    if last_word is None or not is_mended(lines, failures):
+        return None
+    event = _event("works-there", flat, last_word)
+    source = source_of_the_present if past else event.source
+    tells_of_the_past = bool(past) and says_plainly(working.SOLVED, lines)
+    if proof_after_failures or reports_success(lines) or tells_of_the_past:
+        return replace(event, values={"form": "mended"}, source=source)
+    return event
 
 
 def _named_failure(lines: Sequence[str], index: int) -> Event:
@@ -185,66 +191,6 @@ def _lines_read(text: Text) -> Sequence[str]:
 # --- failures that are named ----------------------------------------------------------------------
 
 
-def _failure_lines(lines: Sequence[str]) -> FailureLines:
-    """The lines in which a person or a program mentions a failure, without notices and labels."""
-    low = lowered("\n".join(lines))
-    failures = working.FAILURE.possible_in(low)
-    worries = working.WORRY.possible_in(low)
-    slowness = working.SLOW.possible_in(low)
-    complaints: list[int] = []
-    errors: list[int] = []
-    slow: list[int] = []
-    for index, line in enumerate(lines):
-        if line.lstrip().startswith(TABLE_STARTS):
-            continue
-        label = ALIGNED_LABEL.match(line)
-        words = line[label.end() :] if label else line
-        # Most lines name no failure at all: their notices need not be taken out.
-        if not has_any((*failures, *worries, *slowness), words):
-            continue
-        without_labels = working.PRINTED_LABELS.sub(" ", words)
-        without_notices = working.NOTICES.sub(" ", without_labels)
-        if has_any(slowness, without_notices):
-            slow.append(index)
-        names_failure = has_any(failures, without_notices)
-        if not names_failure and not has_any(worries, without_notices):
-            continue
-        if is_prose(words) and not PRINTED_FIRST.match(words):
-            complaints.append(index)
-        elif names_failure:
-            # A program says a person's words of worry of its own progress.
-            errors.append(index)
-    return FailureLines(tuple(complaints), tuple(errors), tuple(slow))
-
-
-def _is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
-    """Whether somebody says that it works now, and no failure is mentioned after that."""
-    success_lines = [index for index, line in enumerate(lines) if _says_mended(line)]
-    if not success_lines or failures.slow:
-        return False
-    last_success = success_lines[-1]
-    if any(index > last_success for index in failures.of_any):
-        return False
-    # "It works now, but ..." introduces what does not.
-    words_from_there = " ".join(lines[last_success:])
-    return not working.CONTRAST.search(words_from_there)
-
-
-SOLVED_TITLE = lazy(
-    r"(?i)^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|solucionado|resolvido|решено|已解决|解決(?:済み?|しました)?|해결)(?!\w)"
-)
-"""The mark that a forum, or its user, puts before the title of a question that is answered."""
-
-
-def _proof_of_a_solved_title(
-    lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]
-) -> Use | None:
-    """What shows the GPU at work after every failure of a text whose title says that it is solved."""
-    if not lines or not SOLVED_TITLE.search(lines[0]):
-        return None
-    return _proof_after_failures(lines, failures, uses)
-
-
 def _proof_after_failures(
     lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]
 ) -> Use | None:
@@ -257,41 +203,6 @@ def _proof_after_failures(
     return None
 
 
-# `EDIT: solved.`, `Update: it works now`, `I finally fixed it`.
-REPORT_OF_SUCCESS = lazy(
-    r"(?i)^\W*(?:edit|update|upd|nachtrag|追記|追加|更新|추가|апд|дополнение)\b|^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|resolvido|решено|已解决|解決)(?!\w)"
-    r"|\bI (?:have |finally |just |already )*(?:solved|fixed|resolved) (?:it|this|the)\b"
-)
-"""How a person begins who reports that a failure is over."""
-RESERVATION = lazy(
-    r"(?i)\?|\b(?:if|when|until|unless|hope\w*|think|thought|should|would|could|can|might|maybe|perhaps|how|someone|somebody|says?|said|they|others|people|maintainers?|colleague|only|not|partly|almost|sometimes|except|cpu)\b|n't\b"
-)
-"""A question, a condition, somebody else's word, or a part: then nothing is over."""
-
-
-def reports_success(lines: Sequence[str]) -> bool:
-    """Whether a person reports plainly, in a sentence of this text, that it works now.
-
-    >>> reports_success(["EDIT: it is fixed now."]), reports_success(["How can I get it fixed?"])
-    (True, False)
-    """
-    for line in lines:
-        for sentence in SENTENCE_END.split(line):
-            is_report = REPORT_OF_SUCCESS.search(sentence) and working.SOLVED.search(sentence)
-            if is_report and not RESERVATION.search(sentence):
-                return True
-    return False
-
-
-def _says_mended(line: str) -> bool:
-    """Whether a line says that it works now, and mentions no failure after these words."""
-    success = working.SOLVED.search(line)
-    if success is None:
-        return False
-    words_behind = line[success.end() :]
-    return not working.FAILURE.search(words_behind)
-
-
 def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]) -> bool:
     """Whether the signs of a working GPU contradict every failure that the text mentions."""
     flat = "\n".join(lines)
@@ -299,6 +210,8 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
     forms = [use.form for use in uses]
     complaints = [lines[index] for index in failures.complaints]
     errors = list(failures.errors)
+    if uses:
+        complaints = [line for line in complaints if not _only_asks_for_a_toolkit(line)]
     # A result from the GPU, or a training on a device that the program names.
     if "computed" in forms or {"device", "training"} <= set(forms):
         elsewhere = ANOTHER_DEVICE.search(flat) is not None
@@ -338,6 +251,14 @@ def says_absence_only(line: str, *, on_another_device: bool) -> bool:
         other_words = ABSENT_CUDA.sub(" ", other_words)
     is_about_absence = other_words != line
     return is_about_absence and not working.FAILURE.search(other_words)
+
+
+def _only_asks_for_a_toolkit(line: str) -> bool:
+    """Whether a line asks whether a toolkit is needed, because one is not there.
+
+    torch sees the GPU without it.
+    """
+    return topic_of(line) == "toolkit" and says_absence_only(line, on_another_device=False)
 
 
 SEVERAL = lazy(r"(?i)\b(?:second|third|2nd|3rd|other|both|two|three|all|one of)\b")

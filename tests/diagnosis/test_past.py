@@ -150,3 +150,32 @@ def test_a_programs_sentence_in_a_fenced_block_is_no_persons_word() -> None:
     answer = read_report(f"PyTorch doesn't find my RX 7900 XT\n```\n{output}```\nUbuntu 24.04")
     assert answer.cause == "maker-device-permission", answer.cause
     assert "somebody describes it, but no program's output shows it" not in answer.doubts
+
+
+TOLD_AS_PAST = (
+    "[Solved] RTX 5070 is not recognised\n\nIt was the old torch.\nDevice: cuda:0 NVIDIA GeForce "
+    "RTX 5070\n20/20 [00:04<00:00, 4.61it/s]\n\nBefore that I got: " + BLACKWELL_ERROR,
+    "【已解决】torch.cuda.is_available() 返回 False\n\n原因是装了CPU版的torch\n\n"
+    ">>> torch.cuda.is_available()\nTrue\n>>> torch.cuda.get_device_name(0)\n"
+    "'NVIDIA GeForce RTX 4060'",
+    "RTX 4060. Everything is OK now, I had to reboot after the update.\n\nOld log:\n"
+    "RuntimeError: CUDA error: no CUDA-capable device is detected",
+    "Résolu ! Il fallait redémarrer. Maintenant torch voit la carte (RTX A4000).",
+)
+TOLD_OF_THE_PRESENT = (
+    "[Solved?] RTX 5070\n\nBefore that I got no kernel image, but now every image is black.\n"
+    "Device: cuda:0 NVIDIA GeForce RTX 5070\n20/20 [00:04<00:00, 4.61it/s]",
+    "Everything is OK now except that it uses the CPU. RTX 4060\n\nOld log:\n"
+    "RuntimeError: CUDA error: no CUDA-capable device is detected",
+    "I had to reboot the PC five times because the GPU is lost. RTX 3090",
+)
+
+
+@each("text", TOLD_AS_PAST)
+def test_what_is_told_as_what_was_before_is_over(text: str) -> None:
+    assert read_report(text).cause == "ok"
+
+
+@each("text", TOLD_OF_THE_PRESENT)
+def test_words_of_the_past_hide_nothing_that_fails_now(text: str) -> None:
+    assert read_report(text).cause != "ok"

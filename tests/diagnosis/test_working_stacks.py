@@ -42,7 +42,19 @@ LOGS_OF_PROGRAMS = (
     "(TFLOP/s/GPU): 412.3 | lm loss: 7.612E+00 | number of nan iterations:   0 |",
     "Torch: 2.6.0+cu124. CUDA: 8.9.\nFA [Xformers = 0.0.29. FA2 = False]\nNum GPUs = 1.\n"
     "{'loss': 1.2, 'epoch': 0.1}",
+    # A logger's level before the words shows that no person wrote them.
+    "WARNING 10-21 09:11:21 [__init__.py:12] Unable to import flash_attn, falling back\n"
+    "INFO 10-21 09:11:57 [kv_cache_utils.py:87] GPU KV cache size: 425,424 tokens\n"
+    "INFO:     Application startup complete.",
+    "[rank0]:[W ProcessGroupNCCL.cpp:4115] using GPU 0 to perform barrier as devices are unknown. "
+    "This can potentially cause a hang if this mapping is incorrect.\n"
+    "Epoch 1: 100%|███| 312/312 [02:30<00:00,  2.07it/s, loss=0.55]\nTraining finished.",
+    "NCCL INFO NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.\n"
+    "NCCL INFO comm 0x55d rank 0 nranks 4 cudaDev 0 - Init COMPLETE\n"
+    "step 10 loss 9.12 tok/s 51233",
     # Servers, and what was computed.
+    '$ python -c "import torch; print(torch.cuda.is_available(), torch.cuda.device_count())"\n'
+    "True 8",
     "Engine 000: Avg generation throughput: 845.3 tokens/s, Running: 12 reqs, GPU KV cache usage: "
     "31.2%",
     ">>> jax.devices()\n[CudaDevice(id=0), CudaDevice(id=1)]\n18.1 ms ± 41 µs per loop",
