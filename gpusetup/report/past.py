@@ -24,8 +24,9 @@ STATES = (
     fields.CUDA_INIT_CODE,
     fields.TORCH_CUDA_AVAILABLE,
     fields.TORCH_IMPORT_ERROR,
+    fields.TORCH_VERSION,
 )
-"""Fields of a state that a repair changes."""
+"""Fields of a state that a repair changes; a build from before it may have been replaced."""
 NO_LINE = 1 << 30
 """Beyond every line of a text."""
 LINE = re.compile(r"line (\d+)")
