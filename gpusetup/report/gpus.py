@@ -88,7 +88,7 @@ def _numbered_gpus(text: Text) -> list[Gpu]:
 
 # `3080`, `4070 Ti`, `1080ti 11GB`, `3060 laptop`; no price, year, resolution or version.
 BARE_NUMBER = lazy(
-    r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|[SD](?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
+    r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|[SD](?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![A-Za-z0-9_%]|[.:]\d|xx)"
     r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
     re.I,
 )
@@ -103,6 +103,14 @@ CARD_WORD = lazy(
     re.I,
 )
 """The word before a number that shows that it is a card's."""
+# `从3060换`, `5070显卡`, `5070に`; not `2050年`, `1060个`.
+WIDE_BEFORE = lazy(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af] ?$")
+WIDE_BEHIND = lazy(
+    r" ?(?![年月日元円원万个個张張枚步회번개장秒초行歩次步页種种人분])[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
+)
+"""A Chinese, Japanese or Korean letter next to a number, which counts or dates nothing."""
+CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
+"""The word for a graphics card, right behind a number."""
 # `RTX 30 series`, `40xx`.
 SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
 
@@ -187,6 +195,13 @@ def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
         return True
     start = match.start()
     words_before = flat[max(start - CARD_AROUND, 0) : start]
+    # These languages write no spaces, and their posts name a card by its number.
+    is_in_wide_words = WIDE_BEFORE.search(words_before) and WIDE_BEHIND.match(flat, match.end())
+    # 1080 alone is as often the height of a picture.
+    if is_in_wide_words and match["number"] != "1080":
+        return True
+    if CARD_BEHIND.match(flat, match.end()):
+        return True
     return CARD_WORD.search(words_before) is not None
 
 

@@ -158,8 +158,11 @@ def _is_a_choice(match: re.Match[str], flat: str) -> bool:
         return False
     first = max(match.start() - CHARACTERS_NEAR, 0)
     last = match.end() + CHARACTERS_NEAR
-    sentence = flat[first:last]
-    return NVIDIA_WORD.search(sentence) is not None
+    for word in NVIDIA_WORD.finditer(flat, first, last):
+        # "I switched from an RTX 3060 to ...": that card is gone.
+        if not is_another_card(flat, *word.span()):
+            return True
+    return False
 
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; collect_env names ROCm on every machine.

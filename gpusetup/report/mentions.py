@@ -90,11 +90,11 @@ def _names_another_machine(flat: str) -> bool:
 # `on my old `, `instead of my `, `upgraded from a `, right before the card's name.
 OTHER_CARD = lazy(
     r"\b(?:on|in) (?:the|my|an?|our) (?:old|other|previous|second|working)(?: \w+){0,2} ?\(?(?:\d+ ?x )?$"
-    r"|\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|upgraded from(?: my| an?| the)?|came from(?: an?)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
+    r"|\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|(?:upgrad|switch|mov|migrat|chang|swapp)(?:ed|ing) (?:\w+ )?from(?: my| an?| the)?|(?:went|came|coming|going) from(?: my| an?| the)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
     re.I,
 )
-# ` always worked`, right behind the card's name; not `worked until yesterday`.
-WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)\b(?! (?:fine |well )?(?:(?:with|until|till|before) |(?:an?|one|two|\d+|(?:a )?few) \w+ ago|yesterday|today|last |this morning))", re.I)  # fmt: skip
+# ` always worked`, `换成 ...`, right behind the card's name; not `worked until yesterday`.
+WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)\b(?! (?:fine |well )?(?:(?:with|until|till|before) |(?:an?|one|two|\d+|(?:a )?few) \w+ ago|yesterday|today|last |this morning))|^\S{0,6} ?(?:换(?:成|到|为|了)|から|에서|durch|gegen)", re.I)  # fmt: skip
 CARD_AROUND = 40
 """Characters before and behind a card's name that may say that another card failed."""
 
