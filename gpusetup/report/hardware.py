@@ -71,7 +71,7 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
 
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
-NVIDIA_WORD = lazy(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
+NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
 CHARACTERS_NEAR = 120
 """Characters around a card's number that count as its sentence."""
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
