@@ -188,8 +188,12 @@ CAUSES = (
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
         says=(
             r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
+            says(
+                r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b",
+                said="in words",
+            ),
         ),
-        examples=("NVIDIA_DRIVER_CAPABILITIES=utility",),
+        examples=("NVIDIA_DRIVER_CAPABILITIES=utility", "in it nvidia-smi shows cuda N/A"),
     ),
     Cause(
         "container-no-gpu",

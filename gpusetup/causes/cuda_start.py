@@ -9,6 +9,7 @@ from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
+from gpusetup.messages.fragments import in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
@@ -102,6 +103,13 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
         *lines("sudo ldconfig"),
     )
 
+
+SLEPT = (
+    r"\b(?:(?:after|since|from|when|upon) (?:\S{1,12} ){0,3}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|wak\w+(?: up)?)"
+    r"|resum\w+ from (?:suspen\w+|sleep|hibernation))\b"
+)
+GPU_FAILS = r"\b(?:GPU|CUDA|torch)\b[^.\n]{0,60}?\b(?:stops?|stopped|no longer|not (?:work|used|seen|detect|found|available)|lost|gone|fails?|unavailable|disappear)\w*"
+"""What a person says of a GPU that does not come back with the machine."""
 
 CAUSES = (
     Cause(
@@ -298,6 +306,20 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
+        cases=(
+            Message(
+                having={"said": ""},
+                title="CUDA stopped working after the machine slept",
+                needs_reboot=True,
+                commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
+            ),
+        ),
+        says=(says(in_any_order(SLEPT, GPU_FAILS, within=200), said="in words"),),
+        examples=(
+            "After suspend the GPU is no longer used by ollama, until I reboot",
+            "the host resumes from suspension and CUDA stops working",
+        ),
+        not_examples=("After suspend the screen stays black",),
     ),
     Cause(
         "cuda-init-failed",

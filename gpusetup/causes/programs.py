@@ -39,6 +39,11 @@ def _has_a_gpu(context: RuleContext) -> bool:
     return bool(looks_for_one) and may_have_one
 
 
+def _holds_no_memory(context: RuleContext) -> bool:
+    """Whether nobody says that a program holds memory of the GPU, which it then uses."""
+    return not any("holds" in event.values for event in events(context, "gpu-starved"))
+
+
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding explains it: no CPU build, no other maker's GPU, no program without
     torch."""
@@ -141,7 +146,7 @@ CAUSES = (
         symptom=True,
         stage="start",
         failure=6,
-        where=(says_nothing_else, _is_not_known_to_be_the_cpus),
+        where=(says_nothing_else, _is_not_known_to_be_the_cpus, _holds_no_memory),
         alike={
             alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
             alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
@@ -207,6 +212,11 @@ CAUSES = (
                 r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"
             ),
             says("cudaexecutionprovider not available", program="onnxruntime"),
+            # The providers as onnxruntime lists them, without one for a GPU.
+            says(
+                r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]",
+                program="onnxruntime",
+            ),
             says(r"jaxlib is not installed\. falling back", program="JAX"),
             says("xformers wasn't build with cuda support", program="xformers"),
             says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
@@ -215,12 +225,14 @@ CAUSES = (
             "tf.test.is_built_with_cuda() is False",
             "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
             "CUDA execution provider is not enabled in this build.",
+            ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
             'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
         ),
         not_examples=(
             "tf.test.is_built_with_cuda() tells it",
             "it was compiled without GPU support of any kind by our own Makefile",
             "this build was not compiled with CUDA support of cuDNN",
+            "get_available_providers() -> ['CUDAExecutionProvider', 'CPUExecutionProvider']",
         ),
     ),
     Cause(

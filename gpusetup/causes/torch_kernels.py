@@ -131,8 +131,8 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
-        means="A PyTorch build has kernels only for the GPU generations that existed when it was "
-        "made. This one has none for yours, and no PTX (portable code) that the driver could "
+        means="A build has kernels only for the GPU generations that existed when it was made. "
+        "This one has none for yours, and no PTX (portable code) that the driver could "
         "compile instead.",
         text="Install a newer torch",
         proven_by="No architecture in the build matches the GPU's compute capability",

@@ -322,11 +322,12 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     """A sort key for builds: newest torch, preferred channel, then the CUDA version nearest below
     the driver's, then those above.
 
-    An unknown driver is taken to serve the last CUDA major but one: what needs a newer one comes
-    after all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
+    Of an unknown driver the CUDA of the installed torch counts, if that torch listed a GPU.
+    Otherwise it is taken to serve the last CUDA major but one: what needs a newer one comes after
+    all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
     and what came after it.
     """
-    driver_cuda = question.host.driver_cuda
+    driver_cuda = question.host.driver_cuda or question.host.cuda_at_work
     if driver_cuda is None:
         return lambda build: rank_on_unknown_driver(build, question)
     driver_release = release(driver_cuda)

@@ -55,6 +55,9 @@ class HostFacts(Frozen):
     """Whether there is an NVIDIA GPU; `none` only if a source said so."""
     assumed_driver: str | None = None
     """What an unknown driver is taken to reach; None for a known one."""
+    cuda_at_work: str | None = None
+    """The CUDA of the installed torch, if that torch listed a GPU: the driver serves at least
+    this."""
 
 
 class Host(Frozen):
@@ -167,6 +170,7 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         first_drivers=first_drivers(machine, catalog),
         presence=presence_of(machine, gpus),
         assumed_driver=assumed_driver(machine, catalog),
+        cuda_at_work=cuda_at_work(machine),
     )
 
 
@@ -206,6 +210,13 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     last_but_one = floors[-2:-1]
     of_gpus = [first for _, first in first_drivers(machine, catalog)]
     return max((*last_but_one, *of_gpus), key=parsed, default=None)
+
+
+def cuda_at_work(machine: Snapshot) -> str | None:
+    """The CUDA of a torch that listed a GPU, and so was started by the driver; None if none did."""
+    torch = machine.torch
+    by_cuda = [gpu for gpu in machine.gpus or () if gpu.cuda_index is not None]
+    return torch.cuda if torch.cuda_available or by_cuda else None
 
 
 def driver_family(machine: Snapshot) -> str:

@@ -133,6 +133,10 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
         yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if not (host.driver or host.driver_cuda):
         problem = "the driver is unknown, so a CUDA that most drivers support was chosen"
+        if host.cuda_at_work:
+            problem = (
+                f"the driver is unknown, but it started the torch for CUDA {host.cuda_at_work}"
+            )
         if machine.driver.module_loaded is False or machine.driver.library_found is False:
             problem = "no NVIDIA driver was found"
         yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"

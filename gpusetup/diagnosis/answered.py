@@ -56,6 +56,14 @@ def _gpus_are_listed(context: RuleContext) -> bool:
     return bool(listed_gpus(context))
 
 
+def _target_is_printed(context: RuleContext) -> bool:
+    """Whether a text names the target of its AMD GPU (gfx1100), and lacks a kernel for it."""
+    if not events(context, "hip-kernel-missing") or _printed("devices")(context):
+        return False
+    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+    return any("gfx" in name for name in names)
+
+
 def _crashed_after_collect_env(context: RuleContext) -> bool:
     """Whether torch's values are shown, and the program ends in a crash all the same."""
     is_printed = _printed("collect-env")(context)
@@ -76,6 +84,8 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part="NCCL_DEBUG=INFO", is_shown=_printed("nccl"), following=alike.TOPOLOGY),
     Answered(part=alike.KERNEL_LOG, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
     Answered(part=alike.KERNEL_OF_MAKER, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
+    # The target is known: what is open is which kernels this very torch has.
+    Answered(part=alike.AMD_TARGETS, is_shown=_target_is_printed, following=alike.THIS_TORCH),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
     Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
     Answered(part=alike.COLLECT_ENV, is_shown=_import_fails, following=alike.IMPORT_FAULT),

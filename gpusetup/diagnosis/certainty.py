@@ -57,6 +57,12 @@ NOT_READ = (
         asks=alike.THIS_TORCH,
     ),
     Doubt(
+        reason="programs-build-not-read",
+        sentence="the text does not show for which GPUs the program was built",
+        holds=ask.programs_build_was_not_read,
+        asks=alike.BESIDE_TORCH,
+    ),
+    Doubt(
         reason="gpu-not-named",
         sentence="the text names a GPU family but no model",
         holds=ask.gpu_is_a_family,

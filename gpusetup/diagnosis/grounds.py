@@ -23,6 +23,7 @@ from gpusetup.evidence.context import (
     releases_of_torch,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.evidence.places import is_beside_torch
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.fixes import owners
 from gpusetup.model.finding import Finding
@@ -106,7 +107,15 @@ def torch_said_it(context: RuleContext) -> bool:
 
 
 def build_was_not_read(grounds: Grounds) -> bool:
+    """Whether torch is blamed for a missing kernel although it did not list its kernels."""
+    if is_beside_torch(grounds.context):
+        return False
     return grounds.is_one_of(OF_KERNELS) and not torch_said_it(grounds.context)
+
+
+def programs_build_was_not_read(grounds: Grounds) -> bool:
+    """Whether a program without torch is blamed for a missing kernel."""
+    return grounds.is_one_of(OF_KERNELS) and is_beside_torch(grounds.context)
 
 
 def gpu_is_a_family(grounds: Grounds) -> bool:

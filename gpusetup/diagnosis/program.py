@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gpusetup.causes.layers import STAGES, Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, in_container, is_report, on, package
+from gpusetup.evidence.places import is_beside_torch
 from gpusetup.model.finding import Finding, Fix, command_lines
 from gpusetup.model.frozen import replace
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 
 def program_of(context: RuleContext) -> Program | None:
-    """The program of a text. Its table is loaded only if the text names a program."""
+    """The program of a text. Its table is loaded only if the text is about a program."""
     name = context.snapshot.failing.program
-    if name is None:
+    is_unnamed = name is None and is_beside_torch(context)
+    if name is None and not is_unnamed:
         return None
-    from gpusetup.messages.programs import BY_NAME
+    from gpusetup.messages.programs import BY_NAME, UNNAMED
 
-    return BY_NAME.get(name)
+    return UNNAMED if name is None else BY_NAME.get(name)
 
 
 def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, FIRST_ROCM, gfx_of
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -277,6 +278,23 @@ def only_the_maker_is_named(context: RuleContext) -> str:
         gpu = (event.values.get("name") or event.text or "")[:40].strip()
         return f"the text names the GPU ({gpu}) and does not show which torch runs"
     return ""
+
+
+def only_gpu_is_from(vendor: str) -> Fact:
+    """Returns the fact that a text names a GPU of this maker, and neither a card nor a driver of
+    NVIDIA: no driver of NVIDIA's helps there."""
+
+    def only_gpu_is_of_the_vendor(context: RuleContext) -> str:
+        has_nvidia_driver = context.driver.version or context.driver.cuda
+        if not is_report(context) or gpus(context) or has_nvidia_driver:
+            return ""
+        if vendors_of(context.snapshot) != {vendor}:
+            return ""
+        for event in events(context, "foreign-gpu"):
+            return f"the only GPU that the text names is {event.values.get('name', vendor)}"
+        return ""
+
+    return only_gpu_is_of_the_vendor
 
 
 def target_is_overridden(context: RuleContext) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Callable
 
@@ -134,8 +135,28 @@ def is_beside_torch(context: RuleContext) -> bool:
     # Imported late: the table of programs is long, and few answers need it.
     from gpusetup.messages.programs import BY_NAME
 
-    program = BY_NAME.get(context.snapshot.failing.program or "")
+    name = context.snapshot.failing.program
+    if name is None:
+        return bool(_exceptions_of_others(context))
+    program = BY_NAME.get(name)
     return program is not None and not program.on_torch
+
+
+TORCHS_EXCEPTIONS = ("error", "OutOfMemoryError", "AcceleratorError", "DistBackendError")
+"""torch's own classes of exceptions; `error` stands for a message without a class."""
+
+
+def _exceptions_of_others(context: RuleContext) -> Events:
+    """The failures whose exception is neither Python's nor torch's, such as CuPy's
+    `CUDADriverError`."""
+    foreign_failures = []
+    for event in events(context, "program-failed"):
+        exception = event.values.get("exception", "error")
+        bare_name = exception.rpartition(".")[2]
+        is_of_python = hasattr(builtins, bare_name)
+        if not is_of_python and bare_name not in TORCHS_EXCEPTIONS:
+            foreign_failures.append(event)
+    return tuple(foreign_failures)
 
 
 NO_GPU_MESSAGE = "no cuda gpus are available"

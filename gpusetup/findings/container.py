@@ -218,7 +218,10 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, but libcuda was not mounted into it."""
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
-    if in_container(context):
+    if not in_container(context):
+        # Outside a container the same words mean that the driver's own libcuda is missing.
+        messages = tuple(message for message in messages if "said" not in message.values)
+    else:
         messages += events(context, "cuda-version-err")
         value = machine.environment.get(variable, "all")
         capabilities = re.split(r"[, ]+", value)

@@ -126,13 +126,18 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
 def _unserved(
     context: RuleContext, said: Iterable[Event], gpu: str | None, *, older: bool
 ) -> Finding:
-    who = (
-        context.snapshot.failing.program if is_beside_torch(context) else _torch_that_lacks(context)
-    )
+    who = _program_beside_torch(context) or _torch_that_lacks(context)
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
     seen = (*said, *_seen(context))
     return finding(context, cause, seen, who=who or "torch", gpu=name)
+
+
+def _program_beside_torch(context: RuleContext) -> str:
+    """The name of the program that uses the GPU without torch; "" if torch is under it."""
+    if not is_beside_torch(context):
+        return ""
+    return context.snapshot.failing.program or "The program"
 
 
 def _torch_that_lacks(context: RuleContext) -> str:
@@ -190,7 +195,9 @@ def no_kernel_image(context: RuleContext) -> Findings:
     # If torch's list shows that it has the kernel, the record's refutation says so.
     cause = "extension-arch-mismatch" if module else _by_age(context, known)
     gpu = gpu_naming.gpu_names(context) if known else "this GPU"
-    who = module or torch_in_words(context) if cause == "arch-too-new-for-wheel" else module
+    who = module or _program_beside_torch(context)
+    if cause == "arch-too-new-for-wheel":
+        who = who or torch_in_words(context)
     seen = (*said, *_seen(context))
     yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
 

@@ -89,11 +89,12 @@ ROWS = (
         r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
         why="devices",
     ),
-    # amdhip64_7.dll
+    # could not find amdhip64_7.dll; amdhip64.dll is missing
     *rows(
         "no-hip-gpus",
         "rock module is not loaded",
-        r"amdhip64(?:_\d)?\.dll",
+        r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
+        r"amdhip64(?:_\d)?\.dll\W{0,4}(?:(?:was|is) )?(?i:not found|missing|could not|cannot|failed)",
         rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
         why="driver",
     ),

@@ -132,6 +132,32 @@ PROGRAMS = (
         marks=("ctranslate2", "faster_whisper", "faster-whisper", "whisperx"),
     ),
     Program(
+        name="CuPy",
+        packages=("cupy", "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x"),
+        on_torch=False,
+        way="Keep only one of its wheels, the one for the driver's CUDA major version "
+        "(`cupy-cuda12x`, `cupy-cuda13x`) and new enough for the GPU; RTX 50 cards need 13.4 or newer",
+        reading="python -c 'import cupy; cupy.show_config()'",
+        marks=("cupy",),
+    ),
+    Program(
+        name="Numba",
+        packages=("numba", "numba_cuda"),
+        on_torch=False,
+        way="Install `numba-cuda[cu12]` (or `[cu13]`, as the driver allows), which brings the parts "
+        "of CUDA that it compiles with",
+        reading="numba -s",
+        marks=("numba.cuda", "numba/cuda"),
+    ),
+    Program(
+        name="PaddlePaddle",
+        packages=("paddle", "paddlepaddle", "paddlepaddle_gpu"),
+        on_torch=False,
+        way="Install `paddlepaddle-gpu` from Paddle's own index for a CUDA that the driver supports",
+        reading='python -c "import paddle; paddle.utils.run_check()"',
+        marks=("paddlepaddle", "paddle.base", "paddle/base"),
+    ),
+    Program(
         name="ComfyUI", packages=("comfy", "comfyui"), marks=("comfyui", "comfy/model_management")
     ),
     Program(
@@ -148,6 +174,8 @@ PROGRAMS = (
         ),
     ),
 )
+UNNAMED = Program(name="the program that failed", on_torch=False)
+"""A program that uses the GPU without torch, and that the text does not name."""
 BY_NAME = {program.name: program for program in PROGRAMS}
 BY_PACKAGE = {package: program for program in PROGRAMS for package in program.packages}
 

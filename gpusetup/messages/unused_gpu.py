@@ -154,7 +154,7 @@ UNUSED: dict[str, tuple[str, ...]] = {
     ),
     "ja": (
         rf"{CARD['ja']}(?:の)?使用率(?:が|は)?(?:ずっと|常に)? ?0",
-        rf"{CARD['ja']}(?:が|を|は|も)?(?:まったく|全く|全然)?(?:使(?:われ|え|用され|用でき|わ)(?:ません|ない|てい?ない|ていません)|認識(?:され|し)(?:ません|ない|てい?ない|ていません)|検出(?:され|でき)(?:ません|ない)|動(?:き|か|作し)(?:ません|ない))",
+        rf"{CARD['ja']}(?:が|を|は|も)?(?:まったく|全く|全然|ほとんど|あまり|一切)?(?:使(?:われ|え|用され|用でき|わ)(?:ません|ない|てい?ない|ていません)|認識(?:され|し)(?:ません|ない|てい?ない|ていません)|検出(?:され|でき)(?:ません|ない)|動(?:き|か|作し)(?:ません|ない))",
         r"CPU(?:だけ|のみ|ばかり|しか|で(?:しか)?(?:動|処理|実行|計算))",
     ),
     "ko": (
@@ -225,7 +225,14 @@ NEEDLES: dict[str, tuple[str, ...]] = {
 }
 """Letters, lower case, one of which each sentence of that language has."""
 
-STARVED: tuple[MessageRow, ...] = tuple(
+# "VRAM is full, utilization 0 %"; the same in Chinese.
+MEMORY_IN_USE = (
+    r"\b(?:v?ram|memory)\b[^.\n]{0,40}?\b(?:high|full|used|occupied|allocated|filled|taken)\b"
+    r"[^.\n]{0,60}?\b(?:utili[sz]ation|usage|load|util)\b[^.\n]{0,40}?\b(?:0|zero)(?: ?%| percent|\b)"
+    r"|显存[^。\n]{0,12}(?:占|满|高|用)[^。\n]{0,24}利用率[^。\n]{0,8}\b0"
+)
+"""A GPU whose memory a program holds, so that it is not unused, and that does nothing."""
+WAITS_FOR_DATA: tuple[MessageRow, ...] = tuple(
     row(
         "gpu-starved", pattern, "gpu", "utili", "usage", "batches", "loader", "利用率", "auslastung"
     )
@@ -238,6 +245,11 @@ STARVED: tuple[MessageRow, ...] = tuple(
     )
 )
 """A GPU that works, and waits between its batches."""
+STARVED: tuple[MessageRow, ...] = (
+    # The first sentence counts, and this one says more.
+    row("gpu-starved", MEMORY_IN_USE, "utili", "usage", "load", "利用率", holds="memory"),
+    *WAITS_FOR_DATA,
+)
 
 ROWS: tuple[MessageRow, ...] = (*_unused(), *STARVED)
 """All of them, as rows of the table of messages."""

@@ -38,11 +38,13 @@ NOTICES = lazy(
     r"|\b(?:am|are|would) (?:I|we) missing\b(?! (?:my|the|a) gpu)"
     # What somebody does not use or need.
     r"|\b(?:I|we) (?:do not|don't|don’t) (?:\w+ )?(?:use|need|want|have|run)\b(?! (?:it|the gpu|my gpu|a gpu|cuda)\b)"
+    # What somebody does not know, or does not find in a list.
+    r"|\b(?:I|we) (?:do not|don't|don’t|did not|didn't|cannot|can't|couldn't) (?:really |even )?(?:see|find|know|understand|remember|mind|think)\b(?! (?:my|the|a|any|an) (?:\w+ )?(?:gpus?|cards?|devices?|graphics|nvidia)\b)"
     # The first run of a shape is slow: it searches for kernels, or compiles them.
     r"|\b(?:the )?(?:first|1st) (?:step|run|image|batch|iteration|request|generation|inference|forward|call|start|prompt|token)s? (?:\w+ )?(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
     # A condition, and what somebody does not use by choice.
     r"|\b(?:if|when|where) (?:the |a )?(?:cuda|gpu|xpu|mps) is (?:unavailable|not available|missing)|\b(?:WSL2?|conda|docker|swap|a container) (?:is )?not used\b"
-    r"|:\s{0,3}not (?:found|available|applicable|installed)\s*$"
+    r"|:\s{0,3}not (?:found|available|applicable|installed|detected)\.?\s*$"
     r"|\ball slots are idle\b|\bexit(?:ed)? (?:with )?code:? 0\b|\brestart\w* policy\b|\brestart: ?\S+|\b(?:warnings?|警告|경고) .{0,12}(?:ignore|忽略)|\bcan(?: be|not)? ignored?\b"
     r"|sans (?:probl[eè]me|erreur)|sin (?:problemas?|errores)|sem (?:problemas?|erros)|ohne (?:Fehler|Probleme)|без (?:ошибок|проблем)|エラー(?:は|も)?(?:なく|ありません|出ません)|問題なく|没有?(?:报错|错误|问题)|문제 ?없이|오류 ?없이"
 )
@@ -51,7 +53,7 @@ looked for."""
 NEGATED_VERB = r"(?:work|detect|find|found|recogni|support|available|see\b|start|load|us(?:e|es|ed|ing)\b|run|go(?:es)? |show|train|compile|connect|finish|get past|respond|load|fit\b|be (?:used|found|detected|loaded|seen))"
 FAILURE = Alternatives(
     r"\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
-    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){{0,2}}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){{0,3}} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
+    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)(?<!= )\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){{0,2}}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){{0,3}} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
     r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
     r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsits there\b|\bstops (?:after|at|in|when|before|responding)\b|\bonly (?:one|1|two|2|a single) (?:\w+ )?(?:is )?(?:found|visible|detected|seen|shown|used)\b|\bwhere (?:is|are) my\b|\bdoes nothing\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
     r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopp?(?:s|ed) (?:working|using|seeing|detecting|finding)\b|\b\d{2,3} ?% CPU\b|\b(?:gpu|util\w*)(?: \w+){0,2}[ :]{1,3}(?:only |about |at |just )?[0-9] ?(?:%|percent)\b|\bno longer\b"
@@ -134,7 +136,7 @@ FOUND_SHOWN = lazy(
 )
 """A line in which a program lists a GPU that it may take."""
 AVAILABLE_SHOWN = lazy(
-    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"]{1,4}True\b"
+    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\b(?:cuda|xpu|mps)\.is_available\(\)[^\n]{0,80}\n(?:>>> |Out\[\d+\]: )?True\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"\n]{1,4}(?:['\"]?\d{1,2}\.\d[\d.]{0,6}['\"]?[, )\n]{1,4})?True\b"
 )
 """torch's own answer that it sees the GPU."""
 SERVER_SHOWN = lazy(
@@ -163,11 +165,16 @@ TRAINS_WELL = lazy(
 )
 """A person's word that a training or a program goes on."""
 WORKS_THERE = lazy(
-    r"(?i)\b(?:confirm\w*|report\w*|verified|tested)\b[^.\n]{0,16}\b(?:this|it) (?:also |still |now )?works?\b|\bwithout (?:any )?(?:fuss|trouble|a hitch|hiccups?)\b|(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bworks too\b|\b(?:really |very |quite |so |I'm )(?:happy|pleased)\b|\bsees? and uses? (?:the|my) GPU\b"
+    r"(?i)\b(?:confirm\w*|report\w*|verified|tested)\b[^.\n]{0,16}\b(?:this|it) (?:also |still |now )?works?\b|\bwithout (?:any )?(?:fuss|trouble|a hitch|hiccups?)\b|(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running|loads?|answers?|responds?|generates?|trains?|starts?|infers?) (?:perfectly|great|fine|well|normally|correctly|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bworks too\b|\b(?:really |very |quite |so |I'm )(?:happy|pleased)\b|\bsees? and uses? (?:the|my) GPU\b"
     r"|\b(?:tested|verified|confirmed|checked) (?:on|with) (?:my |an? |the |two )?(?:\S{1,16} ){0,4}?(?:GPUs?|cards?|[RG]TX ?\d{3,4}|machine|Arc \w+)\b|\ball good\b|一切正常|运行正常|正常运行|可以正常|問題なく動|正常に動|잘 (?:됩|돌아|작동)|정상(?:적으로)? ?(?:작동|동작)"
     r"|funktioniert (?:einwandfrei|super|gut)|l(?:ä|ae)uft (?:\w+ ){0,4}(?:wunderbar|super|gut|einwandfrei|problemlos)|вс[её] (?:отлично |хорошо |нормально )?работает|работает (?:отлично|нормально|хорошо)|(?:tout )?(?:fonctionne|marche) (?:bien|tr[eè]s bien|parfaitement)|tout fonctionne|(?:funciona|va todo|todo va|corre) (?:bien|perfectamente|perfecto)|va todo bien|funciona (?:perfeitamente|bem)|roda (?:bem|liso)"
 )
 """A person's plain word that it works."""
+# "Does not support SM 12.1?", but not "Why does it not see my GPU?".
+ONLY_ASKS = lazy(
+    r"(?i)^(?!.*\b(?:why|how|what|where|which|warum|wie|pourquoi|comment|por qu[ée]|почему|как)\b)(?:[^.!]|\.(?=\d))*\?\s*$"
+)
+"""A question that is answered with yes or no: it names no failure that somebody has seen."""
 CONTRAST = lazy(
     r"(?i)\b(?:but|however|except|although|though|whereas|unless|still)\b|但是?|不过|可是|しかし|ですが|だけど|하지만|그런데|\baber\b|\bно\b|\bmais\b|\bpero\b|\bmas\b"
 )

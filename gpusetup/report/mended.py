@@ -12,9 +12,8 @@ from gpusetup.report.failure_lines import FailureLines
 
 # Behind a question or exclamation mark, behind a full stop (not at the dot of a version), at a line's end.
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
-SOLVED_TITLE = lazy(
-    r"(?i)^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|solucionado|resolvido|решено|已解决|解決(?:済み?|しました)?|해결)(?!\w)(?!\W{0,2}\?)"
-)
+MARK = r"(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|solucionado|resolvido|решено|已解决|解決(?:済み?|しました)?|해결)"
+SOLVED_TITLE = lazy(rf"(?i)^\W*{MARK}(?!\w)(?!\W{{0,2}}\?)|^[^\n]{{0,200}}[\[(]\s?{MARK}\s?[\])]")
 """The mark that a forum, or its user, puts before the title of a question that is answered."""
 
 

@@ -221,6 +221,9 @@ def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[
 
         complaints = [line for line in complaints if not is_needless(line)]
         errors = [index for index in errors if not is_needless(lines[index])]
+    if working.WORKS_THERE.search(flat) and not working.OUTSIDE.search(flat):
+        # "Is it unsupported? It runs fine."
+        complaints = [line for line in complaints if not working.ONLY_ASKS.search(line)]
     if not all(_is_denied(complaint, has_use=bool(uses)) for complaint in complaints):
         return False
     # A program that goes on after a logged error got over it.

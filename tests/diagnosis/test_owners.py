@@ -198,3 +198,37 @@ def test_an_index_of_cpu_builds_in_a_dockerfile_is_changed_there() -> None:
 def test_a_platform_that_vllm_detects_is_no_word_of_jax() -> None:
     answer = read_report(f"INFO: Automatically detected platform cuda.\n{warning('')}")
     assert answer.program == "vLLM"
+
+
+NO_KERNEL = "no kernel image is available for execution on the device"
+WITHOUT_TORCH = (
+    "RTX 5080, Ubuntu 24.04, cupy-cuda11x\nCUDADriverError: CUDA_ERROR_NO_BINARY_FOR_GPU: "
+    + NO_KERNEL,
+    f"faster-whisper on an RTX 5090:\nRuntimeError: CUDA failed with error {NO_KERNEL}",
+    f"RTX 5090\nAcmeRenderError: CUDA error: {NO_KERNEL}",
+)
+
+
+@each("text", WITHOUT_TORCH)
+def test_a_program_without_torch_is_not_told_to_change_torch(text: str) -> None:
+    answer = read_report(text)
+    root = answer.findings[0]
+    assert "torch" not in root.title.lower()
+    assert "torch" not in way_of(answer).replace("without torch", "")
+
+
+def test_where_the_only_gpu_is_of_another_maker_no_driver_of_nvidia_helps() -> None:
+    too_old = "\nonnxruntime: CUDA driver version is insufficient for CUDA runtime version"
+    assert read_report("I have an RX 7900 XT" + too_old).cause == "amd-gpu"
+    assert read_report("I have an RTX 3060" + too_old).cause == "driver-too-old"
+
+
+def test_an_unread_driver_that_ran_a_build_keeps_that_cuda() -> None:
+    warned = (
+        "torch 2.7.0+cu128\nUserWarning: Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of cuda "
+        "capability 6.1. PyTorch no longer supports this GPU because it is too old. The minimum "
+        "cuda capability supported by this library is 7.5."
+    )
+    answer = read_report(warned)
+    assert answer.resolution
+    assert answer.resolution.backend == "cu126"

@@ -160,6 +160,8 @@ TOLD_AS_PAST = (
     "'NVIDIA GeForce RTX 4060'",
     "RTX 4060. Everything is OK now, I had to reboot after the update.\n\nOld log:\n"
     "RuntimeError: CUDA error: no CUDA-capable device is detected",
+    "GPU unused, CPU build [solved]\nRTX 3080, slow, 0-2 % usage\n2.4.0+cpu\nNone\nFalse\n"
+    "After that:\n2.4.0+cu124\n12.4\nTrue\n",
     "Résolu ! Il fallait redémarrer. Maintenant torch voit la carte (RTX A4000).",
 )
 TOLD_OF_THE_PRESENT = (

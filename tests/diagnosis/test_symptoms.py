@@ -6,6 +6,7 @@ from each_row import each
 from judging import judged
 from report_asked import misses
 
+from gpusetup import api
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document, exit_code
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
@@ -141,3 +142,33 @@ BLIND = "RuntimeError: Found no NVIDIA driver on your system.\n"
 )  # fmt: skip
 def test_a_text_has_its_cause(text: str, has: str, never: str) -> None:
     assert misses(text, has, never) == []
+
+
+SAID_IN_WORDS = (
+    ("After suspend the GPU is no longer used by my container, driver 570", "cuda-unknown-error"),
+    (
+        "docker run --gpus all: in it nvidia-smi shows CUDA N/A, libcuda.so.1 is missing",
+        "container-driver-capability-missing",
+    ),
+    (
+        "RTX 5070, Windows: it says that the detected CUDA version mismatches the version that "
+        "was used to compile PyTorch",
+        "cuda-toolkit-mismatch-extension-build",
+    ),
+)
+WAITING = (
+    "Why is the GPU memory usage high and the utilization at 0%? A40, it was 95 % before",
+    "显存占满了,利用率却是 0,RTX 3090",
+)
+
+
+@each("text, cause", SAID_IN_WORDS)
+def test_what_somebody_describes_is_taken_for_what_it_is(text: str, cause: str) -> None:
+    assert judged(read_report(text)).cause == cause
+
+
+@each("text", WAITING)
+def test_a_gpu_whose_memory_is_in_use_is_not_unused(text: str) -> None:
+    answer = api.read_report(text)
+    assert answer.findings[0].id == "input-bound"
+    assert answer.next_reading == "gpusetup monitor"

@@ -24,6 +24,11 @@ AT_WORK = (
     "LoRA on an A100. Can I ignore the warning?",
     "ERROR: custom node Foo failed to import\nDevice: cuda:0 NVIDIA GeForce RTX 3060 : native\n"
     "got prompt\nPrompt executed in 12.10 seconds",
+    "PyTorch build does not support SM 12.1?\nFound GPU0 NVIDIA GB10 which is of cuda capability "
+    "12.1. The model loads and answers fine.",
+    "HIP Library Path: C:\\x\\bin\\amdhip64_7.dll\nJETSON: Not detected.\n"
+    "Set: torch.backends.cudnn.enabled = False for better AMD performance.\n"
+    "Device: cuda:0 AMD Radeon RX 9070 XT : native",
     "Update: fixed. It was another venv. Now prints 2.8.0+cu128 True NVIDIA GeForce RTX 5080.",
 )
 LOGS_OF_PROGRAMS = (
