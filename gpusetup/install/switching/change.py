@@ -144,14 +144,19 @@ def begun(store: Path, journal: Journal) -> Change:
     # A name of its own for each change: a folder with the name of an older one may be kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
-        (store / change.journal.former).mkdir(parents=True)
-        remove(store / STAGING)
-        (store / STAGING).mkdir(mode=0o700)
-        if journal.venv:
-            note_making(store, change.journal)
-            # What an environment left that was here before, and of which nothing else remains.
-            remove(store / RECEIPT)
-        change.enter(journal.phase)
+        try:
+            (store / change.journal.former).mkdir(parents=True)
+            remove(store / STAGING)
+            (store / STAGING).mkdir(mode=0o700)
+            if journal.venv:
+                note_making(store, change.journal)
+                # What an environment left that was here before, and of which nothing else remains.
+                remove(store / RECEIPT)
+            change.enter(journal.phase)
+        except OSError:
+            # Without a journal nothing else would take these folders away.
+            drop_leftovers(store)
+            raise
         flush(store)
     return change
 

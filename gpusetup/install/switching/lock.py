@@ -74,11 +74,10 @@ def _missing_folders(folder: Path) -> list[Path]:
 
 def _remove_empty(folders: Iterable[Path]) -> None:
     """Remove folders, the innermost first, as far as they are empty."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            # Of a path that is too long only the outer folders were made.
-            if folder.is_dir():
-                folder.rmdir()
+    for folder in folders:
+        # Of a path that is too long only the outer folders were made: the inner ones fail here.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) -> FileLock:
