@@ -47,6 +47,25 @@ VERDICTS = (
 """The answers if no finding is the root."""
 
 
+OF_OTHER_COMMANDS = {
+    **dict.fromkeys(
+        (
+            *("absent", "hung", "broken-link", "slow-link", "broken-path", "slow-path"),
+            "unmeasured",
+        ),
+        "gpusetup fleet sweep",
+    ),
+    **dict.fromkeys(
+        (
+            *("good", "input-starved", "launch-bound", "communication-bound", "memory-bound"),
+            *("memory-tight", "throttled", "bursty", "idle", "uneven", "cpu-bound", "faulty"),
+        ),
+        "gpusetup monitor",
+    ),
+}
+"""What other commands find -> the command."""
+
+
 def records() -> tuple[Cause, ...]:
     """All records in the order of precedence, then by id; the verdicts come last."""
     from gpusetup.causes.table import CAUSES
@@ -65,6 +84,8 @@ def record(id: str) -> Cause:
 
     near = difflib.get_close_matches(id, ids, 3, 0.4)
     hint = f"the nearest: {', '.join(near)}" if near else None
+    if id in OF_OTHER_COMMANDS:
+        hint = f"{id} is a finding of `{OF_OTHER_COMMANDS[id]}`, which says what to do then"
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 

@@ -165,8 +165,10 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 def notes(run: WatchedRun) -> Iterator[str]:
     """Yields the notes on a run: on a short record, on each GPU, on GPUs that did nothing, and on
     the machine's memory."""
-    is_short = marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES
-    if is_short:
+    if run.samples < marks.LEAST_SAMPLES:
+        counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
+        yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
+    elif run.samples < marks.FEW_SAMPLES:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
         yield f"{words}: a minute of them says more"
     for gpu in run.gpus:

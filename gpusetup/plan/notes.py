@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.model.versions import Capability
 from gpusetup.plan.data_parallel import data_parallel_notes
 from gpusetup.plan.decide import (
     MachineLimits,
@@ -220,11 +221,30 @@ def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
             f"this machine has {count} GPUs, the plan uses {job.gpus}: with all of them the "
             f"training is up to {times:g} times as fast (`--gpus {count}`)"
         )
+    yield from precision_note(job, hardware)
     if hardware.unified:
         yield (
             "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
             "need memory too"
         )
+
+
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""Ampere: the first with units for bfloat16."""
+
+
+def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
+    """A note that the GPU has no units for bfloat16, in which the job computes."""
+    capability = hardware.capability
+    if capability is None or capability >= FIRST_WITH_BFLOAT16:
+        return
+    if "bf16" not in (job.amp, job.dtype):
+        return
+    yield (
+        f"{hardware.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 is "
+        "slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which needs the "
+        "same memory"
+    )
 
 
 # --- what makes no answer clear -------------------------------------------------------------------

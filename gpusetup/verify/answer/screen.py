@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sys
+import textwrap
 import threading
 import time
-from typing import Mapping, Optional, TextIO
+from typing import List, Mapping, Optional, TextIO
 
 from ..streams import Unwritten, put, say
 from ..values import Report, ReportBlocked, Stop
@@ -26,10 +28,41 @@ def as_screen(report: Report, verbose: bool, stream: Optional[TextIO]) -> str:
     """The report as text, colored if the stream is a terminal that shows colors. `stream` is None
     for a file."""
     text = as_text(report, verbose)
+    if stream is not None and stream.isatty():
+        text = wrapped(text, shutil.get_terminal_size().columns)
     if stream is None or not wants_colour(os.environ, stream.isatty()):
         return text
     lines = text.splitlines(keepends=True)
     return "".join(painted(line) for line in lines)
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text with sentences that are wider than the terminal broken between words.
+
+    The lines of checks stay whole, so that their columns do.
+
+    >>> print(wrapped("hint: one two three", 12))
+    hint: one
+      two three
+    """
+    lines: List[str] = []
+    for line in text.split("\n"):
+        if len(line) <= width or line.startswith(STATUSES):
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(
+                line,
+                width,
+                subsequent_indent="  ",
+                # A command or a path stays whole, to be copied.
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines)
+
+
+STATUSES = ("passed ", "failed ", "crashed ", "skipped ")
+"""How the line of a check begins."""
 
 
 def wants_colour(environ: Mapping[str, str], is_terminal: bool) -> bool:
