@@ -34,7 +34,9 @@ def out_of_memory(context: RuleContext) -> Findings:
         messages += events(context, "cuda-library-error")
     if not messages:
         return
-    measured = tuple(map(_measured, messages))
+    # The message with the most numbers explains most; a title quotes only its beginning.
+    fullest_first = sorted(messages, key=lambda message: -len(message.values))
+    measured = tuple(map(_measured, fullest_first))
     out_of_memory = finding(context, "out-of-memory", measured)
     values = measured[0].values
     # Where others hold the memory, or much of it is free, the title says that instead.
