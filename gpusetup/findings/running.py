@@ -203,7 +203,11 @@ def _about_it(context: RuleContext, *kinds: str) -> Events:
         if is_of_another:
             continue
         quote = (event.text or "an error")[:QUOTE_CHARACTERS]
-        messages.append(replace(event, values={**usual_values, "said": quote, **event.values}))
+        values = {**usual_values, "said": quote, **event.values}
+        # A plugin fails inside its host, and its own project is the one to ask.
+        if "plugin" in event.values:
+            values["program"] = f"{event.values['plugin']}, a plugin of {shown_name},"
+        messages.append(replace(event, values=values))
     return tuple(messages)
 
 

@@ -136,7 +136,8 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     """The event for the failure in a line, with what the lines around it say about the cause.
 
     Values: `exception`, its class or `error`; `needs`, something is missing; `releases`, two packages
-    do not belong together; `own`, the failure is the program's own and not the GPU stack's.
+    do not belong together; `own`, the failure is the program's own and not the GPU stack's;
+    `plugin`, the plugin in whose code it failed.
     """
     line = lines[index].strip()
     lines_before = lines[max(index - LINES_BEFORE, 0) : index]
@@ -155,6 +156,9 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     is_of_the_program = failure is not None and _is_of_the_program(failure, surroundings)
     if missing_line or mismatch or is_of_the_program:
         values["own"] = "yes"
+    plugin = _plugin_of_last_frame(lines_before)
+    if plugin:
+        values["plugin"] = plugin
     quoted_line = (missing_line or line).strip()
     return Event(
         kind="program-failed",
@@ -162,6 +166,23 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
         source=source,
         text=quoted_line[:SHOWN_CHARACTERS],
     )
+
+
+# `File "/x/ComfyUI/custom_nodes/NAME/nodes.py"`, `File "C:\\webui\\extensions\\NAME\\scripts\\a.py"`.
+FRAME = lazy(r"^\s*File \"(?P<path>[^\"]{1,300})\"")
+PLUGIN = lazy(r"[/\\](?:custom_nodes|extensions)[/\\](?P<name>[\w.-]{2,60})[/\\]")
+"""The folders into which ComfyUI and Stable Diffusion's web UI put other people's code."""
+
+
+def _plugin_of_last_frame(lines_before: Sequence[str]) -> str:
+    """The plugin whose code failed: the last frame of the traceback lies in its folder; "" if it
+    does not."""
+    for line in reversed(lines_before):
+        frame = FRAME.search(line)
+        if frame:
+            plugin = PLUGIN.search(frame["path"])
+            return plugin["name"] if plugin else ""
+    return ""
 
 
 def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:

@@ -232,3 +232,23 @@ def test_an_unread_driver_that_ran_a_build_keeps_that_cuda() -> None:
     answer = read_report(warned)
     assert answer.resolution
     assert answer.resolution.backend == "cu126"
+
+
+def test_a_plugin_that_fails_is_named_and_not_its_host() -> None:
+    text = (
+        "ComfyUI\nTraceback (most recent call last):\n"
+        '  File "/home/u/ComfyUI/execution.py", line 323, in execute\n    run()\n'
+        '  File "/home/u/ComfyUI/custom_nodes/some-nodes/MaskNodes.py", line 481, in mix\n'
+        "    return a * b\nKeyError: 'mask'"
+    )
+    assert read_report(text).findings[0].title.startswith("some-nodes, a plugin of ComfyUI,")
+
+
+def test_a_title_that_quotes_a_message_hides_none_of_its_numbers() -> None:
+    text = (
+        "CUDA out of memory. Tried to allocate 29.76 GiB\n\nThe same for me: CUDA out of memory. "
+        "Tried to allocate 30.29 GiB. GPU 0 has a total capacity of 10.74 GiB of which 3.69 GiB is "
+        "free. Including non-PyTorch memory, this process has 6.68 GiB memory in use. Of the "
+        "allocated memory 6.10 GiB is allocated by PyTorch"
+    )
+    assert "larger than the whole GPU" in way_of(read_report(text))
