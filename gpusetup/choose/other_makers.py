@@ -234,12 +234,15 @@ def platforms_of(catalog: Catalog, maker: Maker) -> str:
     return f"torch's own index has them for {' and '.join(sorted(platforms))}"
 
 
+CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
+
+
 def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | None:
     """The reason why no build supports a GPU; None if one does or the GPU's target is unknown."""
     if maker is INTEL and not has_xpu(gpu.name):
         return (
             f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the Core "
-            "Ultra's Arc graphics and Data Center GPU Max"
+            f"Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
         )
     if maker is not AMD or gpu.target is None:
         return None
@@ -249,7 +252,9 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | No
     if is_on_amds_index or (is_known and builds):
         return None
     if gpu.target in DROPPED:
-        return f"ROCm no longer supports {DROPPED[gpu.target]} ({gpu.target}): {gpu.name}"
+        return (
+            f"ROCm no longer supports {DROPPED[gpu.target]} ({gpu.target}): {gpu.name}. {CPU_WORKS}"
+        )
     if not is_known:
         return f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
     return None

@@ -177,7 +177,9 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     # The message of a program that is not built on torch is not about torch.
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
-    if torch.cuda_available is False and not messages:
+    # A build for Intel's GPUs has no CUDA that could be available.
+    has_cuda = torch.backend != "xpu"
+    if torch.cuda_available is False and has_cuda and not messages:
         messages = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
     if messages and has_nvidia(context) is not False:
         yield finding(context, "torch-sees-no-gpu", messages)

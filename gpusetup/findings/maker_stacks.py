@@ -280,6 +280,19 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who="the AMD GPU")
 
 
+SINCE_MACOS_14 = "2.9"
+"""From this torch on MPS needs macOS 14, although its message still names 13
+(pytorch/pytorch, pull request 162921)."""
+
+
+def _macos_needed(context: RuleContext, in_the_message: str) -> str:
+    """The oldest macOS on which this torch uses MPS; the message may name an older one."""
+    release = (context.torch.version or "0").partition("+")[0]
+    if parsed(release).release[:2] < parsed(SINCE_MACOS_14).release[:2]:
+        return in_the_message
+    return max(in_the_message, "14", key=parsed)
+
+
 def said_of_macos(context: RuleContext) -> Findings:
     """torch's own message that MPS needs a newer macOS, in a text."""
     if not is_report(context):
@@ -288,15 +301,18 @@ def said_of_macos(context: RuleContext) -> Findings:
         wanted = MPS_FROM.search(event.text or "")
         named = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
         macos = context.os.version or (named[1] if named else None)
+        if wanted is None:
+            continue
+        needed = _macos_needed(context, wanted[1])
         # torch says the same where Metal itself is not reached: then the system is new enough.
-        if wanted is None or (macos and parsed(macos) >= parsed(wanted[1])):
+        if macos and parsed(macos) >= parsed(needed):
             continue
         yield finding(
             context,
             "macos-too-old-for-mps",
             (event,),
-            fix=maker_stacks.newer_macos(wanted[1]),
-            wanted=wanted[1],
+            fix=maker_stacks.newer_macos(needed),
+            wanted=needed,
             version=(context.torch.version or "").partition("+")[0],
             macos=macos or "",
         )

@@ -31,7 +31,7 @@ IN_USE = row(
     "backend-runs",
     (
         r"(?<!not )(?<!n't )(?<!if )(?<!instead of )\b(?:us(?:ing|es?)|selected|running|train(?:ing|s)?|runs?|computes)(?: it)? (?:on |the )*(?:device\b:? ?)?['\"]?(?:mps|xpu|cuda(?::\d)?)\b(?!/|\.\w| (?:version|toolkit|build|runtime|\d))"
-        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
+        r"|\bdevice\b['\"]?(?:\((?:type=)?|[:=]| is| =)? ?['\"]?(?:mps|xpu)\b|\bon cuda:\d|\.to\(['\"](?:mps|xpu)\b|\b(?:mps|xpu)\.is_available\(\)\W{0,8}True|\bXPU available: True|\bfound [1-9]\d? (?:ROCm|SYCL) devices|\bggml_metal_init: found device|\bMetal device set to"
     ),
     "mps",
     "xpu",
@@ -101,8 +101,9 @@ ROWS = (
     # HIP error: invalid device function on gfx1036
     *rows(
         "hip-kernel-missing",
-        r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
-        r"Cannot read \S{1,200}TensileLibrary.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b",
+        # One target, and none of a list, which a library was built for.
+        r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?",
+        r"Cannot read \S{1,200}TensileLibrary(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
         "hiperrornobinaryforgpu",
         "hiperrorinvaliddevicefunction",
         "hsa_status_error_invalid_isa",

@@ -157,6 +157,7 @@ SPEED = lazy(
 """How fast something computes, in the units that programs and people use."""
 TRAINS_WELL = lazy(
     r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b|\bI(?: am|'m)? (?:currently |now )?(?:train|fine-?tun|run|us)\w* [^.\n]{0,40}?\bon (?:an?|my|the|one|two|[1-8]) ?x? ?\w"
+    r"|\b(?:trains|runs)\b(?: (?:and|\w+)){0,4} on (?:an?|my|the|one|two) (?:(?:Intel|AMD|NVIDIA) )?(?:Arc|Radeon|GeForce|[RG]TX|RX) ?\w"
     r"|\btrained\b[^.\n]{0,40}\b(?:overnight|fine|well|for (?:hours|days|\d+ ?h\w*)|without)\b|\bloss(?:es)? (?:is|was|are|looks?) (?:fine|good|ok(?:ay)?|normal)\b|\bresults? (?:are |is |look )?(?:correct|right|good|fine)\b|\b(?:at|to) (?:9\d|100) ?(?:%|percent)\b|\b[4-9]\d ?% (?:GPU )?(?:util\w*|usage|load)\b|\b(?:I|we) ran (?:an? )?(?:[\w-]+ ){0,3}(?:fine-?tun\w*|training|epochs?)\b"
     r"|\b(?:gpu|card|util\w*)s?\b[^.\n]{0,40}\b[1-9]\d? ?(?:and|to|-|–) ?\d{2} ?(?:%|percent)"
     r"|\b(?:each|every|an?) (?:spike|peak) (?:\w+ ){0,3}(?:is|=) (?:a|an|one) (?:training )?(?:epoch|batch|step)\b"

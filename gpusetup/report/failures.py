@@ -249,11 +249,18 @@ FROZEN_MODULE = lazy(r"<frozen [\w.]+>")
 """
 
 
+XPU_IS_AVAILABLE = "xpu available: true"
+"""collect_env's line, lower case, of a build that sees Intel's GPU."""
+
+
 def complaints(text: Text) -> Facts:
     """A claim for the first line that complains."""
+    uses_xpu = XPU_IS_AVAILABLE in text.low
     for number, line in enumerate(text.lines, 1):
         is_of_a_table = line.lstrip().startswith(TABLE_STARTS)
-        if not is_of_a_table and complains(line):
+        # torch's XPU build has no CUDA that could be available.
+        is_of_another_backend = uses_xpu and "CUDA available" in line
+        if not is_of_a_table and not is_of_another_backend and complains(line):
             yield Claim(COMPLAINT, True, line_source(number))
             return
 

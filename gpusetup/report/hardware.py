@@ -136,7 +136,7 @@ def other_makers_gpu_events(text: Text) -> Facts:
         # The patterns are slow, and most texts have none of the letters.
         if not text.has_any(needles):
             continue
-        match = pattern.search(text.flat)
+        match = _first_outside_lists(pattern, text.flat)
         if match is None or _is_a_choice(match, text.flat):
             continue
         start, end = match.span()
@@ -149,6 +149,24 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if vendor == "apple":
             yield Claim(fields.OS_MACHINE, "aarch64", source, HINT)
             yield Claim(fields.OS_FAMILY, "macos", source, HINT)
+
+
+# `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: between two targets stand only signs.
+BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
+BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
+CHARACTERS_BESIDE = 20
+
+
+def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] | None:
+    """The first match that is no target in a list of targets, as a library prints those that it was
+    built for."""
+    for match in pattern.finditer(flat):
+        start, end = match.span()
+        before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
+        is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
+        if not (match[0].startswith("gfx") and is_listed):
+            return match
+    return None
 
 
 def _is_a_choice(match: re.Match[str], flat: str) -> bool:
