@@ -189,8 +189,8 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
     has_other_gpus = any(platform != "macos-aarch64" for platform in platforms)
     if family == "macos" and (description.driver or has_other_gpus):
         raise UsageError(
-            "On macOS torch uses Apple's GPU or the processor: a driver, or a card of another maker, "
-            "changes nothing there",
+            "On macOS torch uses Apple's GPU or the processor: a driver, or a card of another "
+            "maker, changes nothing there",
             hint="leave `--driver` and `--gpu` out, or name the system with `--os`",
         )
 
