@@ -66,7 +66,7 @@ class Diagnosis(Frozen):
     proof: str | None = None
     """What `ok` rests on: what was seen, in one line."""
     confidence: Sureness | None = None
-    """`likely` if there is another error that the root does not explain."""
+    """Like `certainty`, and `likely` also if another error is left unexplained."""
     certainty: Sureness | None = None
     """`certain` if a text proves its cause by itself and nothing is left open; None without one."""
     doubts: tuple[str, ...] = ()
@@ -131,7 +131,8 @@ def diagnose(
         marked_findings.append(finding)
     has_root = root is not None and cause != UNKNOWN
     open_question = question.inferred or bool(question.other_causes) or bool(reasons)
-    doubted = question.inferred or bool(question.unexplained)
+    # Another error that the root does not explain is a doubt of its own.
+    doubted = open_question or bool(question.unexplained)
     return Diagnosis(
         cause=cause,
         proof=proof(context) if cause == OK else None,

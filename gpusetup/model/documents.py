@@ -64,7 +64,8 @@ class DoctorAnswer(Frozen):
     cause: str
     """The id of the root cause, or `ok`, or `unknown`."""
     confidence: Literal["certain", "likely"] | None = None
-    """How certain the root cause is; null if there is none."""
+    """Like `certainty`, and `likely` also if another error is left unexplained; null if there is no
+    root cause."""
     proof: Text = None
     """What was checked for `ok`, in one line; null for any other cause."""
     certainty: Literal["certain", "likely"] | None = None
