@@ -37,6 +37,7 @@ from gpusetup.install.switching.journal import (
     note_making,
     paths_in,
     read_journal,
+    require_followable,
     require_inside,
     text_of,
     write_journal,
@@ -152,8 +153,9 @@ def begun(store: Path, journal: Journal) -> Change:
                 note_making(store, change.journal)
                 # What an environment left that was here before, and of which nothing else remains.
                 remove(store / RECEIPT)
+            require_followable(store, change.journal)
             change.enter(journal.phase)
-        except OSError:
+        except (OSError, Blocked):
             # Without a journal nothing else would take these folders away.
             drop_leftovers(store)
             raise
@@ -192,6 +194,9 @@ class Change:
     def enter(self, phase: Phase, **more: Any) -> None:
         """Record in the journal that a phase begins, with these changes of the journal."""
         self.journal = replace(self.journal, phase=phase, **more)
+        # A phase alone names no other files: to check thousands again would take a while.
+        if more:
+            require_followable(self.store, self.journal)
         write_journal(self.store, self.journal)
 
     # --- forwards ---------------------------------------------------------------------------------

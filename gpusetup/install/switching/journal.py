@@ -133,21 +133,30 @@ def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
     """Write the journal atomically; it is on disk when this returns.
 
-    `Blocked` for a journal that `read_journal` would refuse: the change could neither be completed
-    nor reverted.
+    `Blocked` for a journal that is too large to be read again.
     """
     from gpusetup.model.codec import to_json
 
     text = to_json(journal, indent=1)
-    objection = _objection_to(journal, store)
     if name == JOURNAL and len(text.encode()) > JOURNAL_BYTES:
-        objection = f"it would list {len(journal.moves) + len(journal.made)} files, too many"
-    if objection:
-        raise Blocked(
-            f"{store / name}: {objection}",
-            hint="nothing was changed; use another environment: `--venv DIR`",
-        )
+        count = len(journal.moves) + len(journal.made)
+        raise _unusable(store / name, f"it would list {count} files, too many")
     write_safely(store / name, text)
+
+
+def require_followable(store: Path, journal: Journal) -> None:
+    """Raise `Blocked` for a journal that `read_journal` would refuse: the change could neither be
+    completed nor reverted."""
+    objection = _objection_to(journal, store)
+    if objection:
+        raise _unusable(store / JOURNAL, objection)
+
+
+def _unusable(path: Path, objection: str) -> Blocked:
+    return Blocked(
+        f"{path}: {objection}",
+        hint="nothing was changed; use another environment: `--venv DIR`",
+    )
 
 
 def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
@@ -275,30 +284,44 @@ def forget_making(journal: Journal) -> None:
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
     """The first path that is unsafe to touch: outside of the environment (`store.parent`), through
     a symbolic link, or inside the undo store. None if all paths are safe."""
-    real_prefix = os.path.realpath(store.parent)
-    is_inside: dict[str, bool] = {}
+    prefix = str(store.parent)
+    is_safe = {prefix: True, str(store): False}
     for path in paths:
         # No file name can contain NUL, and every call refuses it.
-        if "\0" in path:
+        if "\0" in path or path in (prefix, str(store)):
             return path
         folder, name = os.path.split(path)
-        if folder not in is_inside:
-            is_inside[folder] = _is_inside(folder, store, real_prefix)
-        is_plain = path == f"{folder}{os.sep}{name}" and name not in ("", os.curdir, os.pardir)
-        if not is_plain or not is_inside[folder] or path == str(store):
+        is_plain = path == f"{folder}{os.sep}{name}" and name not in NO_NAMES
+        if not is_plain or not _is_safe_folder(folder, is_safe):
             return path
     return None
 
 
-def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
-    """Whether a folder is the environment's or below it, not reached through a symbolic link, and
-    not in the store."""
-    prefix = str(store.parent)
-    if not f"{folder}{os.sep}".startswith(f"{prefix}{os.sep}"):
-        return False
-    if f"{folder}{os.sep}".startswith(f"{store}{os.sep}") or os.path.normpath(folder) != folder:
-        return False
-    return os.path.realpath(folder) == real_prefix + folder[len(prefix) :]
+NO_NAMES = ("", os.curdir, os.pardir)
+"""Last parts of a path that name no file or folder."""
+
+
+def _is_safe_folder(folder: str, is_safe: dict[str, bool]) -> bool:
+    """Whether a folder lies in a safe one and is no link itself.
+
+    `is_safe` holds what is known of some folders, and of the environment's own from the start. What
+    is found is added, so that thousands of files in one folder ask the disk once.
+    """
+    if folder in is_safe:
+        return is_safe[folder]
+    parent, name = os.path.split(folder)
+    is_plain = folder == f"{parent}{os.sep}{name}" and name not in NO_NAMES
+    is_safe[folder] = is_plain and _is_safe_folder(parent, is_safe) and not _is_link(folder)
+    return is_safe[folder]
+
+
+def _is_link(folder: str) -> bool:
+    """Whether a folder's path leads somewhere else than into its parent."""
+    if os.name == "posix":
+        return os.path.islink(folder)
+    # On Windows, junctions, short names and another case of the letters do so too.
+    parent, name = os.path.split(folder)
+    return os.path.realpath(folder) != os.path.join(os.path.realpath(parent), name)
 
 
 # --- files of a store -----------------------------------------------------------------------------
