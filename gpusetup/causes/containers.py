@@ -19,10 +19,11 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
 
-INSIDE = r"\b(?:docker |the |running |my )*containers?\b"
+INSIDE = r"\b(?:docker |the |running |my )*(?:containers?|pods?)\b"
 
 LOSES = (
     r"\b(?:los(?:es?|t|ing) (?:access to |its |the |their |connection to )*(?:NVIDIA )?(?:GPUs?|drivers?|nvidia-smi|cuda)"
+    r"|(?:cannot|can not|can't|could not|couldn't|unable to) (?:access|see|use|find) (?:the |its |any )?GPUs?"
     r"|(?:GPUs?|nvidia-smi|drivers?|cuda) (?:\S{1,12} ){0,4}?(?:breaks?|broke|disappear(?:s|ed)|vanish(?:es|ed)|stop(?:s|ped)? (?:working|responding)|is lost|gets lost|becomes? (?:un\w+|inaccessible)|no longer (?:work|found|visible|available|detected)\w*))\b"
 )
 

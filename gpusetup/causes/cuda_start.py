@@ -106,9 +106,10 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
 
 SLEPT = (
     r"\b(?:(?:after|since|from|when|upon) (?:\S{1,12} ){0,3}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|wak\w+(?: up)?)"
-    r"|resum\w+ from (?:suspen\w+|sleep|hibernation))\b"
+    r"|resum\w+ from (?:suspen\w+|sleep|hibernation)"
+    r"|(?:after|since|when) (?:I |we )?put(?:ting)? (?:\S{1,12} ){0,3}?(?:in)?to (?:sleep|suspend))\b"
 )
-GPU_FAILS = r"\b(?:GPU|CUDA|torch)\b[^.\n]{0,60}?\b(?:stops?|stopped|no longer|not (?:work|used|seen|detect|found|available)|lost|gone|fails?|unavailable|disappear)\w*"
+GPU_FAILS = r"(?:\b(?:GPU|CUDA|torch)\b[^.\n]{0,60}?\b(?:stops?|stopped|no longer|not (?:work|used|seen|detect|found|available)|lost|gone|fails?|unavailable|disappear)\w*|\b(?:on|uses?|using) (?:the |my )?CPU\b)"
 """What a person says of a GPU that does not come back with the machine."""
 
 CAUSES = (

@@ -302,6 +302,7 @@ CAUSES = (
                 r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?"
                 r"/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/"
             ),
+            r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})",
             r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
             r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
             r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
@@ -348,6 +349,7 @@ CAUSES = (
             "ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed.",
             "Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source.",
             "Building DKMS module: nvidia-565.77... FAILED!",
+            "sudo dkms install -m nvidia -v 470.86\nBuilding module:\nError! Bad return status for module build on kernel: 6.5.0-15-generic (x86_64)",
             "DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file.",
             "nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type",
             "akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log",

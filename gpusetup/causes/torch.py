@@ -269,10 +269,10 @@ CAUSES = (
         means="This is only a symptom: PyTorch asked CUDA for a GPU and got none. Usually another "
         "finding is the cause, for example a CPU build, an old driver, or a container without a"
         " GPU.",
-        text="Run the command below to see the reason, because the fix depends on it. `None` "
-        "means a build without CUDA, which `gpusetup install` replaces. If the driver is too old "
-        "or not found, update or install the driver. `No CUDA GPUs are available` means that the "
-        "container has no GPU, or that CUDA_VISIBLE_DEVICES hides it",
+        text="What to do depends on the reason. A build without CUDA (`torch.version.cuda` is "
+        "`None`) is replaced by `gpusetup install`. A driver that is too old or missing is updated "
+        "or installed. If torch says `No CUDA GPUs are available`, the container has no GPU, or "
+        "CUDA_VISIBLE_DEVICES hides it",
         proven_by="torch.cuda.is_available() returns False",
         symptom=True,
         stage="start",

@@ -38,6 +38,16 @@ def _is_gtx_16(context: RuleContext) -> bool:
     return any("GTX 16" in gpu.name for gpu in gpus(context))
 
 
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+
+
+def _has_no_bfloat16(context: RuleContext) -> bool:
+    """Whether every GPU that the text names is older than bfloat16."""
+    capabilities = [gpu.compute_capability for gpu in gpus(context)]
+    known = [capability for capability in capabilities if capability]
+    return bool(known) and max(known) < FIRST_WITH_BFLOAT16
+
+
 STABLE = (
     "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
     "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over "
@@ -94,6 +104,15 @@ CAUSES = (
                 means="Cards of the GTX 16 series often produce NaN in float16.",
                 text="Turn mixed precision off on this card (train in float32). If the loss "
                 f"still diverges: {STABLE}",
+            ),
+            Message(
+                having={"half": ""},
+                where=(_has_no_bfloat16,),
+                means="The largest float16 number is 65,504, and small gradients are rounded to "
+                "zero. So a loss that is fine in bfloat16 or float32 may diverge. This GPU has no "
+                "bfloat16.",
+                text="Train in float32, or use a torch.amp.GradScaler with float16, and call "
+                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
             ),
             Message(
                 having={"half": ""},

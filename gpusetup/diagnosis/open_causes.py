@@ -15,6 +15,7 @@ from gpusetup.causes.alike import (
     BESIDE_TORCH,
     BOTH_SHELLS,
     COLLECT_ENV,
+    GPU_BY_DOCKER,
     HOST_MEMORY,
     IN_THE_JOB,
     INTEL_RUNTIME,
@@ -41,6 +42,7 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.answered import beyond_what_was_printed
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
+    is_given_a_gpu_in_vain,
     is_of_amd,
     names_its_device,
     reading_of_unknown,
@@ -231,6 +233,9 @@ def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
     """The next command, if the text already shows what torch would print."""
     if reading not in OF_TORCH:
         return reading
+    # Whether docker gives a GPU at all comes before what torch says of it.
+    if is_given_a_gpu_in_vain(context):
+        return GPU_BY_DOCKER
     # It is a ROCm build that says so: which GPUs ROCm sees, and what overrides them, is open.
     is_rocm = events(context, "no-hip-gpus")
     overridden = "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment

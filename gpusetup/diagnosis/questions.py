@@ -126,7 +126,7 @@ def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
 # --- containers, other programs -------------------------------------------------------------------
 
 
-def _is_given_a_gpu_in_vain(context: RuleContext) -> bool:
+def is_given_a_gpu_in_vain(context: RuleContext) -> bool:
     """Whether a container requests a GPU, and nothing shows that it gets one."""
     container = context.snapshot.container
     if not in_container(context) or container.kind != "docker":
@@ -259,7 +259,10 @@ OTHER_GPU = lazy(r"(?i)\b(?:second|other|both|all) (?:\w+ )?(?:gpus?|cards?)\b")
 
 
 def _leaves_a_gpu_idle(context: RuleContext) -> bool:
-    """Whether somebody wants to use more of several GPUs, and no run on all of them fails."""
+    """Whether somebody wants torch to use more of several GPUs, and no run on all of them
+    fails."""
+    if is_beside_torch(context):
+        return False
     fails = events(context, "run-hangs", "nccl-error", "program-failed")
     return OTHER_GPU.search(_quoted_complaint(context)) is not None and not fails
 
@@ -348,7 +351,7 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(name="hang", is_reached=_hangs_on_a_gpu_of_nvidia, reading=_asks(alike.STACK)),
     StageQuestion(
         name="GPU of a container",
-        is_reached=_is_given_a_gpu_in_vain,
+        is_reached=is_given_a_gpu_in_vain,
         reading=_asks(alike.GPU_BY_DOCKER),
     ),
     StageQuestion(name="program", is_reached=_has_its_own_question, reading=_programs_own),

@@ -312,12 +312,21 @@ def program(context: RuleContext) -> EnvironmentOwner | None:
     """A program whose start script makes its environment and installs its torch."""
     for event in _named(context, "program"):
         name = event.values["name"]
+        way = f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment"
+        if _was_updated_in_vain(context):
+            way = "Its updater was already tried. In its environment"
         return EnvironmentOwner(
             because=f"the environment is {name}'s own",
-            way=f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment",
+            way=way,
             is_closed=False,
         )
     return None
+
+
+def _was_updated_in_vain(context: RuleContext) -> bool:
+    """Whether the text names the script with which the program renews its environment."""
+    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
+    return "program-update" in tried
 
 
 def has_own_environment(context: RuleContext) -> bool:

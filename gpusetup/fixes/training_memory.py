@@ -57,7 +57,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     if trainer:
         sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
         return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
-    if context.snapshot.failing.program in GENERATING:
+    if _generates(context):
         return Fix(text=TO_GENERATE, looks=looks)
     if unused_may_help(context):
         by_the_numbers += SEGMENTS_FIRST
@@ -65,6 +65,14 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     if segments:
         sentences += ". Expandable segments help against fragmentation"
     return Fix(text=f"{sentences}. {COMPUTED}", commands=segments, looks=looks)
+
+
+def _generates(context: RuleContext) -> bool:
+    """Whether a program that makes pictures failed, or the text shows its environment."""
+    owners = events(context, "environment-owner")
+    names = {owner.values.get("name") for owner in owners}
+    names.add(context.snapshot.failing.program)
+    return not names.isdisjoint(GENERATING)
 
 
 def unused_may_help(context: RuleContext) -> bool | None:
@@ -91,7 +99,10 @@ SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "
     "below. "
 )
-GENERATING = ("ComfyUI", "stable-diffusion-webui", "diffusers", "InvokeAI", "SD.Next", "Fooocus")
+GENERATING = (
+    *("ComfyUI", "ComfyUI portable", "ComfyUI Desktop", "stable-diffusion-webui", "SD.Next"),
+    *("diffusers", "InvokeAI", "Fooocus"),
+)
 """Programs that make pictures and train nothing."""
 TO_GENERATE = (
     "To generate images or videos, load a smaller form of the model (fp8, GGUF, 4 bits), let the "

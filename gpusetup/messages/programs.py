@@ -100,7 +100,7 @@ PROGRAMS = (
         name="ollama",
         on_torch=False,
         way="Make `nvidia-smi -L` list the GPU first: on the host, and in docker by `--gpus=all`. "
-        "After a suspend load CUDA's module again: `sudo rmmod nvidia_uvm && sudo modprobe "
+        "On Linux, load CUDA's module again after a suspend: `sudo rmmod nvidia_uvm && sudo modprobe "
         "nvidia_uvm`. Else install the newest ollama, which brings its CUDA libraries, and restart "
         "its service",
         reading="OLLAMA_DEBUG=1 ollama serve",

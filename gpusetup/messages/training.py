@@ -29,7 +29,7 @@ COUNTED = r"after (?:\w+ ){0,2}?~?\d[\d.,]{0,8}k? ?(?:steps?|iter\w*|epochs?|bat
 DIVERGES = "|".join(
     (
         rf"{LOSS}\W{{0,6}}(?:{BECOMES}\W{{1,4}}){{0,5}}(?:tensor\(|\()?[-+]?{NO_NUMBER}",
-        r"\bnans? (?:(?:in|for|as|of|the|my|a|training|train) ){0,3}(?:loss(?:es)?|gradients?)\b",
+        r"\bnans?\W{1,4}(?:(?:in|for|as|of|the|my|a|training|train) ){0,3}(?:loss(?:es)?|gradients?)\b",
         rf"\bnans?\b.{{0,40}}?\b{COUNTED}",
         rf"\b{COUNTED}.{{0,60}}?\bnans?\b",
         rf"\b(?:loss|gradients?|grad[_ ]norm)\b (?:(?!not\b|never\b|no\b)\w+ ){{0,3}}?{EXPLODES}",
@@ -63,7 +63,8 @@ DIVERGES_LETTERS = (
 )
 
 NOT_HAD = (
-    r"\b(?:if|when|in case|whether|unless|avoids?|avoiding|prevents?|preventing|against|to stop|no longer"
+    # "When training, I get NaN" reports one.
+    r"\b(?:if|when(?! (?:I|we|training|using|running|fine-?tuning|finetuning)\b)|in case|whether|unless|avoids?|avoiding|prevents?|preventing|against|to stop|no longer"
     r"|fixed|fixes|without|never|could|may|might|would) (?:\S{1,16} ){0,5}?\W{0,2}(?:nans?\b|inf\b|loss|explod|exploding|gradients?|diverg)"
     r"|isnan|isfinite|nan_to_num|!= ?nan|\bassert\b"
 )

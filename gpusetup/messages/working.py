@@ -91,6 +91,7 @@ SOLVED = Alternatives(
     r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
     r"|\b(?:it|all|everything)(?:'s| is) (?:now )?(?:ok(?:ay)?|fine|good|working)(?: again)? now\b|\bnow (?:it|all|everything)(?:'s| is) (?:ok(?:ay)?|fine|good|working)\b"
     r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b"
+    r"|\bafter (?:the|that|this|an?|my) (?:\w+ )?(?:upgrade|update|downgrade|reinstall\w*|reboot|restart|change|fix)\b[^\n]{0,60}?\b(?:correctly|properly|successfully|fully|finally) (?:uses?|detects?|sees?|finds?|offloads?|runs?|loads?|trains?|works?)\b"
     r"|(?<!未)(?<!没有)(?<!没)解决了|搞定|解決しました|直りました|해결(?:했|됐|되었)|решил[аи]? (?:проблему|вопрос)|проблема решена|теперь (?:вс[её] )?работает|gel(?:ö|oe)st|l(?:ä|ae)uft jetzt|funktioniert jetzt|r[ée]solu|(?:marche|fonctionne) maintenant|solucionad|resuelto|ahora (?:s[ií] )?funciona|resolvid|agora funciona"
 )
 """A person's word that what failed before is mended."""

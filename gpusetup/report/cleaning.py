@@ -93,6 +93,11 @@ LOGGED = lazy(
     r"|\([\w.]{1,40}\s\w{1,10}=[\w.]{1,40}\)|\[\s*\d{1,7}\.\d{6}\]|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.)"
 )
 """How a line begins that a program logged: its words are not a person's."""
+# `# Torch not compiled with CUDA enabled`, but not `# pip install torch torchvision`.
+TITLE = lazy(
+    r"#{1,3} (?=\S+ \S+ \S|[^\x00-\x7f])(?!(?:sudo|pip3?|python\S*|conda|apt\S*|docker|nvidia-smi|cd|export|uv|git|srun|torchrun|[./~]\S*) )"
+)
+"""Markdown's mark of a title. Below the first line, a comment or a root's prompt begins so too."""
 MAX_PREFIXES = 5
 """A line of a container in a quoted log of a launcher has four."""
 
@@ -113,7 +118,10 @@ def _plain_lines(text: str) -> list[str]:
         # Most texts lack most needles, and a search for letters is faster than a pattern.
         if substitution.needle in text:
             text = substitution.pattern.sub(substitution.replacement, text)
-    return [line[:MAX_LINE] for line in text.split("\n")]
+    lines = [line[:MAX_LINE] for line in text.split("\n")]
+    if title := TITLE.match(lines[0]):
+        lines[0] = lines[0][title.end() :]
+    return lines
 
 
 def text_of(raw: str) -> Text:

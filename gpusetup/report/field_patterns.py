@@ -187,7 +187,7 @@ PATTERNS = (
     # `[GCC 11.4.0] on linux`, `sys.platform: win32`, uv's `You're on Linux`.
     FieldPattern(fields.OS_FAMILY, ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     # `Operating System: Linux`.
-    FieldPattern(fields.OS_FAMILY, "operating system", r"\bOperating system\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
+    FieldPattern(fields.OS_FAMILY, ("operating system", "# os"), r"\b(?:Operating system|(?<=# )OS)\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
     # The portable ComfyUI, whose Python lies in a fixed folder.
     FieldPattern(fields.PYTHON_EXECUTABLE, "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.

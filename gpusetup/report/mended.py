@@ -57,6 +57,12 @@ def told_as_past(lines: Sequence[str]) -> tuple[int, ...]:
     return tuple(past)
 
 
+# `After the upgrade, Ollama correctly offloads to both GPUs.`
+AFTER_THE_REMEDY = lazy(
+    r"(?i)^\W*after (?:the|that|this|an?|my) (?:\w+ )?(?:upgrade|update|downgrade|reinstall\w*|reboot|restart|change|fix)\b"
+    r"[^\n]{0,60}?\b(?:correctly|properly|successfully|fully|finally) (?:uses?|detects?|sees?|finds?|offloads?|runs?|loads?|trains?|works?)\b"
+)
+"""A sentence that reports what the GPU does since the remedy."""
 # `EDIT: solved.`, `Update: it works now`, `I finally fixed it`.
 REPORT_OF_SUCCESS = lazy(
     r"(?i)^\W*(?:edit|update|upd|nachtrag|追記|追加|更新|추가|апд|дополнение)\b|^\W*(?:solved|fixed|resolved|gel(?:ö|oe)st|r[ée]solu|resuelto|resolvido|решено|已解决|解決)(?!\w)"
@@ -76,7 +82,9 @@ def reports_success(lines: Sequence[str]) -> bool:
     (True, False)
     """
     beginnings = [line for line in lines if REPORT_OF_SUCCESS.search(line)]
-    return says_plainly(working.SOLVED, beginnings, also=REPORT_OF_SUCCESS)
+    if says_plainly(working.SOLVED, beginnings, also=REPORT_OF_SUCCESS):
+        return True
+    return says_plainly(working.SOLVED, lines, also=AFTER_THE_REMEDY)
 
 
 def says_plainly(

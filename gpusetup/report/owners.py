@@ -25,6 +25,12 @@ TORCHS_FILE = lazy(
     re.I,
 )
 """A file of torch in a traceback or a warning: the folder above its packages."""
+# `Update/update_comfyui_and_python_dependencies.bat`, but not `should I run update_wizard_linux.sh`.
+UPDATER = lazy(
+    r"(?<!should I run )\b(?:update_comfyui_and_python_dependencies|update_wizard_(?:windows|linux|macos))\b",
+    re.I,
+)
+"""The script with which a program renews its own environment."""
 SHOWN = 200
 """Characters of a quote."""
 
@@ -43,6 +49,9 @@ def owners(text: Text) -> Facts:
         if any(letters in text.low for letters in form.letters):
             yield from _owner_by_form(text, flat, form)
     yield from _compiled_for_torch(text, flat)
+    updater = UPDATER.search(flat)
+    if updater:
+        yield _event(text, "remedy-tried", updater, {"what": "program-update"})
 
 
 def _folder_of_torch(text: Text, flat: str) -> Facts:
@@ -59,8 +68,16 @@ def _folder_of_torch(text: Text, flat: str) -> Facts:
             yield Claim("python.executable", f"{root}/bin/python", "paths", GUESS)
 
 
+# `stable-diffusion-webui\models\Lora`, which other programs read as well.
+FOLDER_OF_DATA = lazy(
+    r"[^\s\"'<>|*?:;,]{0,120}?[\\/](?:models?|loras?|checkpoints|embeddings|outputs?)\b", re.I
+)
+"""What follows in a path that leads to a program's data, and not into its environment."""
+
+
 def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
-    match = form.pattern.search(flat)
+    matches = form.pattern.finditer(flat)
+    match = next((one for one in matches if not FOLDER_OF_DATA.match(flat, one.end())), None)
     if match is None or (form.unless and form.unless.search(text.shown(*match.span()))):
         return
     name = match.groupdict().get("name") or form.name

@@ -25,6 +25,10 @@ STATES = (
     fields.TORCH_CUDA_AVAILABLE,
     fields.TORCH_IMPORT_ERROR,
     fields.TORCH_VERSION,
+    fields.TORCH_BACKEND,
+    fields.TORCH_CUDA,
+    fields.TORCH_HIP,
+    fields.TORCH_KERNELS,
 )
 """Fields of a state that a repair changes; a build from before it may have been replaced."""
 NO_LINE = 1 << 30
