@@ -93,9 +93,10 @@ LOGGED = lazy(
     r"|\([\w.]{1,40}\s\w{1,10}=[\w.]{1,40}\)|\[\s*\d{1,7}\.\d{6}\]|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.)"
 )
 """How a line begins that a program logged: its words are not a person's."""
-# `# Torch not compiled with CUDA enabled`, but not `# pip install torch torchvision`.
+# `# Torch not compiled with CUDA enabled`, but not `# pip install torch torchvision`, nor the release
+# of a Jetson, `# R36 (release), REVISION: 4.3`.
 TITLE = lazy(
-    r"#{1,3} (?=\S+ \S+ \S|[^\x00-\x7f])(?!(?:sudo|pip3?|python\S*|conda|apt\S*|docker|nvidia-smi|cd|export|uv|git|srun|torchrun|[./~]\S*) )"
+    r"#{1,3} (?=\S+ \S+ \S|[^\x00-\x7f])(?!R\d+ \(release\)|(?:sudo|pip3?|python\S*|conda|apt\S*|docker|nvidia-smi|cd|export|uv|git|srun|torchrun|[./~]\S*) )"
 )
 """Markdown's mark of a title. Below the first line, a comment or a root's prompt begins so too."""
 MAX_PREFIXES = 5
