@@ -108,13 +108,18 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     lora: Fields = {"lora": rank}
     if method == "qlora":
         lora["quantize"] = "nf4"
-    # All linear layers are counted, whichever are named.
-    reader.names("targets")
+    targets = reader.names("targets")
+    if targets and not targets & EVERY_LINEAR_LAYER:
+        reader.assumed.append(
+            "adapters are counted on all linear layers; fewer, as the config names, need less"
+        )
     if not EMBEDDINGS.isdisjoint(reader.names("trained-too")):
         lora["trained_embeddings"] = True
     return lora
 
 
+EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
+"""Words for all linear layers, and the layer that only such lists name."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 """Modules that, trained beside adapters, are as large as the vocabulary."""
 

@@ -128,3 +128,13 @@ def test_a_batch_is_clear_only_far_from_the_limit() -> None:
     for one in verdicts:
         if one.verdict == "clear":
             assert one.total_gib <= 0.8 * one.capacity_gib
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_said"), [("[q_proj, v_proj]", True), ("all-linear", False)]
+)
+def test_adapters_on_a_part_of_the_layers_are_said_to_be_counted_on_all(
+    targets: str, is_said: bool
+) -> None:
+    found = asked(f"model_name_or_path: gpt2\nlora_r: 8\nlora_target_modules: {targets}\n").read
+    assert any("all linear layers" in said for said in found.assumed) == is_said
