@@ -58,6 +58,9 @@ def plain_answer(context: RuleContext) -> str:
     # "The driver was it, now it works. Must I do more?" asks about no driver.
     if question.values.get("named") == "before" and shows_a_working_gpu(context):
         return ""
+    # "48 tokens/s, is that normal for my RX 9070?": a program uses it already.
+    if topic == "maker" and events(context, "gpu-in-use"):
+        return ""
     # CUDA's versions and NVIDIA's drivers mean nothing for a GPU of another maker.
     if topic in ABOUT_CUDA and maker_in_a_text(context) in ("amd", "intel", "apple"):
         return ""

@@ -280,17 +280,13 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who="the AMD GPU")
 
 
-SINCE_MACOS_14 = "2.9"
-"""From this torch on MPS needs macOS 14, although its message still names 13
-(pytorch/pytorch, pull request 162921)."""
-
-
 def _macos_needed(context: RuleContext, in_the_message: str) -> str:
-    """The oldest macOS on which this torch uses MPS; the message may name an older one."""
-    release = (context.torch.version or "0").partition("+")[0]
-    if parsed(release).release[:2] < parsed(SINCE_MACOS_14).release[:2]:
+    """The oldest macOS on which this torch uses MPS; the message may name an older one (pytorch
+    issues 139425 and 164943)."""
+    torch = context.torch.version
+    if torch is None:
         return in_the_message
-    return max(in_the_message, "14", key=parsed)
+    return max(in_the_message, oldest_macos(torch), key=parsed)
 
 
 def said_of_macos(context: RuleContext) -> Findings:

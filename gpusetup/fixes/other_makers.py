@@ -185,18 +185,23 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
         )
     if target in BUILT_FOR or not (lacking or target):
         return None
+    # A build for CUDA or the CPU alone reads no variable of ROCm.
+    backend = context.torch.backend
+    has_other_build = backend is not None and maker_of(backend) != "amd"
     named, version = RELATIVES.get(target, ("", ""))
     # The variable is one of ROCm on Linux; HIP for Windows does not read it.
     relative = (
         f"use the kernels of the closely related {named}, or " if named and not windows else ""
     )
     override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
+    uses_relative = bool(named) and on(context, "linux")
+    rocm_build = (_install_from(context, str(AMD.index)),) if has_other_build else ()
     return Fix(
         text=f"torch's ROCm builds have kernels for {', '.join(BUILT_FOR)}, but not for "
         f"{target or 'this GPU'}: {relative}install a build for it from AMD or your distribution. "
         "Otherwise the CPU build works. If the processor's integrated graphics come first in the "
         "list, set HIP_VISIBLE_DEVICES to the card's number",
-        commands=(override,) if named and on(context, "linux") else (),
+        commands=(*rocm_build, override) if uses_relative else (),
     )
 
 
@@ -284,6 +289,16 @@ LACKS = (
     "on the CPU, or update torch"
 )
 ON_MPS = (
+    (
+        "(?i)MPS backend is supported on",
+        "This macOS is new enough; torch says the same where its process does not reach Metal. Run "
+        "it as the user who is logged in at the screen, and not in a virtual machine, a container "
+        "or a sandbox. `system_profiler SPDisplaysDataType` must name Metal there",
+    ),
+    (
+        "(?i)'SparseMPS' backend",
+        '"mps" has no sparse tensors: make these dense (`.to_dense()`), or keep them on "cpu"',
+    ),
     (
         "laceholder storage",
         'The program already uses "mps", but one of its tensors is elsewhere: move the model '

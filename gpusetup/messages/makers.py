@@ -85,6 +85,7 @@ ROWS = (
     *rows(
         "no-hip-gpus",
         "hiperrornodevice",
+        "hiperrorinvaliddevice",
         "no rocm-capable device is detected",
         r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
         why="devices",
@@ -157,7 +158,7 @@ ROWS = (
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
         r"Double type is not supported on this platform",
         "atenipextypexpu",
-        r"torch\.xpu\.is_available\(\)(?: is|:|\)| ==| ->)? ?False",
+        r"torch\.xpu\.is_available\(\)[\"'`]?(?: is|:|\)| ==| ->)? ?[\"'`]?False",
         "xpu device count is zero",
         r"\bUR_RESULT_ERROR_(?:DEVICE_LOST|UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         r"\b(?P<library>lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})\.so[.\d]*): cannot ",
@@ -171,7 +172,13 @@ ROWS = (
         why="driver",
     ),
     # are not supported on MPS
-    *rows("mps-lacks", r"(?:is|are) not supported on MPS\b", r"(?:is|are) unsupported by mps\b"),
+    *rows(
+        "mps-lacks",
+        r"(?:is|are) not supported on MPS\b",
+        r"(?:is|are) unsupported by mps\b",
+        r"MPS backend is supported on macOS \d{1,2}(?:\.\d{1,2})?",
+        r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend",
+    ),
     # for the MPS device
     row(
         "mps-lacks",

@@ -16,7 +16,7 @@ NAMES = {code: name for code, name, _ in ERRORS}
 # `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`, and in a
 # sentence that names CUDA or one of its functions: `cudaGetDeviceCount() returned status: 100`.
 ERROR_NUMBER = lazy(
-    r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: [a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
+    r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: (?!hip)[a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
     r"|cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}|(?:initiali[sz]ation|(?:library|nvcuda|cudart) init) (?:failure|error)\W{1,3}"
     r"|CUDA init\w{0,12} (?:fails|failed|failing) with (?:an? )?(?=80[2-5] system error)|\bcuda[A-Z]\w{3,40} returned |cudaSetDevice err: |failed to get device context "

@@ -50,7 +50,7 @@ WINDOWS_WORDS = ("win 1", "win1", "win 7", "win7", "win 8", "윈도우", "윈1",
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 # Words between a name and its value, in the languages that people post in.
-IS = r"(?:is|prints?|gives?|shows?|returns?|says)"
+IS = r"(?:is|ist|est|es|é|是|为|prints?|gives?|shows?|returns?|says)"
 VERSION = r"(?:version|ver\b\.?|版本号?|バージョン|버전|версия)"
 NOT_IN_CODE = "".join(
     rf"(?<!{word}torch\.)"

@@ -190,7 +190,7 @@ MAKERS_IN_TEXTS = (
     (
         "RuntimeError: The MPS backend is supported on MacOS 13.0+\nPyTorch version: 2.10.0\n"
         "OS: macOS 13.7.4 (arm64)",
-        "macos-too-old-for-mps", "14 or newer", "FALLBACK",
+        "macos-too-old-for-mps", "14.0 or newer", "FALLBACK",
     ),
 )  # fmt: skip
 WORKING_STACKS_OF_MAKERS = (
@@ -213,3 +213,61 @@ def test_a_text_of_another_maker_gets_its_way(text: str, cause: str, way: str, n
 @each("text", WORKING_STACKS_OF_MAKERS)
 def test_a_working_stack_of_another_maker_is_ok(text: str) -> None:
     assert read_report(text).cause == "ok"
+
+
+def told(text: str) -> Diagnosis:
+    """The diagnosis of a text."""
+    return diagnose(read_bytes(text.encode()), load_catalog())
+
+
+HIP_101 = (
+    "UserWarning: HIP initialization: Unexpected error from hipGetDeviceCount(). Error 101: "
+    "hipErrorInvalidDevice (Triggered internally at ../c10/hip/HIPFunctions.cpp:110.)\nFalse"
+)
+
+
+def test_an_error_of_hip_is_none_of_cuda() -> None:
+    diagnosis = told(f"rocm/pytorch image, Radeon RX 7900 XT\n{HIP_101}")
+    assert diagnosis.cause == "amd-gpu"
+    assert "nvidia-smi" not in fix_of(diagnosis)
+
+
+def test_the_message_of_mps_names_another_macos_than_torch_needs() -> None:
+    error = "RuntimeError: The MPS backend is supported on MacOS 12.3+. Current OS version can be"
+    moved = f"cannot move a tensor to a MPS device\n{error}"
+    old = f"MacBook M1 (macOS-12.7.6-arm64) with torch 2.5.1: {moved}"
+    assert told(old).cause == "macos-too-old-for-mps"
+    new = f"macOS 26.3.1, Apple M2, torch 2.10.0: {moved}"
+    way = fix_of(told(new))
+    assert "new enough" in way and "FALLBACK" not in way
+
+
+def test_what_sparse_tensors_need_on_mps() -> None:
+    text = (
+        "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the "
+        "'SparseMPS' backend. MacBook M2, torch 2.4.0"
+    )
+    assert "to_dense" in fix_of(told(text))
+
+
+def test_an_override_needs_a_build_that_reads_it() -> None:
+    card = "Radeon RX 6600, Ubuntu 24.04, rocminfo zeigt gfx1032, torch.cuda.is_available() False"
+    of_cuda = told(f"{card}, torch.__version__ ist 2.8.0+cu128")
+    assert "whl/rocm" in fix_of(of_cuda)
+    of_rocm = told(f"{card}, torch.__version__ ist 2.8.0+rocm6.4")
+    assert "whl/rocm" not in fix_of(of_rocm)
+
+
+def test_a_quoted_answer_of_xpu_counts() -> None:
+    text = 'Yet, "torch.xpu.is_available()" is "False" on my Arc 140V with torch 2.6.0+xpu'
+    assert told(text).cause == "intel-gpu"
+
+
+def test_a_question_about_speed_is_no_question_about_support() -> None:
+    text = (
+        'level=INFO msg="inference compute" library=rocm compute=gfx1201 total="15.9 GiB"\n\n'
+        "48 tokens/s with qwen3:14b. Is that what I can expect of a RX 9070 XT?"
+    )
+    diagnosis = told(text)
+    assert diagnosis.cause == "ok"
+    assert "ROCm build" not in diagnosis.proof
