@@ -85,7 +85,7 @@ ROWS = (
     *rows(
         "no-hip-gpus",
         "hiperrornodevice",
-        "hiperrorinvaliddevice",
+        r"hipErrorInvalidDevice\b",
         "no rocm-capable device is detected",
         r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
         why="devices",
