@@ -26,8 +26,23 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if source in FOR_MAKERS:
         page.meta["search"] = {"exclude": True}
     if source.startswith("findings/") and source != "findings/index.md":
+        page.meta["tags"] = words_of_messages(markdown)
         return without_shared_headings(markdown)
     return markdown
+
+
+MESSAGE_HEADING = re.compile(r"(?m)^#+ `+ ?(.+?) ?`+$")
+"""A heading that is a message of a program."""
+
+
+def words_of_messages(markdown: str) -> list[str]:
+    """The words of a page's headings that are messages, which the search weighs most.
+
+    >>> words_of_messages("# `CUDA error: out of memory`\\n\\n## How to fix it")
+    ['cuda', 'error', 'memory', 'of', 'out']
+    """
+    words = re.findall(r"[\w.]+", " ".join(MESSAGE_HEADING.findall(markdown)).lower())
+    return sorted(set(words))
 
 
 def without_shared_headings(markdown: str) -> str:
