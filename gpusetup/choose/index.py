@@ -29,6 +29,8 @@ class IndexAnswer(Frozen):
 
     packages: Mapping[str, Released] = {}
     reason: str | None = None
+    unknown: tuple[str, ...] = ()
+    """The packages that no index has in any version, if that is the reason."""
     notes: tuple[str, ...] = ()
 
 
@@ -51,6 +53,11 @@ class AnsweringIndex(Protocol):
     @property
     def torch_root(self) -> str:
         """The root URL of torch's own indexes, without a login."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Sentences on where packages are looked for: the indexes that are asked, and the files
+        that name others and are not read."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Called once before the first question, with the choice without packages and the required

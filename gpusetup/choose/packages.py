@@ -34,6 +34,7 @@ from gpusetup.choose.wish import extras_of, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.frozen import replace
+from gpusetup.model.shell import own_setting
 from gpusetup.model.versions import parsed
 
 USUAL_GLIBC = "2.35"
@@ -226,6 +227,8 @@ def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
     """The error that no packages go together, with the companion table's reason or the index's
     message."""
     words = search.question.words
+    if first.unknown:
+        return on_no_index(search, first.unknown)
     # Without the table's limits uv has a set, whose misfit the table then names.
     unlimited = search.ask(first.build, words, limited=False)
     reason = reason_of_table(search, unlimited) or unlimited.reason or first.reason
@@ -235,6 +238,17 @@ def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
     return Unsatisfiable(
         f"No torch for this machine works with {' and '.join(words)}: {reason}",
         hint=f"nothing was changed; {hint}",
+    )
+
+
+def on_no_index(search: Search, names: Sequence[str]) -> Unsatisfiable:
+    """The error that no index which was asked has a package of this name."""
+    # A file that is not read may name the index that has it, so that all places are listed.
+    places = "".join(f"\n  {place}" for place in search.index.places)
+    command = own_setting("UV_INDEX", "URL")
+    return Unsatisfiable(
+        f"No index that was asked has {' or '.join(names)}{places}",
+        hint=f"nothing was changed; check the spelling, or name the index that has it: `{command}`",
     )
 
 

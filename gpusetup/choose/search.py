@@ -32,6 +32,8 @@ class Candidate(Frozen):
     build: TorchBuild
     packages: Mapping[str, Released] = {}
     reason: str | None = None
+    unknown: tuple[str, ...] = ()
+    """The packages that no index has in any version, if that is the reason."""
     notes: tuple[str, ...] = ()
     on_torch_index: tuple[str, ...] = ()
     """The packages besides torch's family that come from torch's own index."""
@@ -145,6 +147,7 @@ class Search:
             build=build,
             packages=answer.packages,
             reason=answer.reason,
+            unknown=answer.unknown,
             notes=answer.notes,
             on_torch_index=on_torch_index,
             days_behind={} if answer.reason else self.days_behind(answer.packages),

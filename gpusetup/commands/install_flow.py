@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +34,11 @@ from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
     undo_changes,
+    undone_after_recovery,
 )
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
-from gpusetup.install.switching.journal import STORE, UNDO, read_journal
+from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal
 from gpusetup.install.target.find import (
     Target,
     check_target,
@@ -100,8 +101,9 @@ def install(session: Session) -> Reply:
     if wish.packages and not (request.wheelhouse or request.download):
         index = _index(session, target, order, stops)
     task = choose_task(order, stops, index)
+    with_older_torch = partial(_with_older_torch, order, stops)
     if request.download:
-        return _download(session, target, task)
+        return _download(session, target, task, with_older_torch)
     if task.is_done:
         verdict = _proof_of_installed_torch(session, target, task)
         if verdict is not None:
@@ -112,9 +114,9 @@ def install(session: Session) -> Reply:
     refuse_unnamed_base(task.machine, task.elsewhere)
     if target.venv is None:
         check_target(target.layout, task.elsewhere)
-    with_older_torch = partial(_with_older_torch, order, stops)
     task, plan = plan_newest_of_mirror(job, target, task, with_older_torch)
     if not plan.wheels:
+        _refuse_unfinished(task.machine)
         return _unchanged(session, target, task)
 
     def carry_out_plan() -> Done:
@@ -133,7 +135,10 @@ def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
     chosen release."""
     wish = replace(order.wish, torch=f"<{torch}")
     task = choose_task(replace(order, wish=wish), stops)
-    return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
+    # The newest is offered no more: the mirror does not have it.
+    choice = replace(task.choice, newest=None)
+    why = "the newest that fits and that the mirror has"
+    return replace(task, wish=order.wish, choice=choice, why=why)
 
 
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
@@ -180,11 +185,8 @@ def _proof_of_installed_torch(
 
     Empty if verify was not asked; None if torch has to be installed again.
     """
-    for event in task.machine.events:
-        # Only a dry run still meets an interrupted installation: without one it was ended before.
-        # A new environment that was half made is another one than this target.
-        if event.kind == "install-unfinished" and "half_made" not in event.values:
-            return None
+    if _is_unfinished(task.machine):
+        return None
     if session.request.no_verify or session.request.dry_run:
         return {}
     device = device_to_prove(task.build.backend, task.gpus_here)
@@ -193,6 +195,30 @@ def _proof_of_installed_torch(
         return verdict
     session.out.talk("The right build is there but fails its test: it will be installed again.")
     return None
+
+
+def _is_unfinished(machine: Snapshot) -> bool:
+    """Whether an installation into the target was interrupted and not yet ended.
+
+    Only a dry run still meets one: without a dry run it was ended before the machine was read.
+    """
+    for event in machine.events:
+        # A new environment that was half made is another one than this target.
+        if event.kind == "install-unfinished" and "half_made" not in event.values:
+            return True
+    return False
+
+
+def _refuse_unfinished(machine: Snapshot) -> None:
+    """Raise Blocked if an interrupted installation left packages that may go again.
+
+    "Nothing to do" would then be wrong.
+    """
+    if _is_unfinished(machine):
+        raise Blocked(
+            "What would be installed cannot be told before the interrupted installation is ended",
+            hint="nothing was changed; the command above ends it",
+        )
 
 
 def _unchanged(
@@ -339,17 +365,14 @@ def undo(session: Session) -> Reply:
         )
         return reply(answer, screens.end_screen(answer, "undone"))
     store = folder / STORE
+    unfinished = read_journal(store)
+    # Only a dry run still meets one: what it leaves half done cannot be compared with a plan.
+    if unfinished is not None:
+        return reply(*_planned_undo(folder, undone_after_recovery(store, unfinished)))
     layout = layout_of(choose_target(System(), str(folder)).python)
     check_target(layout)
     journal = undoing.undo_known(store, layout).journal
-    planned = InstallAnswer(
-        state="planned",
-        target=str(folder),
-        before=journal.after,
-        after=journal.before,
-        steps=(),
-    )
-    screen = screens.plan_screen(planned, {"undo": undo_changes(journal), "change": None})
+    planned, screen = _planned_undo(folder, journal)
 
     def restore_previous() -> Done:
         undoing.undo(job, layout)
@@ -358,6 +381,19 @@ def undo(session: Session) -> Reply:
         return answer, screens.end_screen(answer, "undone"), True
 
     return session.carry_out(planned, screen, restore_previous)
+
+
+def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
+    """The plan to undo the change with this journal, as a document and as a screen."""
+    planned = InstallAnswer(
+        state="planned",
+        target=str(folder),
+        before=journal.after,
+        after=journal.before,
+        steps=(),
+    )
+    changes = undo_changes(journal) or "no package was replaced yet; what was unpacked goes"
+    return planned, screens.plan_screen(planned, {"undo": changes, "change": None})
 
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
@@ -376,10 +412,11 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, task: Task) -> Reply:
-    """Download all wheels for a new environment into a folder, without installing anything."""
+def _download(session: Session, target: Target, task: Task, older: Callable[[str], Task]) -> Reply:
+    """Download all wheels for a new environment into a folder, without installing anything; of a
+    mirror that lacks the newest torch, an `older` one."""
     job = session.job
-    task, plan = plan_download(job, target, task)
+    task, plan = plan_download(job, target, task, older)
     planned = plan_answer(job, plan, task)
 
     def fetch() -> Done:

@@ -13,7 +13,7 @@ from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import UsageError
 from gpusetup.model.logins import without_logins
-from gpusetup.model.shell import own_word
+from gpusetup.model.shell import own_line, own_setting, own_word
 
 # --- scripts --------------------------------------------------------------------------------------
 
@@ -77,18 +77,28 @@ def index_root_of(named: str | None) -> str:
 # --- requirements.txt -----------------------------------------------------------------------------
 
 MOST_BYTES = 1 << 20
-ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
-"""How a line begins that names another file or folder."""
+OTHER_FILE = r"(?:-r|--requirement)[\s=]*(.+)"
+CONSTRAINTS = r"(?:-c|--constraint)[\s=]*(.+)"
+EDITABLE = r"(?:-e|--editable)\b"
+"""How pip's options begin that name another file or folder."""
 
 
 def words_of_files(
     files: Iterable[str], talk: Callable[[str], None], *, installs: bool
 ) -> Iterator[str]:
-    """Yields the requirements in the files of `-r FILE`.
+    """Yields the requirements in the files of `-r FILE`, and in the files that these name.
 
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
-    for path in map(Path, files):
+    # A file may name itself, or one that was read already.
+    read: set[str] = set()
+    waiting = list(map(Path, files))
+    while waiting:
+        path = waiting.pop(0)
+        plain_path = os.path.realpath(path)
+        if plain_path in read:
+            continue
+        read.add(plain_path)
         text = named_file.read_text_once(path, MOST_BYTES)
         if installs and re.search(r"--(hash|require-hashes)", text):
             raise UsageError(
@@ -97,17 +107,37 @@ def words_of_files(
                 "--require-hashes -r` with this file",
             )
         for line in lines_of(text):
-            problem = f"{path}: `{without_logins(line)}` is not taken"
-            if ELSEWHERE.match(line):
-                raise UsageError(
-                    problem,
-                    hint="pass that file with its own `-r`; write constraints into the file of "
-                    "requirements",
-                )
+            other_file = re.fullmatch(OTHER_FILE, line)
             if not line.startswith("-"):
                 yield line.partition(" --")[0].strip()
+            elif other_file:
+                waiting.append(path.parent / other_file[1])
             elif not line.startswith("--require-hashes"):
-                talk(f"{problem}: your own settings of uv or pip count")
+                refuse_if_needed(path, line)
+                talk(f"{_not_taken(path, line)}: your own settings of uv or pip count")
+
+
+def refuse_if_needed(path: Path, line: str) -> None:
+    """Raise UsageError if a file of requirements has an option without which other packages would
+    be installed: constraints that do not apply yet, or a folder with source code."""
+    constraints = re.fullmatch(CONSTRAINTS, line)
+    if constraints:
+        file = os.path.realpath(path.parent / constraints[1])
+        # uv takes them from its variable, in which several files are separated by spaces.
+        applied = os.environ.get("UV_CONSTRAINT", "").split()
+        if file not in map(os.path.realpath, applied):
+            command = own_setting("UV_CONSTRAINT", " ".join((*applied, file)))
+            raise UsageError(
+                _not_taken(path, line),
+                hint=f"`{command}` applies these constraints; then run this again",
+            )
+    elif re.match(EDITABLE, line):
+        command = own_line("uv", "pip", "install", "-r", str(path))
+        raise UsageError(_not_taken(path, line), hint=f"`gpusetup install` first, then `{command}`")
+
+
+def _not_taken(path: Path, line: str) -> str:
+    return f"{path}: `{without_logins(line)}` is not taken"
 
 
 def lines_of(text: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import in_folder
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.uv.errors import hint_for, is_torchs_own
+from gpusetup.uv.errors import hint_for, is_torchs_own, names_not_found
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel, wheel_of
 from gpusetup.uv.pages import answered
@@ -93,6 +93,10 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
     from urllib3.exceptions import HTTPError
 
     allowed = AllowedHosts((split_login(wanted.index)[0],))
+    unknown = set(names_not_found(no.message))
+    # Then it is the person's own indexes that lack what comes with torch.
+    if unknown - set(wanted.names):
+        raise Unreached(no.message, hint=no.hint)
     message = no.message
     missing = ("403", "404") if is_torchs_own(wanted.index) else ("404",)
     for word in wanted.family:

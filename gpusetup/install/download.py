@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unreached
 from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
-from gpusetup.install.planning import plan_task
+from gpusetup.install.planning import plan_newest_of_mirror
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
 from gpusetup.install.task import Task
@@ -56,10 +56,13 @@ def folder_of_settings(job: InstallJob) -> str | None:
     return folders[0]
 
 
-def plan_download(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
-    """The task and the plan to download everything that a new environment needs into a folder."""
+def plan_download(
+    job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
+) -> tuple[Task, Plan]:
+    """The task and the plan to download everything that a new environment needs into a folder;
+    `older` makes the task for a torch that is older than another one."""
     folder = os.path.realpath(task.request.download or "")
-    task, plan = plan_task(job, replace(target, venv=folder), task)
+    task, plan = plan_newest_of_mirror(job, replace(target, venv=folder), task, older)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
 

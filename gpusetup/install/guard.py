@@ -18,7 +18,7 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
+from gpusetup.model.shell import own_setting
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.pip_settings import PIP_FILE, pip_settings
 
@@ -173,4 +173,4 @@ def undo(prefix: Path) -> tuple[str, ...]:
 def setting_of_uv(prefix: Path) -> str:
     """The shell command that makes `uv pip` read the constraints in this shell."""
     path = named_in_lists(prefix / CONSTRAINTS)
-    return setting("UV_CONSTRAINT", path, shell_for(OWN_SYSTEM))
+    return own_setting("UV_CONSTRAINT", path)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpusetup.install.options import InstallRequest
-from gpusetup.install.switching.change import drop_leftovers, recover
-from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
+from gpusetup.install.switching.change import drop_leftovers, keeps_torch, recover
+from gpusetup.install.switching.journal import STAGING, STORE, UNDO, Journal, read_journal
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.find import require_possible_folder
 from gpusetup.probe.own_files import how_to_end, interruption
@@ -59,6 +59,18 @@ def recover_unfinished(
         state = "new" if ended.phase == "keeping" else "previous"
         talk(f"{folder} is in its {state} state again.")
     return ended
+
+
+def undone_after_recovery(store: Path, unfinished: Journal) -> Journal:
+    """The journal of what `--undo` restores where a change is unfinished: that change itself, or
+    the last one of torch that is kept."""
+    # A change that was about to be kept is completed first, and leaves torch's undo alone.
+    is_completed = unfinished.phase == "keeping"
+    if is_completed and "torch" not in unfinished.after and keeps_torch(store):
+        kept = read_journal(store, UNDO)
+        assert kept is not None, "a torch is kept"
+        return kept
+    return unfinished
 
 
 def undo_changes(journal: Journal) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.coming import Coming
@@ -84,7 +85,10 @@ class Task(Frozen):
         offer = self.newest
         if offer:
             way = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
-            notes.append(f"torch {offer.torch} from {offer.backend} fits too: add `{way}`")
+            # A mirror often lacks the newest release, and is not asked about it here.
+            is_mirror = self.request.root != INDEX_ROOT
+            condition = " if your index has it" if is_mirror else " too"
+            notes.append(f"torch {offer.torch} from {offer.backend} fits{condition}: add `{way}`")
         return tuple(notes)
 
     @property

@@ -46,6 +46,11 @@ def own_line(*argv: str) -> Line:
     return shell_line(argv, OWN_SYSTEM)
 
 
+def own_setting(name: str, value: str) -> Line:
+    """The line that sets an environment variable in the shell of this machine."""
+    return setting(name, value, shell_for(OWN_SYSTEM))
+
+
 def own_word(text: str) -> str:
     """One argument quoted for the shell of this machine."""
     return word(text, shell_for(OWN_SYSTEM))

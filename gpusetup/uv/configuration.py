@@ -16,7 +16,7 @@ from typing import Any
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
+from gpusetup.model.shell import own_setting
 from gpusetup.uv.pip_settings import PIP_FILE
 from gpusetup.uv.toml import parse_toml
 
@@ -198,18 +198,12 @@ def _of_file(path: Path) -> SettingsSource:
         # The parser's own words may quote a password, so they are not shown.
         raise BadInput(
             f"{path} is not a configuration of uv",
-            hint=f"fix it, or name another: `{_setting('UV_CONFIG_FILE', 'FILE')}`",
+            hint=f"fix it, or name another: `{own_setting('UV_CONFIG_FILE', 'FILE')}`",
         ) from None
     pip = values.pop("pip", None)
     if isinstance(pip, dict):
         values |= pip
     return SettingsSource(name=str(path), values=values, folder=str(path.parent))
-
-
-def _setting(variable: str, value: str) -> str:
-    """The command that sets a variable in this system's shell."""
-    shell = shell_for(OWN_SYSTEM)
-    return setting(variable, value, shell)
 
 
 # --- what is not read, and what is ignored --------------------------------------------------------
@@ -256,7 +250,7 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
         way_on = "name an index with UV_DEFAULT_INDEX or UV_INDEX"
         # Only a file in the form of uv.toml can be named.
         if path.name == "uv.toml":
-            way_on = f"to use it: `{_setting('UV_CONFIG_FILE', str(path))}`"
+            way_on = f"to use it: `{own_setting('UV_CONFIG_FILE', str(path))}`"
         if not is_named:
             # A folder's name may hold a line break, which would begin a line of the plan.
             shown = " ".join(str(path).splitlines())
@@ -265,7 +259,7 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
         return
     pip_file = Path(prefix, PIP_FILE)
     if pip_file.is_file() and _names_an_index(pip_file):
-        command = _setting("PIP_CONFIG_FILE", str(pip_file))
+        command = own_setting("PIP_CONFIG_FILE", str(pip_file))
         yield f"{pip_file} is not read; to use it: `{command}`"
 
 

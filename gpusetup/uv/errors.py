@@ -20,6 +20,8 @@ NO = 1
 COULD_NOT = 2
 """Its exit code for all that it could not do: reach an index, write a file."""
 NO_SOLUTION = "No solution found"
+NOT_FOUND = r"([\w.-]+) was not found in the package registry"
+"""uv's words for a package that none of the indexes has in any version."""
 REFUSING = re.compile(
     r"An index(?: URL)? \((\S+)\) (?:could not be queried|returned a)\D*(401|403)"
 )
@@ -80,6 +82,16 @@ def is_no(output: Output) -> bool:
         return False
     refusing = REFUSING.findall(" ".join(text.split()))
     return all(code == "403" and is_torchs_own(url) for url, code in refusing)
+
+
+def names_not_found(message: str) -> tuple[str, ...]:
+    """The packages that uv found on no index, from its message.
+
+    >>> names_not_found("Because mine was not found in the package registry and you require mine")
+    ('mine',)
+    """
+    names = re.findall(NOT_FOUND, " ".join(message.split()))
+    return tuple(dict.fromkeys(names))
 
 
 def is_torchs_own(url: str) -> bool:

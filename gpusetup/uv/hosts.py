@@ -17,7 +17,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Unreached
-from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
+from gpusetup.model.shell import own_setting
 
 NAMED_BY_PERSON = "GPUSETUP_FILE_HOSTS"
 """The variable with further hosts: `files.example packages.example:8443`."""
@@ -157,7 +157,7 @@ class AllowedHosts:
         strange = " ".join(dict.fromkeys(map(str, hosts)))
         shown = ", ".join(map(str, self.hosts))
         named = os.environ.get(NAMED_BY_PERSON, "")
-        command = setting(NAMED_BY_PERSON, f"{named} {strange}".strip(), shell_for(OWN_SYSTEM))
+        command = own_setting(NAMED_BY_PERSON, f"{named} {strange}".strip())
         return Unreached(
             f"An index leads to {strange}, which you have not named (asked: {shown})",
             hint="nothing was changed, and that host was not asked; if its files are those that "

@@ -19,7 +19,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.uv.errors import explanation
+from gpusetup.uv.errors import explanation, names_not_found
 from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
 from gpusetup.uv.question import Question, Requirements, lock_of
 from gpusetup.uv.releases import newest_release
@@ -49,6 +49,11 @@ class PersonIndex:
         """The root of torch's own indexes, without a login."""
         return without_logins(self.root)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Sentences on where packages are looked for; without logins."""
+        return self.settings.notes_on_places(self.torch_root)
+
     def set_beside(self, question: SetQuestion) -> IndexAnswer:
         """The releases that meet the requirements together with a torch, within the limits; or uv's
         reason why there are none."""
@@ -63,7 +68,8 @@ class PersonIndex:
         try:
             locked = lock_of(self._question(requirements), self.settings)
         except Unsatisfiable as problem:
-            return IndexAnswer(reason=explanation(problem.message))
+            unknown = names_not_found(problem.message)
+            return IndexAnswer(reason=explanation(problem.message), unknown=unknown)
         packages = {row["name"]: released(row) for row in locked.rows}
         return IndexAnswer(packages=packages, notes=locked.notes)
 

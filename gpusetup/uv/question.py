@@ -19,10 +19,10 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.logins import split_login
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import QUESTION, complaint
+from gpusetup.uv.errors import QUESTION, complaint, explanation, names_not_found, said_by
 from gpusetup.uv.hosts import ON_DISK, AllowedHosts
 from gpusetup.uv.indexes import login_variables
 from gpusetup.uv.program import ALONE, uv_program
@@ -264,10 +264,28 @@ def _ask(
         )
         if not output.ok:
             world.refuse_strange_hosts()
-    if not output.ok:
-        notes = settings.notes_of_limits
-        raise complaint(question.title, output, notes=notes, failures=world.failures)
-    return output
+    if output.ok:
+        return output
+    if settings.single("offline") and not question.wheels_folder:
+        raise _offline(settings, output)
+    notes = settings.notes_of_limits
+    problem = complaint(question.title, output, notes=notes, failures=world.failures)
+    if names_not_found(problem.message):
+        places = settings.notes_on_places(without_logins(question.requirements.index))
+        problem.hint = f"nothing was changed; {'; '.join(places)}"
+    raise problem
+
+
+def _offline(settings: PersonSettings, output: Output) -> Blocked:
+    """The error for a request that uv's cache alone could not answer, because the person's settings
+    forbid the network."""
+    source = settings.source_of("offline")
+    return Blocked(
+        f"No index may be asked, because {source} sets offline, and uv's cache does not have all "
+        f"that is needed: {explanation(said_by(output))}",
+        hint="nothing was changed; unset it, or install from a folder of wheels: "
+        "`gpusetup install --offline DIR`",
+    )
 
 
 def _no_index(settings: PersonSettings) -> Blocked:

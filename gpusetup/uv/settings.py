@@ -187,6 +187,15 @@ class PersonSettings:
             )
         return tuple(notes)
 
+    def notes_on_places(self, torch_index: str) -> tuple[str, ...]:
+        """Notes for somebody whose package was not found: the indexes that are asked, and the files
+        that may name another index and are not read."""
+        asked = ", ".join((torch_index, *self.shown_indexes))
+        return f"asked: {asked}", *self._files_not_read()
+
+    def _files_not_read(self) -> Iterator[str]:
+        return files_not_read(Path(working_folder()), self.prefix)
+
     def _notes(self) -> Iterator[str]:
         yield from self.notes_of_limits
         mode = self.single("link-mode")
@@ -195,7 +204,7 @@ class PersonSettings:
             yield f"link-mode {mode} is not used: the files are put into the environment itself"
         yield from ignored_settings(self.sources)
         # bare uv would read these, so that somebody may miss them.
-        yield from files_not_read(Path(working_folder()), self.prefix)
+        yield from self._files_not_read()
 
     # --- what uv is told --------------------------------------------------------------------------
 

@@ -72,6 +72,10 @@ class ListedIndex:
         published = datetime(2026, release.month, 1, tzinfo=timezone.utc)
         return Released(version=release.version, published=published)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        return ()
+
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
         return {name: self._released(self.packages[name][0]) for name in names}
 

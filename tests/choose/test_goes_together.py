@@ -202,8 +202,9 @@ def test_a_script_that_is_not_there_is_no_package(
 
 
 @needs_linux
+@pytest.mark.parametrize("option", ["--venv", "--download"])
 def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, option: str
 ) -> None:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
@@ -211,10 +212,11 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
         world.add_torch("cu126", "2.12.0")
         for name in ("filelock", "typing-extensions"):
             world.add_default(name, "9.0")
-        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
+        place = (option, str(tmp_path / "new"), "--index", world.index.index_root)
         host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
         planned = run("install", "--dry-run", "--json", *place, *host)
         assert planned.exit == 0, planned.err
+        assert "--upgrade" not in planned.err, "the mirror does not have it"
         assert planned.answer["after"]["torch"] == "2.13.0+cu130"
         assert "that the mirror has" in planned.answer["why"]
 

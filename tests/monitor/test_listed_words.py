@@ -29,12 +29,26 @@ def test_a_list_says_what_is_not_taken_and_several_are_read(tmp_path: Path, caps
     assert "is not taken" in said and "secret" not in said
 
 
+def test_a_list_may_name_others_and_constraints_that_apply(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("-r more/base.txt\n-c more/limits.txt\ntorch\n")
+    (tmp_path / "more").mkdir()
+    # It names the first again, as lists do that include one another.
+    (tmp_path / "more/base.txt").write_text("torchvision\n-r ../requirements.txt\n")
+    (tmp_path / "more/limits.txt").write_text("numpy<3\n")
+    monkeypatch.setenv("UV_CONSTRAINT", str(tmp_path / "more/limits.txt"))
+    code, said = listed(path, capsys)
+    assert code == 0 and "torchvision" in said
+
+
 @each(
     "name, text, told",
     [
         ("a.txt", "-e .\n", "is not taken"),
-        ("a.txt", "--constraint=x\n", "is not taken"),
-        ("a.txt", "-r a.txt\n", "with its own `-r`"),
+        ("a.txt", "--constraint=x\n", "UV_CONSTRAINT="),
+        ("a.txt", "-r absent.txt\n", "cannot be read"),
         ("a.txt", "\x89PNG\r\n\x1a\n", ""),
         ("a.toml", "[project]\n", "uv pip compile"),
         ("absent/a.txt", None, "cannot be read"),
