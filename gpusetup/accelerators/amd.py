@@ -141,7 +141,9 @@ def has_kernels(target: str, rocm: str) -> bool | None:
     return parsed(rocm) >= parsed(FIRST_ROCM.get(target, "0"))
 
 
-NAME_WITHOUT_LINE = re.compile(r"(?i)^(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})")
+NAME_WITHOUT_LINE = re.compile(
+    r"(?i)^(?=\d{4} ?(?:XT|GRE))|(?<=^AMD )(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})"
+)
 """Where `RX` is missing in a name: `9060 XT`, `Radeon 7900 XTX`."""
 TARGET = re.compile(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b")
 """`gfx90a`, `gfx1100`."""

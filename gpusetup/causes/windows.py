@@ -143,6 +143,18 @@ CAUSES = (
                 windows=(),
                 commands=("gpusetup install --torch 2.4.1",),
             ),
+            # Microsoft, System Error Codes: ERROR_BAD_EXE_FORMAT.
+            Message(
+                having={"code": "^193$"},
+                title="Windows cannot load {dll}: the file is damaged, or it was built for another "
+                "processor",
+                means="With error 193 nothing is missing. The file was cut off while it was "
+                "downloaded, copied or unpacked, or a 32-bit file is among the 64-bit ones.",
+                text="Reinstall the same release of torch with `--force-reinstall --no-deps "
+                "--no-cache-dir`. If torch came with a program, download and unpack that program "
+                "again, into a new folder",
+                windows=(),
+            ),
             Message(
                 where=(_runtime_was_tried,),
                 means="The Visual C++ runtime is already installed, so another DLL is missing. "
@@ -278,7 +290,10 @@ CAUSES = (
                 " directory"
             ),
         ),
-        refuted_by=(Refutation(facts.wsl_reaches_the_driver),),
+        refuted_by=(
+            Refutation(facts.wsl_reaches_the_driver),
+            Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),
+        ),
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",

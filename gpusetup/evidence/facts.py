@@ -18,6 +18,7 @@ from gpusetup.evidence.context import (
     cuda_errors,
     cuda_needed,
     events,
+    has_nvidia,
     is_report,
     listed_gpus,
     package,
@@ -144,6 +145,11 @@ def wsl_reaches_the_driver(context: RuleContext) -> str:
         return ""
     is_shown = events(context, "smi-sees-it")
     return "nvidia-smi shows the GPU there" if is_shown else ""
+
+
+def has_no_nvidia_gpu(context: RuleContext) -> str:
+    """The machine has no NVIDIA GPU, so that no driver of NVIDIA's is missing."""
+    return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
 
 
 def driver_lists_a_gpu(context: RuleContext) -> str:

@@ -20,7 +20,10 @@ AN_AMD = r"(?<![\w-])(?:AMD|amd)(?= (?:(?:on )?(?:[Ll]inux|[Ww]indows)|system|ma
 """A machine that somebody calls AMD's, and not its processor."""
 NO_DRIVER = (
     r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
+    r"|Torch is not able to use GPU"
 )
+INSTALLED_FOR_ROCM = r"pip3? install [^\n]{0,200}?whl/(?:nightly/)?rocm\d"
+"""The command of somebody whose GPU is AMD's."""
 
 
 NVIDIAS = r"\bNVIDIA\b|\bGeForce\b|\b[RG]TX\b|\bCUDA\b"
@@ -115,6 +118,15 @@ ROWS = (
         "foreign-gpu",
         rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
         "amd",
+        unless=OTHER_CARDS,
+        vendor="amd",
+    ),
+    # pip install torch --index-url …/whl/rocm6.3 … Found no NVIDIA driver
+    row(
+        "foreign-gpu",
+        rf"{INSTALLED_FOR_ROCM}.{{0,1100}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,1100}}?{INSTALLED_FOR_ROCM}",
+        "whl/rocm",
+        "whl/nightly/rocm",
         unless=OTHER_CARDS,
         vendor="amd",
     ),

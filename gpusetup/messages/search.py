@@ -166,6 +166,10 @@ def _starts(bare_lines: list[str]) -> tuple[int, ...]:
     return ends[: len(bare_lines)]
 
 
+FIRST_LINE = 0
+"""The index of a text's first line, which in a forum is the title."""
+
+
 def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
     """The events of all rows whose message is in the text, each different event once.
 
@@ -181,15 +185,17 @@ def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
 
 def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
     """One event for each different set of values with which a row's message occurs in the text."""
-    values_seen: set[frozenset[tuple[str, str]]] = set()
-    for start, end, values in matches(text, row):
-        different_values = frozenset(values.items())
-        if different_values in values_seen:
-            continue
-        values_seen.add(different_values)
+    places: dict[frozenset[tuple[str, str]], MessageMatch] = {}
+    for match in matches(text, row):
+        different_values = frozenset(match.values.items())
+        earlier = places.get(different_values)
+        if earlier is None and len(places) < EVENTS_A_ROW:
+            places[different_values] = match
+        # A post's title repeats what its program printed below: that line is the evidence.
+        elif earlier is not None and text.line_at(earlier.start) == FIRST_LINE:
+            places[different_values] = match
+    for start, end, values in places.values():
         yield text.event(row.kind, start, end, values)
-        if len(values_seen) == EVENTS_A_ROW:
-            return
 
 
 def matches(text: Text, row: MessageRow) -> Iterator[MessageMatch]:

@@ -46,12 +46,16 @@ MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
 # `&lt;`, `&#39;`, `&#x27;`.
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
+WIDE = r"\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af"
+"""Japanese syllables, Chinese characters, Korean syllables."""
 ASCII_FORMS = {
     # Full-width forms of ASCII (U+FF01 to U+FF5E) lie at a fixed distance from it.
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
     **dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\u2007"), " "),
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032\u02bc"), "'"),
     **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033\u00ab\u00bb"), '"'),
+    # Trade marks: `GeForce RTX\u2122 3080`.
+    **dict.fromkeys(map(ord, "\u2122\u00ae\u00a9"), ""),
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
     **dict(
         zip(map(ord, "\u2026\u2502\u2503\u3002\u3001\u3010\u3011"), ("...", *"||.,[]"), strict=True)
@@ -174,6 +178,10 @@ SUBSTITUTIONS = (
     # Entities may hide control characters and tags.
     Substitution("", CONTROLS, ""),
     Substitution("<", TAGS, ""),
+    # A fence's language colours the block; a form names the same one on every system.
+    Substitution("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
+    # Chinese and Japanese need no blank before and behind `torch`, for which patterns look.
+    Substitution("", lazy(rf"(?<=[{WIDE}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{WIDE}])"), " "),
     # A build's label with blanks, or as an address has it: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
     Substitution("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
     # A first try of `collect_env` that failed for want of a module, above the report of the second.

@@ -33,6 +33,13 @@ OF_ANOTHER_PROCESS = lazy(
     r"Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
 """Lines of the kernel, and of a program that reports the failure of another process."""
+# `error: metadata-generation-failed`, `ERROR: Failed building wheel for mamba_ssm`.
+REPORTS_A_BUILD = lazy(
+    r"(?i)metadata-generation-failed|subprocess-exited-with-error|generating package metadata"
+    r"|failed building wheel|failed to build (?:installable )?wheels?\b|failed to build [\w.-]+$"
+    r"|could not build wheels"
+)
+"""Lines in which an installer reports that a build failed; the build's own error stands above."""
 # `KeyError`, `FileNotFoundError`, `HTTPError`.
 ORDINARY_ERROR = lazy(
     r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
@@ -113,13 +120,19 @@ def failures(text: Text) -> Facts:
     """
     lines = text.lines[-LINES_READ:]
     unread_lines = len(text.lines) - len(lines)
+    last_report: int | None = None
     for index in reversed(range(len(lines))):
         line = lines[index].strip()
         if not _is_failure(line):
             continue
-        number = unread_lines + index + 1
-        yield _failure_event(lines, index, line_source(number))
-        return
+        if not REPORTS_A_BUILD.search(line):
+            yield _failure_event(lines, index, line_source(unread_lines + index + 1))
+            return
+        if last_report is None:
+            last_report = index
+    # Of the build itself the text shows nothing.
+    if last_report is not None:
+        yield _failure_event(lines, last_report, line_source(unread_lines + last_report + 1))
 
 
 def _is_failure(line: str) -> bool:

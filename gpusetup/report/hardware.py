@@ -99,6 +99,7 @@ OTHER_MAKERS = (
             r"|(?=[RrHhM])(?<![\w+.])(?<!no )(?:ROCk module is loaded|rocm-smi|rocBLAS error|HIP error(?=: )|hipErrorNoBinaryForGpu|ROCm error(?=: \w)|hipM(?:alloc|emcpy)\w{0,12}|HSA_STATUS_ERROR\w*|HSA_OVERRIDE_GFX_VERSION ?=|MIOpen(?: Error|: [Ee]rror|\(HIP\)))"
             r"|no ROCm-capable device|Memory access fault by GPU node|(?:fault|SIGSEGV|signal 11|crash\w*)\b.{0,300}?(libamdhip64\.so)|#\d{1,2} .{0,90}?(/opt/rocm\S{0,40}/lib(?:64)?/\S{4,40}\.so)"
             rf"|(?=[Aa][Mm][Dd])(?<![\w/]){NOT_IN_A_LIST}(?<![Nn]o )(?<!uses )[Aa][Mm][Dd] (?:GPU|gpu|i?GPU|APU|RX|[Gg]raphics? card|card|[Ss]etup|[5-9]\d{{3}} ?(?:XTX?|xtx?|GRE))\b"
+            r"|(?=[Aa][Mm][Dd])(?<![A-Za-z0-9_/])[Aa][Mm][Dd](?: ?[\w-]{1,12})? ?(?:显卡|顯示卡|グラボ|グラフィックボード|그래픽 ?카드)"
             r"|(?=[RrVvAaSs])(?i:\b(?:radeon |rx ?)?vega ?(?:56|64|frontier)\b|\b(?:amd |radeon )?r9 (?:2[789]0x?|3[89]0x?|fury|nano)\b|\bstrix halo\b)"
             r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
         ),
@@ -106,9 +107,9 @@ OTHER_MAKERS = (
     # `RX 7900 XTX`, `7900xtx`.
     MakersGpu(
         "amd",
-        ("rx", "0xt", "0 xt"),
+        ("rx", "0xt", "0 xt", "0gre", "0 gre"),
         lazy(
-            r"\bRX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?\b|(?<![\w.])(?:RX ?)?[5-9]\d[056]0 ?[Xx][Tt][Xx]?\b"
+            r"\bRX ?(?:Vega|[4-9]\d{2,3}) ?(?:XTX?|GRE|M)?\b|(?<![A-Za-z0-9_.])(?:RX ?)?[5-9]\d[0567]0 ?(?:[Xx][Tt][Xx]?|[Gg][Rr][Ee])(?![A-Za-z0-9_])"
             r"|\b[Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?\b"
         ),
     ),

@@ -75,12 +75,17 @@ def fenced_output(lines: Sequence[str]) -> frozenset[int]:
             continue
         # A fence that is not closed encloses nothing.
         if is_open and block:
-            printed = [other for other in block if not is_prose(lines[other - 1])]
+            printed = [other for other in block if _is_printed(lines[other - 1])]
             if len(printed) >= OUTPUT_SHARE * len(block):
                 output_lines.update(block)
         is_open = not is_open
         block = []
     return frozenset(output_lines)
+
+
+def _is_printed(line: str) -> bool:
+    """Whether no person wrote a line: it is no sentence, or has parts that only programs print."""
+    return not is_prose(line) or is_program_output(line)
 
 
 class Prose(NamedTuple):
@@ -101,6 +106,11 @@ class Prose(NamedTuple):
         return self.first_lines[paragraph]
 
 
+ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
+"""An exception whose message begins in the next line."""
+INDENTATION = "    "
+
+
 def prose_of(text: Text) -> Prose:
     """All prose in a text, up to `CHARACTERS_READ` characters."""
     paragraphs: list[str] = []
@@ -108,9 +118,14 @@ def prose_of(text: Text) -> Prose:
     all_lines: list[int] = []
     is_in_paragraph = False
     characters = 0
-    fenced = fenced_output(text.lines)
+    printed = fenced_output(text.lines) | text.logged
+    is_in_message = False
     for number, line in enumerate(text.lines, 1):
-        if number in fenced or number in text.logged or not is_prose(line):
+        # A program's message goes on in indented lines, which may be whole sentences.
+        is_in_message = ENDS_IN_COLON.search(line) is not None or (
+            is_in_message and line.startswith(INDENTATION)
+        )
+        if number in printed or is_in_message or not is_prose(line):
             is_in_paragraph = False
             continue
         all_lines.append(number)

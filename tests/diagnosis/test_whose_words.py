@@ -1,0 +1,77 @@
+"""Who wrote a line, and what a line names: a title, an installer's tail, a trade mark, a fence."""
+
+from __future__ import annotations
+
+from each_row import each
+
+from gpusetup.api import read_report
+
+PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"
+TITLED = f"{PTXAS}\n\n### Describe the bug\n\n```\nPTXASError: PTXAS error\n{PTXAS}\n```\n"
+
+
+def test_a_title_that_repeats_a_programs_line_takes_no_certainty_away() -> None:
+    answer = read_report(TITLED)
+    assert (answer.cause, answer.certainty) == ("jit-arch-rejected", "certain")
+
+
+def test_the_report_of_an_installer_is_no_other_failure() -> None:
+    mismatch = (
+        "RuntimeError:\n"
+        "      The detected CUDA version (11.8) mismatches the version that was used to compile\n"
+        "      PyTorch (12.1). Please make sure to use the same CUDA versions.\n"
+        "      [end of output]\n"
+    )
+    tail = (
+        "  ERROR: Failed building wheel for mamba_ssm\n"
+        "Failed to build mamba_ssm\n"
+        "ERROR: ERROR: Failed to build installable wheels for some pyproject.toml based projects\n"
+    )
+    alone, whole = read_report(mismatch), read_report(mismatch + tail)
+    assert alone.cause == whole.cause == "cuda-toolkit-mismatch-extension-build"
+    assert alone.certainty == whole.certainty == "certain"
+
+
+@each(
+    "text, vendor",
+    [
+        ("Found no NVIDIA driver on your system.。使用的amd 6750gre显卡", "amd"),
+        ("# Amd显卡\n\nFound no NVIDIA driver on your system.", "amd"),
+        ("I run ComfyUI with my 9070 XT and see HIP error: invalid device function", "amd"),
+        ("Torch is not able to use GPU. I'm on AMD windows so I tried --directml", "amd"),
+        (
+            "I installed it by `pip install torch --index-url "
+            "https://download.pytorch.org/whl/rocm6.0`\n"
+            "comfy launch ends with: Found no NVIDIA driver on your system.",
+            "amd",
+        ),
+    ],
+)
+def test_another_makers_card_is_read_however_it_is_written(text: str, vendor: str) -> None:
+    assert read_report(text).cause == f"{vendor}-gpu"
+
+
+def test_whoever_says_that_there_is_no_nvidia_gpu_is_given_no_driver() -> None:
+    wsl = "WSL environment detected but no adapters were found: unknown\n"
+    denied = f"{wsl}I can't enable CUDA on my Laptop since it doesn't have an NVIDIA graphics card"
+    assert read_report(f"nvidia-container-cli: initialization error: {wsl}").cause == "wsl-driver"
+    assert read_report(denied).cause == "no-nvidia-gpu"
+
+
+def test_a_fence_names_no_system_and_a_trade_mark_hides_no_name() -> None:
+    text = "Which torch for my GeForce RTX™ 3080?\n```powershell\nfree -h\n```\n"
+    snapshot = read_report(text).snapshot
+    assert snapshot.os.family != "windows"
+    assert [gpu.name for gpu in snapshot.gpus or ()] == ["GeForce RTX 3080"]
+
+
+def test_a_damaged_dll_needs_no_runtime() -> None:
+    error = (
+        "OSError: [WinError {}] %1 is not a valid Win32 application. Error loading "
+        '"C:\\env\\torch\\lib\\cusolver64_11.dll" or one of its dependencies.'
+    )
+    for code, way in (("193", "Reinstall the same release"), ("126", "Visual C++ runtime")):
+        answer = read_report(error.format(code))
+        assert answer.cause == "windows-dll-missing"
+        fix = answer.findings[0].fix
+        assert fix is not None and way in fix.text
