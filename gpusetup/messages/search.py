@@ -189,10 +189,10 @@ def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
     for match in matches(text, row):
         different_values = frozenset(match.values.items())
         earlier = places.get(different_values)
-        if earlier is None and len(places) < EVENTS_A_ROW:
-            places[different_values] = match
+        is_new = earlier is None and len(places) < EVENTS_A_ROW
         # A post's title repeats what its program printed below: that line is the evidence.
-        elif earlier is not None and text.line_at(earlier.start) == FIRST_LINE:
+        is_repeated = earlier is not None and text.line_at(earlier.start) == FIRST_LINE
+        if is_new or is_repeated:
             places[different_values] = match
     for start, end, values in places.values():
         yield text.event(row.kind, start, end, values)
