@@ -225,12 +225,11 @@ _WITH_PORT = (
 )
 _AFTER_A_WORD = (
     # The word and its quote: `hostname`, `"server"`, `master_addr`.
-    r"(?i)(?<![\w-])(\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)([\"']?)"
+    r"(?i)(?<![\w-])(?P<word>\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)(?P<quote>[\"']?)"
     # A sign, and no word that names no machine: `host: node42`, `server = "x"`.
-    r"(?:(\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown|x86_64|aarch64|linux|download\.pytorch\.org)"
-    r"(?(2)|(?=[\w.-]*[\d.-]|[a-z][a-z0-9]{2,}\b(?!\s+[A-Za-z]))(?!\w+\s*\())"
+    r"(?:(?P<sign>\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown|x86_64|aarch64|linux|download\.pytorch\.org)"
     # Or a blank: `node gpu-7`, `host called node42`.
-    r"|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
+    r"|(?P<blank>\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))(?P<name>[\w.-]+)(?![(])"
 )
 _CONNECTED_TO = (
     r"(?i)\b(ssh|scp|rsync|ping|telnet|sftp|mosh|connect(?:ed|ing)? to|reach|resolve(?: host)?|resolving|lookup)"
@@ -261,13 +260,29 @@ _MACHINE = rf"{_NOT_A_MACHINE}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*
 
 def _hide_named_host(match: Match) -> str:
     """A machine's name after a word that says so: `hostname: <host>`."""
-    word, quote, sign, blank, name = match.groups()
-    # "the server died" is a sentence.
-    is_plain_word = word.lower() == "server" and not re.search(r"[\d.-]", name)
-    if is_plain_word or is_public(name):
+    if _names_a_program(match) or is_public(match["name"]):
         return match[0]
-    separator = sign or blank
-    return f"{word}{quote or ''}{separator}{HOST}"
+    separator = match["sign"] or match["blank"]
+    return f"{match['word']}{match['quote']}{separator}{HOST}"
+
+
+def _names_a_program(match: Match) -> bool:
+    """Whether the word after `server:` begins a sentence or a list, and names no machine.
+
+    `server: NVIDIA Fabric Manager` is a sentence; docker prints `Server:` above a list. `server =
+    titan` and `server: titan` name a machine.
+    """
+    looks_like_a_host = bool(re.search(r"[\d.-]", match["name"]))
+    if match["word"].lower() != "server" or looks_like_a_host:
+        return False
+    separator = match["sign"]
+    # After a blank only a name with a digit or a dash counts at all.
+    if not separator or "=" in separator:
+        return False
+    text_after = match.string[match.end() :]
+    is_a_sentence = bool(re.match(r"[ \t]+[A-Za-z(]", text_after))
+    is_above_a_list = "\n" in separator
+    return is_a_sentence or is_above_a_list
 
 
 def _hide_host(name: Match) -> str:

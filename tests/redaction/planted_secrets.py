@@ -124,6 +124,9 @@ HOMES = (
 )
 
 NETWORK = (
+    ('server = "titan"', "titan"),
+    ("server=titan rank=0", "titan"),
+    ("server: titan", "titan"),
     ("https://wilhelmina:sesame@pypi.acme.example/simple", "sesame"),
     ("https://wilhelmina:se@sa/me@pypi.acme.example/simple", "acme"),
     ("https://pypi.acme.example/team-zebra/simple", "zebra"),
@@ -232,6 +235,8 @@ STAYS = (
     "/cvmfs/soft.example/easybuild/software/2023/x86-64-v3/Core/python/3.11.5/bin/python",
     "/software/easybuild/CUDA/12.4.0/lib64/libcudart.so.12",
     "license server: Unlicensed (Unrestricted), server: NVIDIA Fabric Manager",
+    "Server:\n Containers: 3",
+    "Server: Docker Engine - Community",
     "pip@24.0, torch@main, (dvs-builder@U22-I3-B06-03-3)",
     "host: x86_64-linux-gnu, host memory 64 GiB, user 1000:1000",
     "https://download.pytorch.org/whl/cu124/torch-2.5.1%2Bcu124-cp311-cp311-linux_x86_64.whl",
