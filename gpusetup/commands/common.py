@@ -26,12 +26,13 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
     """A parser for a number of seconds between `least` and `most`."""
 
     def read(text: str) -> float:
+        problem = f"{text!r} is no time from {least:g} to {most} seconds"
         try:
             time = float(text)
         except ValueError:
-            time = -1.0
+            raise argparse.ArgumentTypeError(problem) from None
+        # A NaN is in no range either.
         if not least <= time <= most:
-            problem = f"{text!r} is no time from {least:g} to {most} seconds"
             raise argparse.ArgumentTypeError(problem)
         return time
 
@@ -76,8 +77,11 @@ TIMEOUT: Option = option(
     "--timeout",
     metavar="SECONDS",
     parse=seconds(0.1, 3600),
+    value_type=float,
 )
-LIMIT: Option = option("", "--limit", metavar="SECONDS", parse=seconds(5, 7 * 86400))
+LIMIT: Option = option(
+    "", "--limit", metavar="SECONDS", parse=seconds(5, 7 * 86400), value_type=float
+)
 DEVICE: Option = option(
     "the device to use, as in `gpusetup verify`", "--device", default="auto", metavar="NAME"
 )

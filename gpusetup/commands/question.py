@@ -21,7 +21,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import UsageError
 
 VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
 """How an option is typed: with one value, repeatable, alone, or as a word without a name."""
@@ -46,6 +46,8 @@ class Option(NamedTuple):
     choices: Collection[str] | None = None
     parse: Callable[[str], Any] = str
     """Turns the typed text into the value; raises ValueError or ArgumentTypeError if it cannot."""
+    value_type: type = str
+    """The type of what `parse` returns; for int and float, Python callers may pass a number."""
     const: str | None = None
     """The value of an option that is typed without one, if that is allowed."""
     group: HelpGroup | None = None
@@ -69,7 +71,12 @@ class Option(NamedTuple):
 def option(
     help: str, *flags: str, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
 ) -> Any:
-    """An option with one value; its flag is made from the field's name unless `flags` are given."""
+    """An option with one value; its flag is made from the field's name unless `flags` are given.
+
+    A parser that returns a number, other than int and float themselves, needs a `value_type`.
+    """
+    if parse in (int, float):
+        rest.setdefault("value_type", parse)
     return Option(VALUE, help, default, flags, parse=parse, **rest)
 
 
@@ -253,11 +260,7 @@ def takes(spec: Option) -> str:
         return "boolean"
     if spec.kind in (LIST, ARGUMENTS, COMMAND):
         return "strings"
-    try:
-        example = spec.parse("1")
-    except (ValueError, argparse.ArgumentTypeError, GpuSetupError):
-        return "string"
-    return "integer" if isinstance(example, int | float) else "string"
+    return "integer" if spec.value_type in (int, float) else "string"
 
 
 TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {

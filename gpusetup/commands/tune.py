@@ -89,7 +89,11 @@ class TuneQuestion(CommandQuestion):
         "if a larger effective batch ran, write it (this changes the experiment)", group=MEASURING
     )
     gpu_mem: int | None = option(
-        "use no more memory than this", metavar="8GiB", parse=_size, group=MEASURING
+        "use no more memory than this",
+        metavar="8GiB",
+        parse=_size,
+        value_type=int,
+        group=MEASURING,
     )
     objective: str = option(
         "find the largest batch size that fits, or the fastest",

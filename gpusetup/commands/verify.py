@@ -45,10 +45,12 @@ def _details(flag: str) -> dict[str, Any]:
     }
 
 
-def _value(flag: str) -> Any:
+def _value(flag: str, value_type: type = str) -> Any:
     """An option with one value, defined as in verify's parser."""
     action = _OPTIONS[flag]
-    return option(str(action.help), flag, default=action.default, **_details(flag))
+    details = _details(flag)
+    help_text = str(action.help)
+    return option(help_text, flag, default=action.default, value_type=value_type, **details)
 
 
 def _several(flag: str) -> Any:
@@ -67,12 +69,12 @@ class VerifyQuestion(CommandQuestion):
 
     python: str | None = shared(PYTHON)
     level: str = _value("--level")
-    seconds: float | None = _value("--seconds")
-    seed: int | None = _value("--seed")
+    seconds: float | None = _value("--seconds", float)
+    seed: int | None = _value("--seed", int)
     only: tuple[str, ...] = _several("--only")
     skip: tuple[str, ...] = _several("--skip")
     with_packages: tuple[str, ...] = _several("--with")
-    timeout: float | None = _value("--timeout")
+    timeout: float | None = _value("--timeout", float)
     device: str = _value("--device")
     expect: tuple[str, ...] = _several("--expect")
     strict: bool = _switch("--strict")

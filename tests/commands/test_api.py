@@ -20,7 +20,9 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.cli import main
-from gpusetup.commands.parser import command
+from gpusetup.commands.fleet import ACTIONS as FLEET_ACTIONS
+from gpusetup.commands.parser import COMMANDS, command
+from gpusetup.commands.question import VALUE, takes
 from gpusetup.probe.snapshot_files import example_machines, machine_named
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,6 +193,27 @@ def test_an_argument_of_a_wrong_type_is_a_type_error_for_every_keyword(function:
 def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], object]) -> None:
     with pytest.raises(api.UsageError):
         ask()
+
+
+@each("name", ["fleet run", "fleet sweep"])
+def test_a_time_limit_of_a_fleet_may_be_a_number(name: str) -> None:
+    question = command(name).QUESTION
+    assert question.from_python(name, {"limit": 60}).limit == 60.0
+    # The shortest limit is 5 seconds.
+    with pytest.raises(api.UsageError):
+        question.from_python(name, {"limit": 1})
+
+
+@each("name", [*COMMANDS, *(f"fleet {action}" for action in FLEET_ACTIONS)])
+def test_an_option_takes_a_number_just_where_its_field_is_one(name: str) -> None:
+    if name == "fleet":
+        return
+    for kind in command(name).QUESTION.__mro__:
+        for field, written_type in vars(kind).get("__annotations__", {}).items():
+            option = vars(kind).get("OPTIONS", {}).get(field)
+            if option is not None and option.kind == VALUE:
+                is_number = written_type.partition(" ")[0] in ("int", "float")
+                assert (takes(option) == "integer") == is_number, field
 
 
 @each("asked", ["resolve", "plan"])
