@@ -287,7 +287,8 @@ CAUSES = (
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
         stage="build",
-        # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
+        # Somebody may list a GPU without a driver. If nvidia-smi lists it, the driver's version is
+        # there too.
         where=(
             lambda context: (
                 not (listed_gpus(context) and context.driver.version)

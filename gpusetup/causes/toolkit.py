@@ -71,9 +71,9 @@ def _nothing_was_built(context: RuleContext) -> bool:
     missing = events(context, "cuda-toolkit-missing")
     only_a_shell = all(event.values.get("who") == "shell" for event in missing)
     is_a_build = context.snapshot.failing.stage == "build"
-    # No order: any message of a failure may be the build's.
-    alone = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
-    return only_a_shell and not is_a_build and alone
+    # Any other message of a failure may come from a build.
+    nothing_else_failed = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
+    return only_a_shell and not is_a_build and nothing_else_failed
 
 
 def _torch_was_asked(context: RuleContext) -> bool:

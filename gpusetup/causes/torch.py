@@ -21,7 +21,7 @@ from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Lines
+from gpusetup.model.shell import Line, Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 
@@ -42,39 +42,65 @@ def _recover(context: RuleContext) -> Lines:
     return (paste.command(context, "gpusetup", "install", "--python", paste.python(context)),)
 
 
-def _install(context: RuleContext, _: str) -> Fix:
+def _install(context: RuleContext, _text: str) -> Fix:
+    """Install torch: the build for the board, for another maker's GPU, or the one that
+    gpusetup chooses."""
     if context.os.jetson:
         return jetson_fix(context)
     return other_makers.first_install(context) or paste.install_torch(context)
 
 
-def _anew(context: RuleContext, _: str) -> Fix:
-    """Remove every torch and install one again: an installer takes leftovers for an installed
-    torch, and files of conda or pip hide those of the other."""
-    way, build, conda = (
-        paste.install_torch(context),
-        paste.chosen_build(context),
-        conda_and_pip(context)[0],
-    )
-    machine, beside = context.snapshot, ("torchvision", "torchaudio")
-    prefix = machine.conda.prefix or machine.python.prefix
-    where = ("--prefix", prefix) if prefix else ()
-    theirs = {p.name for p in machine.packages or () if p.installer in CONDA}
-    named = ("pytorch", *sorted(theirs & {*beside}))
-    by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
-    both = conda or events(context, "mixed-conda-pip")
-    by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
-    # pip takes one copy away at a time; conda's copy is conda's to take.
-    by_others = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
-    times = max(1, len(by_others))
-    remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
-    install = paste.install_commands(context, torch_removed=True) if build else way.commands
+def _reinstall(context: RuleContext, _text: str) -> Fix:
+    """Remove every torch, then install it once.
+
+    Without the removal an installer takes leftover files for an installed torch, and the files that
+    conda installed hide those that pip installed.
+    """
+    remove_commands: list[Line] = []
+    conda_version, _ = conda_and_pip(context)
+    if conda_version:
+        remove_commands.append(_remove_with_conda(context))
+    removed_by_pip = ["torch"]
+    # Where conda and pip are mixed, torch's companions are mixed too.
+    if conda_version or events(context, "mixed-conda-pip"):
+        removed_by_pip += COMPANIONS
+    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
+    pip_versions = set()
+    for package in packages(context, "torch"):
+        # pip does not uninstall what conda installed.
+        if package.installer not in CONDA:
+            pip_versions.add(package.version)
+    # pip removes one copy each time. If no copy is listed, its files may still be there.
+    times = max(1, len(pip_versions))
+    remove_commands += [remove_with_pip] * times
+
+    install_torch = paste.install_torch(context)
+    install_commands = install_torch.commands
+    if paste.chosen_build(context):
+        install_commands = paste.install_commands(context, torch_removed=True)
     return replace(
-        way,
-        text=f"Remove every installed torch. {way.text}",
-        commands=(*remove, *install),
-        alternatives=paste.by_hand(context, *remove),
+        install_torch,
+        text=f"Remove every installed torch. {install_torch.text}",
+        commands=(*remove_commands, *install_commands),
+        alternatives=paste.by_hand(context, *remove_commands),
     )
+
+
+COMPANIONS = ("torchvision", "torchaudio")
+
+
+def _remove_with_conda(context: RuleContext) -> Line:
+    """The command that removes conda's torch, with those of its companions that conda installed."""
+    machine = context.snapshot
+    names = ["pytorch"]
+    packages_of_conda = {
+        package.name for package in machine.packages or () if package.installer in CONDA
+    }
+    names += sorted(packages_of_conda.intersection(COMPANIONS))
+    prefix = machine.conda.prefix or machine.python.prefix
+    environment = ("--prefix", prefix) if prefix else ()
+    # --force leaves the packages in place that depend on torch.
+    return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
 
 
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
@@ -156,7 +182,7 @@ CAUSES = (
         text="Reinstall it",
         proven_by="Libraries from torch's list of files (RECORD) are missing",
         stage="import",
-        way=_anew,
+        way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
@@ -178,7 +204,7 @@ CAUSES = (
             "mixed-conda-pip",
         ),
         before_torch=(Severity.ERROR,),
-        way=_anew,
+        way=_reinstall,
     ),
     Cause(
         "mixed-conda-pip",
@@ -190,7 +216,7 @@ CAUSES = (
         # Source: conda documentation, using pip.
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
-        way=_anew,
+        way=_reinstall,
         alike={
             "conda list torch": (
                 "ld-library-path-conflict",

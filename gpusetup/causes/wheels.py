@@ -11,6 +11,7 @@ from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST, IF
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.versions import parsed
 
 NETWORK_WAYS = {
     "certificate": "Check the clock and the certificates. If a proxy decrypts TLS, set PIP_CERT "
@@ -44,24 +45,34 @@ def _as_chosen(context: RuleContext, text: str) -> Fix:
 
 
 def good_python(context: RuleContext) -> str:
+    """The Python release for which nearly every package has wheels, such as "3.12"."""
     return context.catalog.milestone("usual python")
 
 
-def _other_python(context: RuleContext, _: str) -> Fix:
-    good, here = good_python(context), context.snapshot.python.version or ""
-    if here.startswith(f"{good}."):  # uv would take the 32-bit one again
-        good = f"3.{int(good[2:]) + 1}"
-    text = f"Create an environment with a 64-bit Python {good} and install there"
-    return paste.with_python(context, good, text)
+def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
+    """Create an environment with a Python for which torch has wheels, and install torch there."""
+    python = good_python(context)
+    installed_python = context.snapshot.python.version or ""
+    # For a release that is installed, uv would use the installed Python again, which has no wheels
+    # (a 32-bit one, for example). So it is asked for the next release.
+    if installed_python.startswith(f"{python}."):
+        release = parsed(python)
+        python = f"{release.major}.{release.minor + 1}"
+    text = f"Create an environment with a 64-bit Python {python} and install there"
+    return paste.with_python(context, python, text)
 
 
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
 """A distribution and its range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
 
 
-def no_platform_way(context: RuleContext) -> str:
+def way_without_wheels(context: RuleContext) -> str:
+    """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
+    Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
+    # Macs with Apple silicon have wheels.
     if on(context, "macos"):
         return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"
+    # Windows on x86_64 has wheels, also with CUDA.
     if on(context, "windows"):
         return (
             "Windows on ARM has no CUDA: install torch from the CPU's index "
@@ -262,7 +273,7 @@ CAUSES = (
         proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders "
         "show it",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=_other_python,
+        way=_create_64_bit_environment,
     ),
     Cause(
         "python-no-wheel",
@@ -281,7 +292,7 @@ CAUSES = (
         "no-wheel-for-platform",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
-        way=_other_python,
+        way=_create_64_bit_environment,
         says=(
             rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
@@ -309,7 +320,7 @@ CAUSES = (
         not_when="If only this Python version has no wheel, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
-        way=lambda context, _: Fix(text=no_platform_way(context)),
+        way=lambda context, _: Fix(text=way_without_wheels(context)),
         cases=(
             Message(
                 having={"what": "musl"},

@@ -152,11 +152,16 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
         return 1
     if diagnosis.cause == "ok":
         return 0
-    has_root = any(finding.root for finding in diagnosis.findings)
-    # A GPU that waits for its input is no failure, though a text complains of it.
+    # Without a root cause, the stack is neither healthy nor explained.
+    has_root_cause = any(finding.root for finding in diagnosis.findings)
+    if not has_root_cause:
+        return 1
+    # The root cause is no error: a GPU that waits for its input, for example. In a text, something
+    # may have failed all the same.
     names_a_failure = any(RECORDS[finding.id].failure for finding in diagnosis.findings)
-    is_failure_in_text = diagnosis.snapshot.origin == "report" and names_a_failure
-    return int(is_failure_in_text or not has_root)
+    if diagnosis.snapshot.origin == "report" and names_a_failure:
+        return 1
+    return 0
 
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:

@@ -27,6 +27,7 @@ from gpusetup.install.download import (
     use_wheelhouse,
 )
 from gpusetup.install.job import InstallJob, InstallOutcome
+from gpusetup.install.options import InstallRequest
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
 from gpusetup.install.proof import device_to_prove, prove
@@ -45,8 +46,8 @@ from gpusetup.install.target.find import (
     family_in,
     family_of,
     layout_of,
+    must_create_venv,
     read_target,
-    venv_to_make,
 )
 from gpusetup.install.target.notes import notes_of_target
 from gpusetup.install.task import Task
@@ -163,19 +164,29 @@ def _read_target(session: Session) -> tuple[Target, Snapshot]:
     """The environment to change, and the machine that it is on.
 
     An interrupted installation is ended first: what it left half done is not the state to read.
+    The job gets the environment's folder, where pip's settings may lie.
     """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
-    venv, python = request.venv, request.python
-    if venv is not None and venv_to_make(venv):
-        # There is nothing to read yet; the new environment gets the Python that runs us.
-        python = sys.executable
-    elif venv is not None:
-        python, venv = venv, None
+    python, new_venv = _python_and_new_venv(request)
     machine = gather(MachineToRead(python=python, need_target=True), session.out)
-    target = read_target(machine.python.executable, venv)
+    target = read_target(machine.python.executable, new_venv)
     session.job.prefix = target.venv or target.layout.prefix
     return target, machine
+
+
+def _python_and_new_venv(request: InstallRequest) -> tuple[str | None, str | None]:
+    """The Python (or its environment's folder) to read, and the environment to create.
+
+    Both are None if the request names none: then the active environment is read.
+    """
+    if request.venv is None:
+        return request.python, None
+    if must_create_venv(request.venv):
+        # A new environment is created from the Python that runs gpusetup.
+        return sys.executable, request.venv
+    # An environment that exists is read by its folder, as with `--python`.
+    return request.venv, None
 
 
 def _proof_of_installed_torch(

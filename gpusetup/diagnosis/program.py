@@ -110,14 +110,21 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
 
 
 def _way_of_program(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
-    record = RECORDS[finding.id]
-    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
-    if record.lacks != "driver":
-        return Fix(text=record.beside_torch or way)
+    """The fix for a program that does not use torch: a build of the program that fits.
+
+    If the driver is too old, a newer driver helps too, and both ways are offered.
+    """
     from gpusetup.fixes import drivers
 
-    newer = drivers.driver_fix(context, "Update the driver", fix.min_driver)
-    return replace(newer, text=f"{newer.text}; or keep it. {way}")
+    record = RECORDS[finding.id]
+    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
+    needs_newer_driver = record.lacks == "driver"
+    if not needs_newer_driver:
+        # Some causes have a way out of their own for programs without torch, e.g. a build from
+        # source where no release has kernels for the GPU.
+        return Fix(text=record.beside_torch or way)
+    newer_driver = drivers.driver_fix(context, "Update the driver", fix.min_driver)
+    return replace(newer_driver, text=f"{newer_driver.text}; or keep it. {way}")
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:

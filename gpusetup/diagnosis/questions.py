@@ -229,9 +229,9 @@ def _is_slow(context: RuleContext) -> bool:
     """Whether the only complaint is slowness, with an NVIDIA GPU."""
     complaint = _quoted_complaint(context)
     # Somebody who compares with the CPU, or names an error, complains of more than slowness.
-    of_more = "cpu" in complaint.lower() or events(context, "program-failed")
+    names_more_than_slowness = "cpu" in complaint.lower() or events(context, "program-failed")
     is_slow = working.SLOW.search(complaint) or _is_slower_than_hoped(context)
-    return bool(gpus(context) and is_slow and not of_more)
+    return bool(gpus(context) and is_slow and not names_more_than_slowness)
 
 
 def _is_slower_than_hoped(context: RuleContext) -> bool:

@@ -49,18 +49,29 @@ def _only_notices_are_left(context: RuleContext) -> bool:
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
     """What shows that the GPU computes, and what helps with the question about it."""
-    topic = ""
-    for question in events(context, "asks-about")[:1]:
-        topic = question.values["topic"]
-    if events(context, "gpu-starved"):
-        topic = "loader"
-    elif topic == "normal" and events(context, "gpu-speed"):
-        topic = "speed"
-    proofs = events(context, *WORKS)
+    proof = next(iter(events(context, *WORKS)), None)
+    # A GPU that waits for its input computes at times, though no event shows it computing.
     works = f"{_gpu_in_words(context)} computes"
-    if proofs:
-        works = _what_works(context, proofs[0])
-    return f"{works}, and the text shows no failure. {_next_step(context, topic)}"
+    if proof:
+        works = _what_works(context, proof)
+    next_step = _next_step(context, _topic(context))
+    return f"{works}, and the text shows no failure. {next_step}"
+
+
+def _topic(context: RuleContext) -> str:
+    """What the person asks about a GPU that works, as a key of `_next_step`; "" if nothing is
+    asked."""
+    # Whatever was asked, a GPU that waits for its input is helped by a faster loader only.
+    if events(context, "gpu-starved"):
+        return "loader"
+    question = next(iter(events(context, "asks-about")), None)
+    if question is None:
+        return ""
+    topic = question.values["topic"]
+    # "Is this normal?" next to a measured speed is a question about the speed.
+    if topic == "normal" and events(context, "gpu-speed"):
+        return "speed"
+    return topic
 
 
 def _what_works(context: RuleContext, event: Event) -> str:

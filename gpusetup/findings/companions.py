@@ -34,23 +34,24 @@ def companions(context: RuleContext) -> Findings:
     versions."""
     for name, cause in NAMES:
         messages = events(context, cause)
-        is_warning_alone = False
+        is_about_images = False
         if name == "torchvision" and not messages:
             messages = events(context, IMAGE_WARNING)
-            is_warning_alone = bool(messages)
+            is_about_images = bool(messages)
         difference = _difference(context, name)
         if not messages and not difference:
             continue
         if messages:
-            # The warning of images is only a warning where something else failed.
-            is_harmless = is_warning_alone and not says_nothing_else(context, IMAGE_WARNING)
+            # Reading images matters only if nothing else failed.
+            something_else_failed = not says_nothing_else(context, IMAGE_WARNING)
+            is_only_a_warning = is_about_images and something_else_failed
         else:
             # torch computes although versions differ: the companion fails when it is used.
-            is_harmless = bool(context.torch.cuda_available)
+            is_only_a_warning = bool(context.torch.cuda_available)
         pair = f"{name} does not belong to this torch{difference}"
         fix = _companion_fix(context, name)
         evidence = (*messages, shown(context, "packages", pair))
-        yield finding(context, cause, evidence, fix=fix, weak=is_harmless, pair=pair)
+        yield finding(context, cause, evidence, fix=fix, weak=is_only_a_warning, pair=pair)
 
 
 NAMES: tuple[tuple[Name, str], ...] = (

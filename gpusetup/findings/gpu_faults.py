@@ -54,7 +54,7 @@ HOT_CELSIUS = 90
 
 def power_thermal_throttle(context: RuleContext) -> Findings:
     """GPUs whose clocks are lowered because of heat or a power limit."""
-    # No order: which reasons count as a loss depends on who shows them.
+    # The limit that a GPU reaches by design counts only if somebody asks about it in a text.
     counted_reasons = SLOWDOWNS | AS_DESIGNED if is_report(context) else SLOWDOWNS
     slowed_gpus = []
     for gpu in gpus(context):
@@ -283,13 +283,18 @@ def _fix_of_fault(
     return fix
 
 
+XID_WORDS = {"xid": "Xid", "sxid": "SXid"}
+"""Events of numbered faults -> the word in the kernel's log; SXids are faults of NVSwitches."""
+
+
 def _xids_in_words(messages: Sequence[Event]) -> str:
     """The Xid numbers of some events, each once: `Xid 79, Xid 154`; "" if none has a number."""
     words = []
     for event in messages:
+        word = XID_WORDS.get(event.kind)
         number = event.values.get("number")
-        if number:
-            words.append(f"{event.kind.replace('xid', 'Xid')} {number}")
+        if word and number:
+            words.append(f"{word} {number}")
     return ", ".join(dict.fromkeys(words))
 
 

@@ -46,7 +46,8 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
     blind = torch.backend == "cpu" or torch.cuda_available is False or in_vain
-    # No order: a text that speaks of torch need not show that it is installed.
+    # A text about torch need not show that it is installed; on a machine that was read, torch is
+    # looked for.
     wrong = blind and (torch.installed or is_report(context)) and torch.installed is not False
     missing = events(context, "cuda-lib-missing")
     lacks = tuple(e for e in missing if undeclared(e.values.get("library", "")) is None)
@@ -69,13 +70,18 @@ OF_THE_HOST = Fix(
 )
 
 
+NO_KERNEL_IMAGE = 209
+"""cudaErrorNoKernelImageForDevice."""
+
+
 def _is_for_others(context: RuleContext) -> bool:
     """Whether torch is a CUDA build without kernels for the board, or for a CUDA that its JetPack
     does not support."""
     torch = context.torch
     cuda = cuda_needed(torch)
-    messages = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
-    # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
+    messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
+    # The message names the extension that lacks the kernel; if it names none, torch lacks it, even
+    # if the text does not show which torch it is.
     if messages and (cuda or not messages[0].values):
         return True
     if torch.cuda_available or not cuda:
@@ -115,7 +121,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
         return  # jetson_wrong_wheel says it, with where its torch comes from
     elif context.catalog.never_serves(gpus(context)) and not beside:
         yield _unserved(context, (), None, older=True)
-    # No order: a text may list the kernels and not the CUDA of its torch.
+    # A text may list the kernels of a torch without its CUDA version.
     elif kernels and (is_cuda_build(torch) or is_report(context)):
         for gpu in visible_gpus(context.snapshot):
             own = gpu.compute_capability

@@ -280,35 +280,35 @@ def said_of_the_stack(context: RuleContext) -> Findings:
         yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who="the AMD GPU")
 
 
-def _macos_needed(context: RuleContext, in_the_message: str) -> str:
+def _macos_needed(context: RuleContext, macos_in_message: str) -> str:
     """The oldest macOS on which this torch uses MPS; the message may name an older one (pytorch
     issues 139425 and 164943)."""
     torch = context.torch.version
     if torch is None:
-        return in_the_message
-    return max(in_the_message, oldest_macos(torch), key=parsed)
+        return macos_in_message
+    return max(macos_in_message, oldest_macos(torch), key=parsed)
 
 
 def said_of_macos(context: RuleContext) -> Findings:
     """torch's own message that MPS needs a newer macOS, in a text."""
     if not is_report(context):
         return
+    version_in_name = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
+    macos = context.os.version or (version_in_name[1] if version_in_name else None)
     for event in events(context, "mps-lacks"):
-        wanted = MPS_FROM.search(event.text or "")
-        named = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
-        macos = context.os.version or (named[1] if named else None)
-        if wanted is None:
+        macos_in_message = MPS_FROM.search(event.text or "")
+        if macos_in_message is None:
             continue
-        needed = _macos_needed(context, wanted[1])
-        # torch says the same where Metal itself is not reached: then the system is new enough.
-        if macos and parsed(macos) >= parsed(needed):
+        oldest = _macos_needed(context, macos_in_message[1])
+        # torch prints the same message if it cannot reach Metal: then macOS is new enough.
+        if macos and parsed(macos) >= parsed(oldest):
             continue
         yield finding(
             context,
             "macos-too-old-for-mps",
             (event,),
-            fix=maker_stacks.newer_macos(needed),
-            wanted=needed,
+            fix=maker_stacks.newer_macos(oldest),
+            wanted=oldest,
             version=(context.torch.version or "").partition("+")[0],
             macos=macos or "",
         )

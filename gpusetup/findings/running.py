@@ -152,7 +152,7 @@ def of_programs(context: RuleContext) -> Findings:
     """What a program says of itself."""
     for cause in ("program-without-gpu-support", "program-sees-no-gpu", "program-failed"):
         record = RECORDS[cause]
-        messages = _about_it(context, *record.kinds)
+        messages = _events_of_failing_program(context, *record.kinds)
         if messages and all(condition(context) for condition in record.where):
             yield finding(context, cause, messages)
 
@@ -170,10 +170,10 @@ def library_missing(context: RuleContext) -> Findings:
         return
     if events(context, "no-nvidia-driver") and not driver_answers(context):
         return
-    messages = _about_it(context, "program-lib-missing")
+    messages = _events_of_failing_program(context, "program-lib-missing")
     # TensorFlow says "cannot find" of each library where it finds no driver.
     if not messages and not events(context, "no-nvidia-driver", "gpu-computes"):
-        messages = _about_it(context, "program-lib-unfound")
+        messages = _events_of_failing_program(context, "program-lib-unfound")
     if messages:
         yield finding(context, "cuda-lib-missing", messages, message=OF_A_PROGRAM)
 
@@ -181,27 +181,27 @@ def library_missing(context: RuleContext) -> Findings:
 UNSAID = {"library": "A CUDA library"}
 
 
-def _about_it(context: RuleContext, *kinds: str) -> Events:
-    """The events of the program that the text is about, with its name: others only log beside it.
+def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
+    """The events of these kinds from the program that failed, with its name for the title.
 
-    torch stands under most programs: that its name is there does not say that it failed.
+    Events of other programs are left out: a program often logs warnings of the libraries that it
+    loads. An event that names no program counts as one of the program that failed.
     """
     program = context.snapshot.failing.program
-    # Others load these as well: they log their own fall back while it computes.
+    # JAX and TensorFlow log a missing library and go on with their next backend: where a backend
+    # runs, the missing library is no failure.
     if program in ("JAX", "TensorFlow") and events(context, "backend-runs"):
         return ()
-    shown_name = "The program" if program in (None, "torch") else program
-    usual_values = {**UNSAID, "program": shown_name or ""}
+    # Most programs run on torch, so its name in a traceback does not say that torch itself failed.
+    shown_name = "The program" if program is None or program == "torch" else program
+    usual_values = {**UNSAID, "program": shown_name}
     messages = []
     for event in events(context, *kinds):
         program_of_event = event.values.get("program")
-        is_of_another = (
-            program is not None
-            and program_of_event is not None
-            and program_of_event.lower() != program.lower()
-        )
-        if is_of_another:
-            continue
+        if program is not None and program_of_event is not None:
+            names_another_program = program_of_event.lower() != program.lower()
+            if names_another_program:
+                continue
         quote = (event.text or "an error")[:QUOTE_CHARACTERS]
         values = {**usual_values, "said": quote, **event.values}
         # A plugin fails inside its host, and its own project is the one to ask.
@@ -220,7 +220,7 @@ def gpu_works_little(context: RuleContext) -> Findings:
 
     A machine that is read live shows one moment between two others: `monitor` watches it.
     """
-    # No order: a text about a failure is not about speed.
+    # A text that reports a failure does not ask about speed, even if it shows an idle GPU.
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.wheels import good_python, no_platform_way
+from gpusetup.causes.wheels import good_python, way_without_wheels
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.findings.message_rules import finding
@@ -46,7 +46,7 @@ def no_file(context: RuleContext) -> Findings:
     messages = events(context, *KINDS)
     for message in sorted(messages, key=lambda message: KINDS.index(message.kind)):
         requested = _requested(message)
-        cause = _why(context, message, requested)
+        cause = _cause_of(context, message, requested)
         if cause not in findings:
             findings[cause] = finding(
                 context,
@@ -97,7 +97,7 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
     if cause == "python-no-wheel":
         return _other_python(context, asked)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
-        return Fix(text=no_platform_way(context))
+        return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
     return paste.install_torch(context, "Ask for what exists. ")
@@ -193,8 +193,9 @@ def _here(context: RuleContext, torch: str | None, backend: str | None = None) -
     return rows
 
 
-def _why(context: RuleContext, event: Event, asked: str) -> str:
-    """Whether the index, the system or the Python is the reason for an installer's message."""
+def _cause_of(context: RuleContext, event: Event, asked: str) -> str:
+    """The id of the cause of an installer's message: the index, the package, the system or the
+    Python."""
     name, _, _ = requirement(asked)
     if event.kind == "wrong-index":
         return "wrong-index"
@@ -202,17 +203,21 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
         return _why_conda_has_none(context, asked)
     if event.kind == "wheel-not-supported":
         return _tag_that_fails(context, asked)
-    found_no_release = event.kind == "no-matching-distribution"
-    is_of_the_family = name in FAMILY if found_no_release else name.startswith(OURS)
-    if not is_of_the_family and event.kind == "no-wheel-for-platform":
-        return event.kind
-    if not is_of_the_family and (name or found_no_release):
+    if event.kind == "no-matching-distribution":
+        # The catalog knows the releases of torch, torchvision and torchaudio only.
+        if name in FAMILY:
+            return _why_no_release(context, event, asked)
         return "package-not-found"
-    if not found_no_release:
-        # Releases of one pin may lack the Python, others the system: another Python helps first.
-        lacks_python = events(context, "python-no-wheel")
-        return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
-    return _why_no_release(context, event, asked)
+    # What is left is an installer that knows the release, and no file of it for this machine.
+    is_in_torchs_index = name.startswith(OURS)
+    if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
+        return "no-wheel-for-platform"
+    # Some messages of uv name no package: they are taken to be about torch.
+    if not is_in_torchs_index and name:
+        return "package-not-found"
+    # Releases of one pin may lack the Python, others the system: another Python helps first.
+    lacks_python = events(context, "python-no-wheel")
+    return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
 
 
 def _why_conda_has_none(context: RuleContext, asked: str) -> str:

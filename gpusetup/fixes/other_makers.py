@@ -259,7 +259,7 @@ def apple(context: RuleContext) -> Fix:
             )
             return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
         return Fix(text=text or LACKS, commands=() if text else fallback)
-    # No order: a text in which torch speaks has one; on a machine it was looked for.
+    # torch is installed again only if it is known to be missing: a text about torch has one.
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
     return Fix(

@@ -210,9 +210,9 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
 
 def new_environment_folder(context: RuleContext, python: str) -> str:
     """A folder for a new environment with that Python, different from the target's folder."""
-    named = f".venv-{python}"
-    # No order: which folders are taken is known of a live machine only.
-    return named if is_report(context) else new_folder(context.snapshot, named)
+    folder = f".venv-{python}"
+    # A text does not show which folders exist already.
+    return folder if is_report(context) else new_folder(context.snapshot, folder)
 
 
 def ask_torch(context: RuleContext) -> Line:

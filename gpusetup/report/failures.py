@@ -216,12 +216,12 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     is_marked = failure["name"] or failure["marked"]
     if not is_marked:
         return False
-    # What shows that the GPU works is no word against it.
-    words = GPU_WORKS.sub("", failure.string)
-    if GPU_STACK_WORD.search(words):
+    # Sentences that say that the GPU works do not blame the GPU stack.
+    text_about_failure = GPU_WORKS.sub("", failure.string)
+    if GPU_STACK_WORD.search(text_about_failure):
         return False
-    other_words = GPU_WORKS.sub("", surroundings)
-    if BUILD_WORD.search(surroundings) or GPU_STACK_COMPLAINT.search(other_words):
+    surroundings_about_failure = GPU_WORKS.sub("", surroundings)
+    if BUILD_WORD.search(surroundings) or GPU_STACK_COMPLAINT.search(surroundings_about_failure):
         return False
     if ORDINARY_ERROR.search(failure["name"] or ""):
         return True

@@ -151,10 +151,11 @@ def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
     # A table without its banner that was pasted twice has each GPU twice.
     gpu_by_address: dict[str, Gpu] = {}
     for index, gpu in enumerate(gpus):
-        address = gpu.pci_bus_id or str(index)
+        address = gpu.pci_bus_id or f"GPU {index}"
         gpu_by_address[address] = gpu
-    # A part of `-q` that gives no address is about a GPU that another list has, too.
-    is_a_part = "0" in gpu_by_address and not is_whole
+    # A part of `-q` whose first GPU has no address is about a GPU that another list has, too.
+    begins_without_address = bool(gpus) and not gpus[0].pci_bus_id
+    is_a_part = begins_without_address and not is_whole
     trust = BELOW_ALL_LISTS if is_a_part else SURE
     return Gpus(tuple(gpu_by_address.values()), source, trust)
 

@@ -59,7 +59,7 @@ def require_possible_folder(folder: str) -> None:
 POSSIBLE = "nothing was changed; name another folder: `--venv DIR`"
 
 
-def venv_to_make(folder: str) -> bool:
+def must_create_venv(folder: str) -> bool:
     """Whether the environment of `--venv DIR` must be created. Raises UsageError if the folder
     exists and is something else."""
     path = Path(folder)
