@@ -40,8 +40,10 @@ def conda_install(context: RuleContext, *words: str) -> Line:
 
 
 def _older_numpy(context: RuleContext) -> Lines:
-    own = context.snapshot
-    if "conda" in (context.installer, own.torch.installer or own.python.manager):
+    """The command that installs NumPy 1, with conda if conda installed torch or manages Python."""
+    machine = context.snapshot
+    installer_of_torch = machine.torch.installer or machine.python.manager
+    if "conda" in (context.installer, installer_of_torch):
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 

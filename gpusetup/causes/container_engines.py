@@ -78,10 +78,11 @@ the runtime themselves when they start."""
 
 def node_engine(context: RuleContext) -> str | None:
     """The container engine of the node, if the text names one."""
-    named = [
-        event.values.get("engine", "").lower() for event in events(context, "container-engine")
-    ]
-    return next((ENGINES[name] for name in named if name in ENGINES), None)
+    for event in events(context, "container-engine"):
+        name = event.values.get("engine", "").lower()
+        if name in ENGINES:
+            return ENGINES[name]
+    return None
 
 
 def node_commands(context: RuleContext) -> Lines:
@@ -118,6 +119,7 @@ CONFIGURED = {
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
+    """Install NVIDIA's container toolkit for the engine; if the engine is unknown, ask for it."""
     if unread := needs.unread_engine(context):
         return Fix(text=text, needs=unread, needs_root=True)
     return Fix(

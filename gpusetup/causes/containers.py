@@ -66,7 +66,7 @@ START_WITH_GPU = {
 """Kind of container -> what gives it a GPU, to be typed on the host."""
 
 
-def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
+def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
     """How to start this kind of container with a GPU; docker is assumed if the text names no
     kind."""
     kind = context.snapshot.container.kind or "docker"

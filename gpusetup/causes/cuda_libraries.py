@@ -77,8 +77,9 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
 
 def _undeclared(context: RuleContext) -> str:
     """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
-    library, *_ = (*_named(context).split(), "")
-    # NVPL is NVIDIA's library for Arm: where it is named, the board needs no other sign.
+    libraries = _named(context).split()
+    library = libraries[0] if libraries else ""
+    # NVPL is NVIDIA's library for Arm: a text that names it is about a board.
     is_on_arm = library.startswith("libnvpl_")
     is_on_a_board = board_of(context.snapshot) is not None
     if not (is_on_a_board or is_on_arm):
@@ -87,7 +88,7 @@ def _undeclared(context: RuleContext) -> str:
 
 
 def _of_a_jetson(context: RuleContext) -> Lines:
-    """The commands that install such a library."""
+    """The commands that install a library that a Jetson's torch needs without declaring it."""
     board = board_of(context.snapshot)
     jetpack = jetpack_of(board) or UNIFIED
     cuda = cuda_needed(context.torch) or jetpack.cuda
@@ -95,8 +96,11 @@ def _of_a_jetson(context: RuleContext) -> Lines:
     return undeclared_commands(context, library, cuda)
 
 
-def _not_torchs(context: RuleContext) -> bool:
-    """Whether the installed torch brings cuDNN 9; an unknown version counts as new enough."""
+def _torch_needs_cudnn_9(context: RuleContext) -> bool:
+    """Whether the installed torch brings cuDNN 9, so that another program asks for cuDNN 8.
+
+    An unknown version counts as new enough.
+    """
     torch = context.torch.version
     if not torch:
         return True
@@ -165,7 +169,7 @@ CAUSES = (
             ),
             Message(
                 having={"library": CUDNN_8},
-                where=(_not_torchs,),
+                where=(_torch_needs_cudnn_9,),
                 text="A program that was built for cuDNN 8 needs this library (CTranslate2 "
                 "before 4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer "
                 "includes cuDNN 9, so update that program. If torch itself is older than 2.4, "

@@ -65,6 +65,7 @@ FABRIC_PACKAGE = {
 
 
 def _without_stubs(context: RuleContext) -> Lines:
+    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
     return paste.without_folders(context, "/stubs")
 
 
@@ -92,10 +93,10 @@ def drivers_own(context: RuleContext) -> Lines:
 
 def without_folder(context: RuleContext, folder: str) -> Lines:
     """Remove a folder from LD_LIBRARY_PATH, or from the loader's configuration."""
-    named = context.snapshot.environment.get("LD_LIBRARY_PATH") or ""
+    library_path = context.snapshot.environment.get("LD_LIBRARY_PATH") or ""
     if on(context, "windows") or not is_a_path(folder):
         return ()
-    if folder in named:
+    if folder in library_path:
         return paste.without_folders(context, paste.escaped_for_grep(folder))
     line = rf"\#{folder.rstrip('/')}/*$#d"
     return (

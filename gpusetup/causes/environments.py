@@ -23,12 +23,14 @@ def _for_the_target(context: RuleContext) -> Lines:
 
 
 def _add_pip(context: RuleContext) -> Lines:
+    """The command that installs pip with uv, which needs no pip itself."""
     python = paste.python(context)
     add = paste.command(context, "uv", "pip", "install", "--python", python, "pip")
     return (add,)
 
 
-def _elsewhere(context: RuleContext) -> Lines:
+def _into_new_environment(context: RuleContext) -> Lines:
+    """The command that installs torch into a new environment, which the system does not manage."""
     return (paste.into_new_environment(context),)
 
 
@@ -136,7 +138,7 @@ CAUSES = (
         text="Create an environment and install there",
         proven_by="Python's folder contains a file called EXTERNALLY-MANAGED",
         # Source: PEP 668.
-        commands=_elsewhere,
+        commands=_into_new_environment,
         says=("externally-managed-environment",),
     ),
     Cause(
@@ -147,7 +149,7 @@ CAUSES = (
         text="Create your own environment and install there. Or close the programs that use its "
         "files",
         proven_by="This user cannot write there",
-        commands=_elsewhere,
+        commands=_into_new_environment,
         says=(
             r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
             r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",

@@ -16,6 +16,7 @@ WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
 
 
 def _has_torch(context: RuleContext) -> bool:
+    """Whether the text or the machine shows which torch is installed."""
     return bool(context.torch.version)
 
 

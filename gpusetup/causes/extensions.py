@@ -51,7 +51,8 @@ NEW_TORCH = r"(?:(?:un)?install|replac|updat|upgrad|downgrad|overwr[io]t|chang)\
 
 
 def capabilities(context: RuleContext) -> list[Capability]:
-    return [g.compute_capability for g in gpus(context) if g.compute_capability]
+    """The compute capabilities of the GPUs, as far as they are known."""
+    return [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
 
 
 def kernel_messages(context: RuleContext) -> Events:
@@ -100,6 +101,7 @@ def chose_kernels_of_hopper(context: RuleContext) -> bool:
 
 
 def _minor(version: str) -> str:
+    """The first two numbers of a version: "3.12" of "3.12.4"."""
     return ".".join(version.split(".")[:2])
 
 

@@ -31,9 +31,10 @@ def _rocm_works(context: RuleContext) -> bool:
         return False
     if events(context, "hip-kernel-missing"):
         return False
-    for named in events(context, "foreign-gpu"):
-        target = gfx_of(named.values.get("name", ""))
-        if target not in (None, *BUILT_FOR):
+    for event in events(context, "foreign-gpu"):
+        target = gfx_of(event.values.get("name", ""))
+        has_kernels = target in BUILT_FOR
+        if target is not None and not has_kernels:
             return False
     return True
 
@@ -45,9 +46,11 @@ def hip_kernel_is_missing(context: RuleContext) -> str:
 
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is installed, so that a program that asks for CUDA is at fault."""
-    shown = events(context, "backend-runs", "vendor-image")
-    fails = events(context, "no-xpu")
-    return bool((context.torch.backend == "xpu" or shown) and not fails)
+    if events(context, "no-xpu"):
+        return False
+    is_xpu_build = context.torch.backend == "xpu"
+    # A backend that runs, or Intel's own image, has such a build.
+    return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
 BEFORE_VOLTA = (

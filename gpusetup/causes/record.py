@@ -146,19 +146,21 @@ class Cause(Message, kw_only=False):
     stage: Stage | None = None
     """At what a program fails by it, if that is not its layer's stage."""
     failure: int = 0
-    """Of what a program failed at: its rank among what is the answer where no error is found."""
+    """If no error is found, the failure of the program is the answer: the one with the lowest rank
+    of those above 0."""
     symptom: bool = False
     """It says what was seen, and not why: a text that shows no more has another cause, or none."""
     beside_torch: str = ""
-    """The way out for a program that does not stand on torch, if its own is not enough."""
+    """The fix for a program that does not use torch, if the program's usual fix does not help."""
     lacks: Literal["", "gpu", "driver"] = ""
-    """What a lent machine was not given, or is not changed in: a GPU, a newer driver."""
+    """What is missing: a GPU, or a newer driver. On a rented machine or in a cluster, its user
+    cannot add it."""
     before_torch: tuple[Severity, ...] = ()
-    """As grave as this it is mended before torch is changed, whatever its layer."""
+    """With one of these severities, it is fixed before torch is changed, whatever its layer."""
     impossible: tuple[Question, ...] = ()
-    """Where it cannot be, whatever a message leaves open."""
+    """Conditions under which it cannot be the cause, even if a message looks like it."""
     kind_of: str = ""
-    """The shared cause of which this is a case: in a text the answer's `cause` is that one."""
+    """The more general cause that `cause` names for a text; this record is a case of it."""
 
     def __post_init__(self) -> None:
         if self.severity is Severity.ERROR and self.place is None:

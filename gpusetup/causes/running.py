@@ -14,14 +14,16 @@ from gpusetup.model.finding import Fix, Severity
 AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
 
 
-def _older_cuda(context: RuleContext, text: str) -> Fix:
+def _older_cuda(context: RuleContext, _text: str) -> Fix:
+    """Use a build of the package for a CUDA that this driver supports, or update the driver."""
     cuda = context.driver.cuda
-    older = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
-    newer = drivers.driver_fix(context, "Update the driver")
+    older_cuda = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
+    newer_driver = drivers.driver_fix(context, "Update the driver")
     return Fix(
-        text=f"Use a release or build of the failing package for {older}, or update the driver",
-        alternatives=paste.other("update the driver", *newer.commands),
-        min_driver=newer.min_driver,
+        text=f"Use a release or build of the failing package for {older_cuda}, or update the "
+        "driver",
+        alternatives=paste.other("update the driver", *newer_driver.commands),
+        min_driver=newer_driver.min_driver,
     )
 
 

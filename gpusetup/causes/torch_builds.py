@@ -15,7 +15,11 @@ from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 
 
-def _replace_it(context: RuleContext, text: str) -> Fix:
+def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
+    """Install a CUDA build in place of the CPU build, if one works on this machine.
+
+    If a text shows the command that installed the CPU build, the fix is to correct that command.
+    """
     build = context.choice.build
     if is_report(context) and context.snapshot.wanted.backend == "cpu":
         return Fix(
@@ -52,6 +56,7 @@ INDEX = "https://download.pytorch.org/whl"
 
 
 def is_a_label(backend: str) -> bool:
+    """Whether PyTorch has an index for a backend, which its label names: cpu, cu128, rocm6.4."""
     return re.fullmatch(LABEL, backend) is not None
 
 
@@ -84,13 +89,13 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_LINUX,),
-                way=_replace_it,
+                way=_replace_cpu_build,
                 means="Usually conda picked a CPU build because it saw no driver, the image came "
                 "with a CPU build, or installing another package replaced the CUDA build.",
             ),
             Message(
                 where=(ON_WINDOWS,),
-                way=_replace_it,
+                way=_replace_cpu_build,
                 means="On Windows, `pip install torch` installs a CPU build, because the default "
                 "index has only CPU builds there. Installing another package can also replace a"
                 " CUDA build with a CPU build.",
@@ -102,7 +107,7 @@ CAUSES = (
         not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
-        way=_replace_it,
+        way=_replace_cpu_build,
         alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
     ),
     Cause(

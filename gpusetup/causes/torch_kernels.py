@@ -20,10 +20,15 @@ NOT_BUILT_FOR = (
 )
 
 
-def _other_wheel(context: RuleContext, _: str) -> Fix:
+def _other_wheel(context: RuleContext, _text: str) -> Fix:
     """Install a torch that supports the GPU; if there is none, what can be done without it."""
     build = paste.chosen_build(context)
-    if build.backend != "cpu" if build else context.choice.advice or board_of(context.snapshot):
+    if build:
+        can_use_gpu = build.backend != "cpu"
+    else:
+        # There is no wheel, but advice on another Python or system, or the board's own torch.
+        can_use_gpu = bool(context.choice.advice or board_of(context.snapshot))
+    if can_use_gpu:
         return paste.another_torch(context)
     return Fix(
         text="No known wheel of torch supports this GPU: use the CPU build, or a newer or rented "

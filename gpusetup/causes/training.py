@@ -30,11 +30,13 @@ def _has_no_tensor_cores(gpu: Gpu) -> bool:
 
 
 def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
-    shown = gpus(context)
-    return bool(shown) and all(_has_no_tensor_cores(gpu) for gpu in shown)
+    """Whether GPUs are known, and none of them has tensor cores."""
+    listed_gpus = gpus(context)
+    return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
 
 
 def _is_gtx_16(context: RuleContext) -> bool:
+    """Whether one of the GPUs belongs to the GTX 16 series."""
     return any("GTX 16" in gpu.name for gpu in gpus(context))
 
 

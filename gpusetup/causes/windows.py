@@ -77,6 +77,7 @@ def _has_a_linux_driver(context: RuleContext) -> bool:
 
 
 def _runtime_was_tried(context: RuleContext) -> bool:
+    """Whether the text says that the Visual C++ runtime was installed, and did not help."""
     tried = events(context, "remedy-tried")
     return any(event.values.get("what") == "vc-runtime" for event in tried)
 

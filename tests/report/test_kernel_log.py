@@ -121,7 +121,9 @@ def test_a_message_is_the_same_event_live_and_in_a_report(line: str, prefix: str
 def test_a_fatal_error_of_a_switch_is_a_fault_live_and_in_a_report() -> None:
     line = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 12 LTSSM Fault Up"
     live = judged(changed(events=parse_kernel_log(line)))
-    assert (live.cause, judged(read_report(line)).cause) == ("hardware-fault", "hardware-fault")
+    pasted = judged(read_report(line))
+    assert (live.cause, pasted.cause) == ("hardware-fault", "hardware-fault")
+    assert "SXid 20034" in pasted.findings[0].title
 
 
 def test_the_drivers_own_recommendation_is_kept_for_each_gpu() -> None:
