@@ -148,7 +148,7 @@ def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Even
     return finding(context, "driver-too-old", messages, fix=fix, who=who, needs=needs)
 
 
-def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
+def _newer_or_another(context: RuleContext, complaints: Events, floor: str | None) -> Fix:
     """Update the driver, or install a torch that works with the present one."""
     which_driver = f"{floor} or newer" if floor else "the newest that supports your GPU"
     newer = drivers.driver_fix(context, f"Update the driver to {which_driver}", floor)
@@ -165,7 +165,7 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     or_newer = newer.text[:1].lower() + newer.text[1:]
     update = paste.other(or_newer, *newer.commands) if torch_serves_gpus else ()
     # torch's own complaint names the version of CUDA that it found.
-    is_from_torch = any("found" in event.values for event in said)
+    is_from_torch = any("found" in event.values for event in complaints)
     if context.torch == Torch() and is_report(context) and not is_from_torch:
         text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)

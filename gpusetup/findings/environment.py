@@ -57,16 +57,16 @@ def torch_itself(context: RuleContext) -> Findings:
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
     conda, pip = conda_and_pip(context)
     if conda and pip and parsed(conda).release != parsed(pip).release:
-        both = f"conda has torch {conda}, pip {pip}"
-        yield seen(context, "mixed-conda-pip", "packages", both)
+        versions = f"conda has torch {conda}, pip {pip}"
+        yield seen(context, "mixed-conda-pip", "packages", versions)
     if torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
     version = torch.version
     if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
-        both = f"torch {version}, numpy {numpy.version}"
+        versions = f"torch {version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.
-        yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
+        yield seen(context, "numpy-abi-mismatch", "packages", versions, weak=torch.cuda_available)
     libcuda = context.driver.libcuda_path or ""
     # CUDA toolkits have an empty libcuda in a folder `stubs`, only for linking.
     if "stub" in libcuda:

@@ -111,32 +111,39 @@ def _serves_no_listed_gpu(context: RuleContext) -> bool:
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:
     """The installed torch has no kernel for a visible GPU."""
-    torch, beside = context.torch, is_beside_torch(context)
-    said = events(context, "gpu-not-in-wheel")
+    torch = context.torch
+    messages = events(context, "gpu-not-in-wheel")
     kernels = _capabilities(torch.kernels or ())
-    if said:
-        told = max(said, key=lambda event: len(event.values))
-        yield _unserved(context, said, told.values.get("gpu"), older=_said_older(context, told))
+    if messages:
+        # The message with the most values says most exactly which GPU and kernels they are.
+        fullest = max(messages, key=lambda event: len(event.values))
+        older = _said_older(context, fullest)
+        yield _unserved(context, messages, fullest.values.get("gpu"), older=older)
+    # jetson_wrong_wheel finds it on a board, and says where its torch comes from.
     elif board_of(context.snapshot):
-        return  # jetson_wrong_wheel says it, with where its torch comes from
-    elif context.catalog.never_serves(gpus(context)) and not beside:
+        return
+    elif context.catalog.never_serves(gpus(context)) and not is_beside_torch(context):
         yield _unserved(context, (), None, older=True)
     # A text may list the kernels of a torch without its CUDA version.
     elif kernels and (is_cuda_build(torch) or is_report(context)):
         for gpu in visible_gpus(context.snapshot):
-            own = gpu.compute_capability
-            if own and serving(context, gpu) is None:
-                yield _unserved(context, (), gpu.name, older=own < max(kernels))
+            capability = gpu.compute_capability
+            if capability and serving(context, gpu) is None:
+                yield _unserved(context, (), gpu.name, older=capability < max(kernels))
 
 
 def _unserved(
-    context: RuleContext, said: Iterable[Event], gpu: str | None, *, older: bool
+    context: RuleContext, messages: Iterable[Event], gpu: str | None, *, older: bool
 ) -> Finding:
+    """The finding that a torch (or a program) has no kernels for a GPU.
+
+    `older` says that the GPU is older than the kernels; `gpu` is its name, None for all GPUs.
+    """
     who = _program_beside_torch(context) or _torch_that_lacks(context)
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
-    seen = (*said, *_seen(context))
-    return finding(context, cause, seen, who=who or "torch", gpu=name)
+    evidence = (*messages, *_seen(context))
+    return finding(context, cause, evidence, who=who or "torch", gpu=name)
 
 
 def _program_beside_torch(context: RuleContext) -> str:
@@ -191,21 +198,24 @@ def _seen(context: RuleContext) -> Events:
 
 def no_kernel_image(context: RuleContext) -> Findings:
     """torch, or an extension, has no kernel for this GPU."""
-    said, kernels = kernel_messages(context), context.torch.kernels
-    lacks = kernels and any(
-        g.compute_capability and serving(context, g) is None for g in gpus(context)
-    )
-    if not said or lacks or events(context, "gpu-not-in-wheel"):
-        return  # torch lacks it: the other rule says so
-    module, known = extension_of(said), capabilities(context)
+    messages = kernel_messages(context)
+    torch_lacks_it = False
+    if context.torch.kernels:
+        for gpu in gpus(context):
+            if gpu.compute_capability and serving(context, gpu) is None:
+                torch_lacks_it = True
+    # If torch itself lacks the kernel, arch_not_in_wheel finds it.
+    if not messages or torch_lacks_it or events(context, "gpu-not-in-wheel"):
+        return
+    module, known = extension_of(messages), capabilities(context)
     # If torch's list shows that it has the kernel, the record's refutation says so.
     cause = "extension-arch-mismatch" if module else _by_age(context, known)
-    gpu = gpu_naming.gpu_names(context) if known else "this GPU"
+    gpu_name = gpu_naming.gpu_names(context) if known else "this GPU"
     who = module or _program_beside_torch(context)
     if cause == "arch-too-new-for-wheel":
         who = who or torch_in_words(context)
-    seen = (*said, *_seen(context))
-    yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
+    evidence = (*messages, *_seen(context))
+    yield finding(context, cause, evidence, who=who or "an extension", gpu=gpu_name)
 
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:

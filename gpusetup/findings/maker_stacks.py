@@ -241,12 +241,13 @@ def override_is_wrong(context: RuleContext) -> Findings:
     if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
         return
     major, minor, stepping = (int(number) for number in numbers)
-    named = f"gfx{major}{minor:x}{stepping:x}"
+    target_of_override = f"gfx{major}{minor:x}{stepping:x}"
     targets = {gpu.target for gpu in stack.gpus if gpu.target}
     served = targets & {*BUILT_FOR}
-    if not served or named in targets or served != targets:
+    if not served or target_of_override in targets or served != targets:
         return
-    seen = shown(context, "environment", f"HSA_OVERRIDE_GFX_VERSION={value} ({named})")
+    setting = f"HSA_OVERRIDE_GFX_VERSION={value} ({target_of_override})"
+    seen = shown(context, "environment", setting)
     yield finding(context, "rocm-override-wrong", (seen,))
 
 

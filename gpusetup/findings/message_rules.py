@@ -86,13 +86,13 @@ def finding(
         case = replace(case, text=record.text)
     if weak:
         severity = severity or Severity.WARNING
-    named = record.found(
+    finding_of_record = record.found(
         title_of(context, case, matching) or name_without_values(record),
         detail=case.means,
         evidence=event_evidence(matching),
         fix=fix or fix_of(context, case, matching),
     )
-    return replace(named, severity=severity or case.only or record.severity)
+    return replace(finding_of_record, severity=severity or case.only or record.severity)
 
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
@@ -160,6 +160,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
         return message.way(context, message.text)
 
     def typed(commands: tuple[str, ...]) -> Lines:
+        """The commands as they are typed on this machine, with the values of the first event."""
         event = messages[0]
         lines_for_target: list[Line] = []
         for command in commands:

@@ -89,6 +89,7 @@ def driver_missing(context: RuleContext) -> Findings:
 
 
 def _install(context: RuleContext) -> Fix:
+    """Install the NVIDIA driver that this GPU and system need."""
     from gpusetup.fixes import drivers
 
     return drivers.driver_fix(context, "Install the NVIDIA driver")

@@ -56,6 +56,7 @@ FULL = 0.95
 
 
 def _is_full(gpu: Gpu) -> bool:
+    """Whether a GPU's memory is used almost completely; False if it is not known."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     if not used or not total:
         return False
@@ -70,6 +71,7 @@ def _measured(message: Event) -> Event:
     """A message with what explains it: a request beyond the GPU, other programs, or free memory."""
 
     def bytes_of(name: str) -> int | None:
+        """A number of bytes in the message: `asked`, `total`, `free`, or `held` by torch."""
         return whole_number(message.values.get(f"{name}_bytes"))
 
     requested, total, free = bytes_of("asked"), bytes_of("total"), bytes_of("free")

@@ -78,15 +78,15 @@ ITS_INDEX = (
 )
 
 
-def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | None:
+def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or the build that the resolver chose."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
-    if cause == "no-wheel-for-platform" and not _is_of_torch(asked):
-        return _without_its_wheel(context, asked)
+    if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
+        return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and paste.chosen_build(context) is None:
         return jetson_fix(context)
-    tags = re.search(r"-cp(\d)(\d+)t?-", asked)
+    tags = re.search(r"-cp(\d)(\d+)t?-", requested)
     if cause == "python-no-wheel" and tags:
         python = f"{tags[1]}.{tags[2]}"
         text = (
@@ -95,7 +95,7 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
         )
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
-        return _other_python(context, asked)
+        return _other_python(context, requested)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
@@ -103,9 +103,9 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
     return paste.install_torch(context, "Ask for what exists. ")
 
 
-def _is_of_torch(asked: str) -> bool:
+def _is_of_torch(requested: str) -> bool:
     """Whether an installer's message is about torch or about a package of torch's own index."""
-    name, _, _ = requirement(asked)
+    name, _, _ = requirement(requested)
     # A message without a name is taken to be about torch.
     if not name:
         return True
@@ -116,9 +116,9 @@ BESIDE_TORCH = ("torchcodec", "torch-geometric", "torch-scatter", "torch-sparse"
 """Packages whose names begin like torch's, and that are released on their own."""
 
 
-def _without_its_wheel(context: RuleContext, asked: str) -> Fix:
+def _without_its_wheel(context: RuleContext, requested: str) -> Fix:
     """Another package than torch has no wheel here: torch stays as it is."""
-    name, exact, _ = requirement(asked)
+    name, exact, _ = requirement(requested)
     machine = context.os.machine or "this processor"
     releases = paste.pip(context, "index", "versions", name)
     markers = (
@@ -133,9 +133,9 @@ def _without_its_wheel(context: RuleContext, asked: str) -> Fix:
     )
 
 
-def _other_python(context: RuleContext, asked: str) -> Fix:
+def _other_python(context: RuleContext, requested: str) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
-    name, exact, _ = requirement(asked)
+    name, exact, _ = requirement(requested)
     torch = _torch_of(context, name, exact)
     if torch is None and context.snapshot.python.version and paste.chosen_build(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
@@ -193,20 +193,20 @@ def _here(context: RuleContext, torch: str | None, backend: str | None = None) -
     return rows
 
 
-def _cause_of(context: RuleContext, event: Event, asked: str) -> str:
+def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     """The id of the cause of an installer's message: the index, the package, the system or the
     Python."""
-    name, _, _ = requirement(asked)
+    name, _, _ = requirement(requested)
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":
-        return _why_conda_has_none(context, asked)
+        return _why_conda_has_none(context, requested)
     if event.kind == "wheel-not-supported":
-        return _tag_that_fails(context, asked)
+        return _tag_that_fails(context, requested)
     if event.kind == "no-matching-distribution":
         # The catalog knows the releases of torch, torchvision and torchaudio only.
         if name in FAMILY:
-            return _why_no_release(context, event, asked)
+            return _why_no_release(context, event, requested)
         return "package-not-found"
     # What is left is an installer that knows the release, and no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
@@ -220,17 +220,17 @@ def _cause_of(context: RuleContext, event: Event, asked: str) -> str:
     return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
 
 
-def _why_conda_has_none(context: RuleContext, asked: str) -> str:
+def _why_conda_has_none(context: RuleContext, requested: str) -> str:
     """Why conda finds no package: an exported build of one machine, or a channel that no longer has
     builds for this system."""
-    if re.fullmatch(EXPORTED, asked):
+    if re.fullmatch(EXPORTED, requested):
         return "package-not-found"
     return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
 
 
-def _why_no_release(context: RuleContext, event: Event, asked: str) -> str:
+def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     """Why an index offers no release for a requirement of torch's family."""
-    name, version, label = requirement(asked)
+    name, version, label = requirement(requested)
     backend = label or index_label(event)
     is_unknown_cuda = (backend or "").startswith("cu") and backend not in context.catalog.backends
     # Nightlies are deleted after some weeks.

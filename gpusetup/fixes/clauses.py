@@ -17,6 +17,7 @@ def clauses_without(text: str, foreign: str) -> str:
     """
 
     def unless_foreign(remark: re.Match[str]) -> str:
+        """The remark in parentheses; "" if it contains one of the words."""
         is_foreign = re.search(foreign, remark[0])
         return "" if is_foreign else remark[0]
 

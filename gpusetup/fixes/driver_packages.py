@@ -54,10 +54,12 @@ class DriverRequest(Frozen):
 
     @property
     def takes_open(self) -> bool:
+        """Whether the open kernel modules support the GPU; assumed if its capability is unknown."""
         return self.capability is None or self.capability >= OPEN_FROM
 
     @property
     def needs_open(self) -> bool:
+        """Whether one of the GPUs is so new that only the open kernel modules support it."""
         return self.newest is not None and self.newest >= ONLY_OPEN_FROM
 
     @property
@@ -68,6 +70,7 @@ class DriverRequest(Frozen):
 
     @property
     def major(self) -> str:
+        """The first number of the distribution's release: "9" of "9.4"."""
         return self.version.partition(".")[0]
 
 

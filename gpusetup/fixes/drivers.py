@@ -238,7 +238,7 @@ BUILD_MODULE: dict[str | None, str] = {
 """Fedora's kin build by akmods, others by dkms; None: the distribution is not shown."""
 
 
-def load_fix(context: RuleContext, _: str) -> Fix:
+def load_fix(context: RuleContext, _text: str) -> Fix:
     """Load the installed driver's kernel module instead of nouveau."""
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or reinstall its driver"

@@ -97,6 +97,7 @@ def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
     """A fix that rebuilds the module named by the event with the most values."""
 
     def way(context: RuleContext) -> Lines:
+        """The commands that rebuild the module; its name is left open if no event has it."""
         # The message with the most values names the module most exactly.
         fullest = max(events(context, kind), key=lambda event: len(event.values))
         module = fullest.values.get("module")
@@ -106,13 +107,14 @@ def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
 
 
 def folders_first(context: RuleContext, folder: str) -> Lines:
-    """The line that puts folders of site-packages first in LD_LIBRARY_PATH."""
+    """The line that puts folders of site-packages first in LD_LIBRARY_PATH; () on Windows."""
+    if on(context, "windows"):
+        return ()
     code = (
         "import glob, sysconfig; "
         f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
     )
-    found = filled(FIRST, python=paste.python(context), code=code)
-    return () if on(context, "windows") else (found,)
+    return (filled(FIRST, python=paste.python(context), code=code),)
 
 
 FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'

@@ -103,6 +103,7 @@ def smi_list(concerned: Iterable[Gpu]) -> str:
 
 
 def has_or_have(concerned: Sequence[Gpu]) -> str:
+    """The verb that fits the number of GPUs in a title."""
     return "have" if len(concerned) > 1 else "has"
 
 
@@ -112,13 +113,13 @@ def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, .
     for gpu in gpus(context):
         if gpu.pci_bus_id:
             gpu_by_slot[slot_key(gpu.pci_bus_id)] = gpu
-    named: dict[str, Gpu] = {}
+    gpu_of_event: dict[str, Gpu] = {}
     for event in events:
         address = event.values.get("bus_id", "")
         if ":" in address:
             slot = slot_key(address)
-            named[slot] = gpu_by_slot.get(slot) or Gpu(name="unknown", pci_bus_id=slot)
-    return tuple(named.values())
+            gpu_of_event[slot] = gpu_by_slot.get(slot) or Gpu(name="unknown", pci_bus_id=slot)
+    return tuple(gpu_of_event.values())
 
 
 def slot_key(bus_id: str | None) -> str:

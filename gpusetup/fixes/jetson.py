@@ -21,8 +21,8 @@ def jetson_fix(context: RuleContext) -> Fix:
             "first line of the command shows the release",
             commands=lines("cat /etc/nv_tegra_release"),
         )
-    known = (gpu.compute_capability for gpu in gpus(context))
-    if runs_ordinary_wheels(jetpack, filter(None, known)):
+    capabilities = (gpu.compute_capability for gpu in gpus(context))
+    if runs_ordinary_wheels(jetpack, filter(None, capabilities)):
         return paste.install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     if jetpack.wheels is None:
         return Fix(
@@ -31,22 +31,22 @@ def jetson_fix(context: RuleContext) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
-    own = context.snapshot.python.version
-    if own and parsed(own).release[:2] != parsed(jetpack.python).release:
+    python = context.snapshot.python.version
+    if python and parsed(python).release[:2] != parsed(jetpack.python).release:
         new = paste.command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
         return Fix(
-            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not {own}. "
-            "Create an environment with the system's python3, and run `gpusetup doctor` there",
+            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not "
+            f"{python}. Create an environment with the system's python3, and run `gpusetup doctor` there",
             commands=(new,),
         )
-    if own is None and is_report(context):
+    if python is None and is_report(context):
         return Fix(
             text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python} only. First "
             "check which Python runs the program. If it is another one, create an environment "
             f"with the system's python3. The wheels are at {jetpack.wheels}",
             commands=lines("python -V"),
         )
-    only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
+    from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
         text=f"Install NVIDIA's wheel for {jetpack.name} (the libraries that it does not declare "
         "first, then its dependencies). NVIDIA does not publish torchvision and torchaudio "
@@ -54,7 +54,7 @@ def jetson_fix(context: RuleContext) -> Fix:
         commands=(
             paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
             *undeclared_commands(context, jetpack.links or "", jetpack.cuda),
-            paste.pip(context, "install", *only_there, "torch"),
+            paste.pip(context, "install", *from_nvidia, "torch"),
             paste.pip(context, "install", "torch"),
         ),
     )

@@ -66,6 +66,7 @@ def has_a_scheduler(context: RuleContext) -> bool:
 
 
 def is_lent(context: RuleContext) -> bool:
+    """Whether a text comes from a service's notebook, whose driver the person cannot change."""
     return lender_of(context) is not None
 
 
@@ -73,6 +74,8 @@ def lender_of(context: RuleContext) -> Lender | None:
     """The service whose notebook a text comes from; None for a person's own machine."""
     if not is_report(context):
         return None
-    said = events(context, "gpu-not-chosen", "hosted-notebook")
-    named = (event.values.get("service", "") for event in said)
-    return next((LENDERS[name] for name in named if name in LENDERS), None)
+    for event in events(context, "gpu-not-chosen", "hosted-notebook"):
+        service = event.values.get("service", "")
+        if service in LENDERS:
+            return LENDERS[service]
+    return None

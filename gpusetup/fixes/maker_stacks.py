@@ -191,9 +191,9 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     """Install AMD's own wheels for a target, if AMD's page lists an index for it."""
     index = index_of(target)
     if index is None:
-        named = f" ({target})" if target else ""
+        this_gpu = f"this GPU ({target})" if target else "this GPU"
         return Fix(
-            text=f"AMD's list of PyTorch wheels has none for this GPU{named}. torch's CPU build "
+            text=f"AMD's list of PyTorch wheels has none for {this_gpu}. torch's CPU build "
             "works, and there may be a build for WSL or Linux: "
             "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
         )

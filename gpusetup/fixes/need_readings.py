@@ -78,11 +78,12 @@ def torch_that_is_there(context: RuleContext) -> str:
     wanted = context.snapshot.wanted
     if wanted.torch or wanted.backend or wanted.companion:
         return f"torch {wanted.torch or wanted.backend or wanted.companion} is asked for"
-    beside = [one for name in ("torchvision", "torchaudio") for one in packages(context, name)]
-    if beside:
-        return f"{beside[0].name} {beside[0].version}, which belongs to one torch"
-    said = events(context, *SHOW_WHICH_TORCH)
-    return said[0].text or said[0].kind if said else ""
+    companions = (*packages(context, "torchvision"), *packages(context, "torchaudio"))
+    if companions:
+        return f"{companions[0].name} {companions[0].version}, which belongs to one torch"
+    for event in events(context, *SHOW_WHICH_TORCH):
+        return event.text or event.kind
+    return ""
 
 
 TELL_THEM_APART = (*TELL_RELEASES_APART, *INSTALLING, *SHOW_WHICH_TORCH)
@@ -139,8 +140,9 @@ def cluster_without_docker(context: RuleContext) -> str:
 
 def no_administrator(context: RuleContext) -> str:
     """The user has no administrator's rights on the machine."""
-    said = events(context, "no-root-rights")
-    return "you have no administrator rights on this machine" if said else ""
+    if events(context, "no-root-rights"):
+        return "you have no administrator rights on this machine"
+    return ""
 
 
 def python_of_another_program(context: RuleContext) -> str:
@@ -178,10 +180,10 @@ MOVED_WITH_TORCH = ("torchvision", "torchaudio", "triton")
 
 def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
     """Packages compiled for the present torch, and what happens to them if it changes."""
-    named = {event.values["package"] for event in events(context, "compiled-for-torch")}
-    # Of a list of packages `choose.compatibility` says it, with both versions.
+    compiled = {event.values["package"] for event in events(context, "compiled-for-torch")}
+    # `choose.compatibility` says it of listed packages, with both versions.
     listed = {package.name for package in context.snapshot.packages or ()}
-    bound = sorted(named - listed - {*MOVED_WITH_TORCH})
+    bound = sorted(compiled - listed - {*MOVED_WITH_TORCH})
     if not bound:
         return ""
     names = " and ".join(bound)
@@ -222,10 +224,10 @@ def pin_of_another_package(context: RuleContext) -> str:
     for event in events(context, "pin-pulls-torch"):
         package, torch = event.values.get("package", ""), event.values.get("torch", "")
         version, file = event.values.get("version"), event.values.get("file", "its requirements")
-        named = f"{package}=={version}" if version else package
+        requirement = f"{package}=={version}" if version else package
         return (
-            f"{named} requires torch=={torch} and restores it whenever it is installed: first "
-            f"remove this pin from {file}, or choose a release of {package} for the newer torch. "
+            f"{requirement} requires torch=={torch} and restores it whenever it is installed: "
+            f"first remove this pin from {file}, or choose a release of {package} for the newer torch. "
         )
     return ""
 
@@ -257,9 +259,11 @@ def kernels_of_torch(context: RuleContext) -> str:
     return "torch computes here" if events(context, "gpu-computes") else ""
 
 
-def never(_: RuleContext) -> str:
+def never(_context: RuleContext) -> str:
+    """A reading that no text and no machine shows: always ""."""
     return ""
 
 
-def always(_: RuleContext) -> str:
+def always(_context: RuleContext) -> str:
+    """A reading that needs nothing: why it is always there."""
     return "nothing more is needed"

@@ -203,6 +203,7 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     denied: list[NeedRow] = []
 
     def keep_if_known(block: Alternative) -> Alternative | None:
+        """The commands if all facts that they need were read; otherwise None. Notes each need."""
         is_known = True
         for row in NEEDS:
             if not _needs(row, block.commands):
@@ -246,6 +247,7 @@ def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
         return replace(fix, text=text)
 
     def with_title(way: Alternative) -> Alternative:
+        """The alternative, under the owner's title if it installs torch."""
         installs = _any_line(INSTALLS_TORCH, way.commands)
         return replace(way, title=owner.commands_are_for) if installs else way
 
@@ -273,6 +275,7 @@ def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
     installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
 
     def unless_it_installs(block: Alternative) -> Alternative | None:
+        """The commands; None if they install what the owner provides."""
         return None if _any_line(installs, block.commands) else block
 
     kept = map_blocks(fix, unless_it_installs)
@@ -292,6 +295,7 @@ def _changes_torch(fix: Fix) -> bool:
 
 
 def _changes_packages(fix: Fix) -> bool:
+    """Whether a fix installs or removes any package with pip or uv."""
     return _any_line(CHANGES_PACKAGES, command_lines(fix))
 
 
@@ -303,6 +307,7 @@ def _any_line(form: str, commands: Lines | tuple[str, ...]) -> bool:
 
 
 def _needs(row: NeedRow, lines: Lines) -> bool:
+    """Whether one of these commands needs the fact of a row."""
     return _any_line(row.lines, lines)
 
 

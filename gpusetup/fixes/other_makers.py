@@ -38,14 +38,14 @@ def first_install(context: RuleContext) -> Fix | None:
     if has_nvidia(context):
         return None
     makers = vendors_of(context.snapshot)
-    named = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    if "intel" in makers and re.search(ARC, named):
+    gpu_names = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    if "intel" in makers and re.search(ARC, gpu_names):
         return Fix(
             text="Install torch's XPU build, which uses this GPU as the device xpu. The ordinary "
             "build would only use the CPU",
             commands=(_install_from(context, str(INTEL.index)),),
         )
-    if "amd" in makers and gfx_of(named) in BUILT_FOR and not on(context, "windows"):
+    if "amd" in makers and gfx_of(gpu_names) in BUILT_FOR and not on(context, "windows"):
         return Fix(
             text="Install torch's ROCm build, which uses this GPU. The ordinary build would not",
             commands=(_install_from(context, str(AMD.index)),),

@@ -31,6 +31,7 @@ def posix(context: RuleContext, *texts: str) -> Lines:
 
 
 def _shell(context: RuleContext) -> shell.Shell:
+    """The shell of the person's system: PowerShell on Windows, otherwise a POSIX shell."""
     return shell.shell_for(context.os.family)
 
 
@@ -114,8 +115,8 @@ def architectures_for_build(context: RuleContext) -> Lines:
 
 def python(context: RuleContext) -> str:
     """The target interpreter, if what was read can be one; else the one on PATH."""
-    named = context.snapshot.python.executable
-    return named if named and is_a_path(named) else "python"
+    executable = context.snapshot.python.executable
+    return executable if executable and is_a_path(executable) else "python"
 
 
 # --- torch --------------------------------------------------------------------------------------
@@ -200,12 +201,13 @@ def gpusetup(context: RuleContext, *options: str) -> Line:
     """`gpusetup install` with these options, into the target if it may be changed."""
     executable = python(context)
     if target_refuses(context):
-        where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
+        target: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
     elif in_a_project(context) and all(word.startswith("--") for word in options[:1]):
-        where = ("--project",)
+        target = ("--project",)
     else:
-        where = ("--python", executable) if executable != "python" else ()
-    return command(context, "gpusetup", "install", *where, *options)
+        # The Python on PATH is the default.
+        target = ("--python", executable) if executable != "python" else ()
+    return command(context, "gpusetup", "install", *target, *options)
 
 
 def new_environment_folder(context: RuleContext, python: str) -> str:
@@ -260,10 +262,12 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     build = chosen_build(context)
     if build is None:
         return _no_build_fix(context)
-    where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
+    source = build.backend
+    if build.channel != "pytorch":
+        source = f"{build.channel} ({build.backend})"
     if unread := needs.unread_torch(context):
         sentence = (
-            f"{why}Install a build of torch from {where}, or from another index that fits GPU and "
+            f"{why}Install a build of torch from {source}, or from another index that fits GPU and "
             "driver, in the release that the program needs"
         )
         return Fix(text=sentence, needs=unread)
@@ -272,7 +276,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
         how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
-    text = [f"{why}Install torch {build.torch} from {where}: {how}"]
+    text = [f"{why}Install torch {build.torch} from {source}: {how}"]
     if context.choice.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
         text += notes_on_installed(context.snapshot, build, context.catalog)
@@ -304,9 +308,14 @@ def _no_build_fix(context: RuleContext) -> Fix:
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """Make a new environment with another Python, and the torch that fits or was requested."""
-    folder, asked = new_environment_folder(context, version), context.snapshot.wanted.torch or ""
-    built = (row.torch for row in context.catalog.builds if version in row.pythons)
-    torch = ("--torch", asked[2:]) if asked.startswith("==") and asked[2:] in built else ()
+    folder = new_environment_folder(context, version)
+    requested = context.snapshot.wanted.torch or ""
+    releases_for_python = {row.torch for row in context.catalog.builds if version in row.pythons}
+    torch: tuple[str, ...] = ()
+    # Only an exact release is kept, and only if it has wheels for that Python.
+    exact_release = requested.removeprefix("==")
+    if requested.startswith("==") and exact_release in releases_for_python:
+        torch = ("--torch", exact_release)
     return Fix(
         text=text,
         commands=(

@@ -82,12 +82,11 @@ def unused_may_help(context: RuleContext) -> bool | None:
     None if torch's message does not say how much it holds unused.
     """
     for message in events(context, "out-of-memory"):
-        asked, unused, total = (
-            whole_number(message.values.get(name))
-            for name in ("asked_bytes", "idle_bytes", "total_bytes")
-        )
-        if asked is not None and unused is not None:
-            return unused >= max(asked, LEAST_SHARE * (total or 0))
+        requested = whole_number(message.values.get("asked_bytes"))
+        unused = whole_number(message.values.get("idle_bytes"))
+        total = whole_number(message.values.get("total_bytes")) or 0
+        if requested is not None and unused is not None:
+            return unused >= max(requested, LEAST_SHARE * total)
     return None
 
 
@@ -121,8 +120,8 @@ def whole_model_on_each_gpu(context: RuleContext) -> str:
 
     Data-parallel training, LoRA's too, puts the whole model on each GPU: no batch size helps then.
     """
-    named = [event.values.get("billions", "") for event in events(context, "model-size")]
-    sizes = [float(size) for size in named if size]
+    sizes_in_text = [event.values.get("billions", "") for event in events(context, "model-size")]
+    sizes = [float(size) for size in sizes_in_text if size]
     memory = memory_of_one_gpu(context)
     weights_bytes = max(sizes, default=0.0) * 1e9 * BYTES_A_PARAMETER
     if weights_bytes <= memory:
