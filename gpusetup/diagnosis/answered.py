@@ -32,6 +32,7 @@ def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
     """Whether a text contains the output of a tool."""
 
     def is_printed(context: RuleContext) -> bool:
+        """Whether the text contains the output of one of these tools."""
         printed_outputs = [event.values.get("what") for event in events(context, "output-shown")]
         return not set(outputs).isdisjoint(printed_outputs)
 
@@ -49,10 +50,12 @@ def _torch_answered(context: RuleContext) -> bool:
 
 
 def _kernels_are_listed(context: RuleContext) -> bool:
+    """Whether the text prints the kernels that torch has."""
     return kernels_that_a_text_prints(context)
 
 
 def _gpus_are_listed(context: RuleContext) -> bool:
+    """Whether a driver's tool listed the GPUs."""
     return bool(listed_gpus(context))
 
 

@@ -146,6 +146,7 @@ def _of_a_downgrade(context: RuleContext, question: Event) -> str:
 
 
 def _of_the_toolkit(context: RuleContext, question: Event) -> str:
+    """The answer whether torch needs a CUDA toolkit."""
     return (
         "no, torch needs only the NVIDIA driver: its wheels bring the CUDA libraries and cuDNN. "
         "You need a CUDA toolkit (nvcc) only to compile extensions from source, for example "
@@ -154,6 +155,7 @@ def _of_the_toolkit(context: RuleContext, question: Event) -> str:
 
 
 def _of_two_numbers(context: RuleContext, question: Event) -> str:
+    """The answer why nvidia-smi and nvcc show different CUDA versions."""
     by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
     shown = f" (here {by_driver})" if by_driver else ""
     toolkit = f" (here {by_nvcc})" if by_nvcc else ""
@@ -206,9 +208,9 @@ def is_of_release(version: str, release: str) -> bool:
 
 def _release_named(context: RuleContext, question: Event) -> str:
     """The torch release in a question; "" if there is none."""
-    in_the_text = context.snapshot.wanted.torch or context.torch.version or ""
-    named = question.values.get("torch") or in_the_text
-    release = named.removeprefix("==").partition("+")[0]
+    torch_of_text = context.snapshot.wanted.torch or context.torch.version or ""
+    torch = question.values.get("torch") or torch_of_text
+    release = torch.removeprefix("==").partition("+")[0]
     return release if release[:1].isdigit() else ""
 
 
@@ -240,15 +242,16 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
 
 def _of_a_build(context: RuleContext, question: Event) -> str:
     """The answer which build a GPU needs."""
-    build, named = context.choice.build, gpus(context)
-    if not named or build is None or not build.cuda:
+    build = context.choice.build
+    gpus_in_text = gpus(context)
+    if not gpus_in_text or build is None or not build.cuda:
         return (
             "the GPU and the driver decide, not an installed CUDA, because torch includes its "
             "own. RTX 50 cards need cu128 or newer, GTX 10 cards and older cu126 or older. "
             "`gpusetup resolve` picks the build for your machine"
         )
     of_release = _of_a_release(context, question)
-    return of_release or f"for {named[0].name}, {_fits(context, build)}"
+    return of_release or f"for {gpus_in_text[0].name}, {_fits(context, build)}"
 
 
 NO_TOOLKIT = "You do not need a CUDA toolkit for that, because torch includes its own CUDA"
@@ -276,16 +279,15 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
 def _of_a_card(context: RuleContext, question: Event) -> str:
     """Answers whether torch runs on the GPU that the question names; empty if the GPU's compute
     capability is unknown."""
-    build, named = context.choice.build, gpus(context)
-    capability = next((gpu.compute_capability for gpu in named if gpu.compute_capability), None)
-    if capability is None:
+    build = context.choice.build
+    gpus_in_text = gpus(context)
+    capabilities = [gpu.compute_capability for gpu in gpus_in_text if gpu.compute_capability]
+    if not capabilities:
         return ""
-    if build is None or served_by(build, capability, None) is None:
-        return (
-            f"no, none of torch's builds has kernels for {named[0].name}. However, the CPU "
-            "build works"
-        )
-    return f"yes, for {named[0].name} {_fits(context, build)}"
+    name = gpus_in_text[0].name
+    if build is None or served_by(build, capabilities[0], None) is None:
+        return f"no, none of torch's builds has kernels for {name}. However, the CPU build works"
+    return f"yes, for {name} {_fits(context, build)}"
 
 
 def _fits(context: RuleContext, build: TorchBuild) -> str:
@@ -331,6 +333,7 @@ TRY_IT = "On that machine, `gpusetup doctor` shows what fits"
 
 
 def _of_several_cudas(context: RuleContext, question: Event) -> str:
+    """The answer whether several CUDA toolkits can be installed together."""
     return (
         "yes, toolkits of several CUDA versions can be installed side by side, and torch uses "
         "none of them, because each environment's torch includes its own CUDA. There is only one "
@@ -339,6 +342,7 @@ def _of_several_cudas(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_jetson(context: RuleContext, question: Event) -> str:
+    """The answer whether there are torch wheels for a Jetson."""
     return (
         "yes, NVIDIA publishes torch wheels for each JetPack; PyTorch's own aarch64 wheels have no "
         "kernels for most Jetsons. On the board, `gpusetup doctor` names the wheel for its JetPack "
@@ -347,6 +351,7 @@ def _of_a_jetson(context: RuleContext, question: Event) -> str:
 
 
 def _of_wsl(context: RuleContext, question: Event) -> str:
+    """The answer whether WSL needs a Linux driver."""
     return (
         "no, install the NVIDIA driver in Windows only: WSL gets its libraries from there "
         "(/usr/lib/wsl/lib), and a Linux driver inside WSL hides them. In WSL, run `gpusetup "
@@ -355,6 +360,7 @@ def _of_wsl(context: RuleContext, question: Event) -> str:
 
 
 def _of_several_gpus(context: RuleContext, question: Event) -> str:
+    """The answer whether several GPUs act as one with the memory of all."""
     return (
         "not by itself: each GPU keeps its own memory, and data parallel (DDP) puts the whole "
         "model on each. To split a model over them, use FSDP or DeepSpeed ZeRO-3 (to train), or "
@@ -364,8 +370,10 @@ def _of_several_gpus(context: RuleContext, question: Event) -> str:
 
 
 def _of_memory(context: RuleContext, question: Event) -> str:
-    named = gpus(context)
-    gpu = _argument(named[0]) if named else "'RTX 3090'"
+    """The answer how much GPU memory a model needs: the command that computes it."""
+    gpus_in_text = gpus(context)
+    # An example, if the text names no GPU.
+    gpu = _argument(gpus_in_text[0]) if gpus_in_text else "'RTX 3090'"
     return (
         "the model, the method and the sequence length decide. gpusetup computes it without a "
         f"GPU. For example: `gpusetup plan --model qwen3-8b --lora 16 --gpu {gpu}`"
@@ -373,6 +381,7 @@ def _of_memory(context: RuleContext, question: Event) -> str:
 
 
 def _of_a_check(context: RuleContext, question: Event) -> str:
+    """The answer how to see whether torch uses the GPU."""
     return (
         'run `python -c "import torch; print(torch.cuda.is_available())"` which prints True if '
         "torch sees the GPU. `gpusetup verify` computes on the GPU and checks the results"

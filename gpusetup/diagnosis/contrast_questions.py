@@ -54,6 +54,7 @@ def reading_by_contrast(context: RuleContext) -> str | None:
 
 
 def names_a_contrast(context: RuleContext) -> bool:
+    """Whether the text names a working and a failing run, and a command shows how they differ."""
     return reading_by_contrast(context) is not None
 
 

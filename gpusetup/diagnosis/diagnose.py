@@ -178,6 +178,7 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
         return findings
 
     def is_of_nvidia(finding: Finding) -> bool:
+        """Whether the finding is about NVIDIA's driver or CUDA."""
         place = RECORDS[finding.id].place
         return place is not None and place[0] in OF_NVIDIAS_STACK
 
@@ -327,6 +328,7 @@ def without_changes(finding: Finding) -> Finding:
         return finding
 
     def unless_it_changes(block: Alternative) -> Alternative | None:
+        """The commands; None if one of them changes what is installed."""
         changes = any(map(CHANGES_SOMETHING.search, block.commands))
         return None if changes else block
 
@@ -352,6 +354,7 @@ def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tup
         return findings
 
     def unless_it_installs(block: Alternative) -> Alternative | None:
+        """The commands; None if they install another torch than the root's fix."""
         other_installations = installations_in(block.commands) - installation_of_root
         return None if other_installations else block
 
@@ -408,4 +411,5 @@ def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
 
 
 def sureness(doubt: bool) -> Sureness:
+    """The word for an answer with or without a doubt."""
     return "likely" if doubt else "certain"

@@ -39,16 +39,20 @@ class Grounds(Frozen, kw_only=False):
 
     @property
     def cause(self) -> Cause:
+        """The record of the root cause."""
         return RECORDS[self.root.id]
 
     @property
     def layer(self) -> Layer | None:
+        """The layer of the root cause; None for a cause without a place in the order."""
         return self.cause.place[0] if self.cause.place else None
 
     def is_one_of(self, causes: tuple[str, ...]) -> bool:
+        """Whether the root cause is one of these."""
         return self.root.id in causes
 
     def shows(self, *kinds: str) -> bool:
+        """Whether the text contains events of one of these kinds."""
         return bool(events(self.context, *kinds))
 
 
@@ -84,6 +88,7 @@ def only_a_person_says_it(grounds: Grounds) -> bool:
 
 
 def two_runs_are_compared_in_words(grounds: Grounds) -> bool:
+    """Whether the text says in words that one release of torch works and another does not."""
     return grounds.root.id == "torch-release-regressed"
 
 
@@ -142,6 +147,7 @@ def pair_was_not_read(grounds: Grounds) -> bool:
 
 
 def python_was_not_read(grounds: Grounds) -> bool:
+    """Whether the cause depends on the version of Python, which the text does not show."""
     wheels_of_one_python = grounds.is_one_of(("jetson-wrong-wheel", "python-no-wheel"))
     return wheels_of_one_python and grounds.context.snapshot.python.version is None
 
@@ -180,10 +186,12 @@ MISSING_LIBRARY = ("cuda-lib-missing", "library-missing")
 
 
 def message_has_several_reasons(grounds: Grounds) -> bool:
+    """Whether programs print the message of this cause for several reasons."""
     return grounds.is_one_of(SEVERAL_REASONS)
 
 
 def firmware_may_be_at_fault(grounds: Grounds) -> bool:
+    """Whether the firmware's settings may be the reason, which no text shows."""
     return grounds.is_one_of(FIRMWARE)
 
 
@@ -251,6 +259,7 @@ def several_torches(grounds: Grounds) -> bool:
 
 
 def another_python_was_asked(grounds: Grounds) -> bool:
+    """Whether torch's output comes from another Python than the one in which the program fails."""
     return bool(facts.another_python_was_asked(grounds.context))
 
 

@@ -142,6 +142,7 @@ def _driver_listed_a_gpu(context: RuleContext) -> bool:
     """Whether a driver listed a GPU. A GPU that is only mentioned has no index, UUID or address."""
 
     def is_listed(gpu: Gpu) -> bool:
+        """Whether a driver's tool listed the GPU."""
         return gpu.nvml_index is not None or bool(gpu.uuid or gpu.pci_bus_id)
 
     return any(map(is_listed, gpus(context)))

@@ -34,6 +34,7 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
     windows = on(context, "windows")
 
     def unless_harmful(block: Alternative) -> Alternative | None:
+        """The commands; None if the person's shell would read one of them wrongly."""
         for line in block.commands:
             if not is_speakable(line) or (windows and _is_posix_only(line)):
                 return None
@@ -132,6 +133,7 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     only."""
 
     def titled(block: Alternative) -> Alternative:
+        """The commands; under a title that says so if they act on the host."""
         if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):
             return block
         return replace(block, title=f"on the host: {block.title}")
@@ -189,11 +191,11 @@ def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
         return ""
     if lender_of(context):
         return ". The variable lasts until the session ends; set it before torch is imported"
-    where = PROFILES.get(context.os.family, PROFILES["linux"])
+    profile = PROFILES.get(context.os.family, PROFILES["linux"])
     # A variable that is in the way was set in such a file.
     unsets = any(line.lstrip("!").startswith("unset ") for line in fix.commands)
     verb = "remove" if unsets else "set"
     return (
-        f". This holds for the current shell. To make it permanent, {verb} it {where} and open a "
+        f". This holds for the current shell. To make it permanent, {verb} it {profile} and open a "
         "new shell"
     )

@@ -87,6 +87,7 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
     """The fix without each command block in which a line matches a pattern."""
 
     def unless_foreign(block: Alternative) -> Alternative | None:
+        """The commands; None if one of them or their title matches the pattern."""
         if names_any(foreign, (block.title, *block.commands)):
             return None
         return block
@@ -138,14 +139,15 @@ def _asked_for_a_gpu(context: RuleContext) -> bool:
 
 
 def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:
+    """The fix in a service's notebook, whose driver the person cannot change."""
     record = RECORDS[finding.id]
     if record.lacks == "gpu":
         return Fix(text=lender.gives_a_gpu)
     why = f"The driver belongs to {lender.name}, so you cannot update it there"
-    old = record.lacks == "driver"
-    if old and context.driver.version and context.choice.build:
+    driver_is_too_old = record.lacks == "driver"
+    if driver_is_too_old and context.driver.version and context.choice.build:
         fix = paste.install_torch(context, f"{why}. ")
-    elif old or (record.place and record.place[0] in OF_THE_DRIVER):
+    elif driver_is_too_old or (record.place and record.place[0] in OF_THE_DRIVER):
         return Fix(
             text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and do "
             "not install driver packages there"

@@ -92,6 +92,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     from gpusetup.fixes import owners, paste
 
     def installs(lines: Lines) -> bool:
+        """Whether one of the commands installs torch."""
         return any(re.search("gpusetup install|torch==", line) for line in lines)
 
     others = tuple(way for way in fix.alternatives if not installs(way.commands))
@@ -104,9 +105,9 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
         "the driver, together with its torch (in a container: an image of that release). Do not "
         "change torch alone"
     )
-    bare = not (in_container(context) or on(context, "windows") or engine in IMAGE_ONLY)
-    own = (paste.gpusetup(context, engine),) if bare else ()
-    return Fix(text=text, commands=own, alternatives=others)
+    can_be_installed = not (in_container(context) or on(context, "windows") or engine in IMAGE_ONLY)
+    install = (paste.gpusetup(context, engine),) if can_be_installed else ()
+    return Fix(text=text, commands=install, alternatives=others)
 
 
 def _way_of_program(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
@@ -143,5 +144,7 @@ def _names_failure(context: RuleContext, finding: Finding) -> bool:
     """Whether the text says what failed, and it was not merely the drawing of a picture."""
     if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
         return False
-    own = any(event.values.get("own") for event in events(context, finding.id))
-    return own or finding.id != "program-failed"
+    if finding.id != "program-failed":
+        return True
+    # `own` marks a failure that nothing in the text blames on the GPU stack (report.failures).
+    return any(event.values.get("own") for event in events(context, finding.id))

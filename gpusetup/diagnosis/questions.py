@@ -61,6 +61,7 @@ class StageQuestion(Frozen):
 
 
 def _fails_in_a_build(context: RuleContext) -> bool:
+    """Whether the text is about a build that fails."""
     return context.snapshot.failing.stage == "build"
 
 
@@ -103,6 +104,7 @@ def complains(context: RuleContext) -> bool:
 
 
 def _runs_on_several_gpus(context: RuleContext) -> bool:
+    """Whether a run on several GPUs hangs or fails."""
     if not events(context, "several-gpus"):
         return bool(events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
     if events(context, "run-hangs"):
@@ -135,11 +137,13 @@ def is_given_a_gpu_in_vain(context: RuleContext) -> bool:
 
 
 def _has_its_own_question(context: RuleContext) -> bool:
+    """Whether the table of programs has a command for the program."""
     program = program_of(context)
     return bool(program and program.reading)
 
 
 def _programs_own(context: RuleContext) -> str | None:
+    """The command that the table of programs has for the program."""
     program = program_of(context)
     return program.reading if program else None
 
@@ -154,11 +158,13 @@ def is_of_amd(context: RuleContext) -> bool:
 
 
 def _is_of_intel(context: RuleContext) -> bool:
+    """Whether the text is about torch on an Intel GPU."""
     maker_of_build = maker_of(context.torch.backend)
     return maker_of_build == "intel" or bool(events(context, "no-xpu"))
 
 
 def _is_a_mac(context: RuleContext) -> bool:
+    """Whether the text comes from a Mac."""
     return on(context, "macos")
 
 
@@ -195,6 +201,7 @@ def names_its_device(context: RuleContext) -> bool:
 
 
 def _quoted_complaint(context: RuleContext) -> str:
+    """The sentences in which a person says what fails."""
     return " ".join(event.text or "" for event in events(context, "names-failure"))
 
 
@@ -252,6 +259,7 @@ GROWS = lazy(r"(?i)\b(?:grows?|growing|leak\w*|keeps? (?:increasing|rising|climb
 
 
 def _memory_grows(context: RuleContext) -> bool:
+    """Whether the complaint is that the used memory grows."""
     return GROWS.search(_quoted_complaint(context)) is not None
 
 
@@ -290,6 +298,7 @@ def _torchs_build(context: RuleContext) -> str | None:
 
 
 def _shows_torch_or_driver(context: RuleContext) -> bool:
+    """Whether the text shows the version of torch, or a driver that works."""
     return bool(context.torch.version) or driver_answers(context)
 
 
@@ -302,6 +311,7 @@ def _all_of_torch(context: RuleContext) -> str | None:
 
 
 def _says_something_of_a_gpu(context: RuleContext) -> bool:
+    """Whether the text names a program, a GPU, a message or a failure."""
     machine = context.snapshot
     if machine.failing.program or machine.events or machine.gpus:
         return True
@@ -320,7 +330,7 @@ def _command_for_the_driver(context: RuleContext) -> str | None:
 
 def _asks(reading: str) -> Callable[[RuleContext], str | None]:
     """Returns a function that always returns this command (`reading`)."""
-    return lambda _: reading
+    return lambda _context: reading
 
 
 STAGES: tuple[StageQuestion, ...] = (

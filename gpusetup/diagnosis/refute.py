@@ -63,11 +63,12 @@ def _what_is_left(
 ) -> Finding:
     """The remaining cause for the same message, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
-    # What the cause that is left is found from goes first: its values name things.
-    own = events(context, *RECORDS[refutation.then].kinds)
-    messages = own or (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
+    # The messages of the remaining cause go first: their values fill its title.
+    messages = events(context, *RECORDS[refutation.then].kinds)
+    if not messages:
+        messages = (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
     # A check may have found it without a message; then the fact is all there is to say.
     shown = messages or (Event(kind="refuted", text=fact),)
-    left = finding_of(context, refutation.then, shown, fact=fact)
+    remaining = finding_of(context, refutation.then, shown, fact=fact)
     evidence = (*refuted.evidence, Evidence(source="this rules out " + refuted.id, text=fact))
-    return replace(left, severity=refuted.severity, evidence=evidence)
+    return replace(remaining, severity=refuted.severity, evidence=evidence)

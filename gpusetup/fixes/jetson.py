@@ -36,7 +36,8 @@ def jetson_fix(context: RuleContext) -> Fix:
         new = paste.command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
         return Fix(
             text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not "
-            f"{python}. Create an environment with the system's python3, and run `gpusetup doctor` there",
+            f"{python}. Create an environment with the system's python3, and run `gpusetup doctor` "
+            "there",
             commands=(new,),
         )
     if python is None and is_report(context):

@@ -227,7 +227,8 @@ def pin_of_another_package(context: RuleContext) -> str:
         requirement = f"{package}=={version}" if version else package
         return (
             f"{requirement} requires torch=={torch} and restores it whenever it is installed: "
-            f"first remove this pin from {file}, or choose a release of {package} for the newer torch. "
+            f"first remove this pin from {file}, or choose a release of {package} for the newer "
+            "torch. "
         )
     return ""
 
