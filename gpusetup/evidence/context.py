@@ -53,14 +53,17 @@ class RuleContext(Frozen):
 
     @property
     def torch(self) -> Torch:
+        """The torch of the machine."""
         return self.snapshot.torch
 
     @property
     def os(self) -> Os:
+        """The operating system of the machine."""
         return self.snapshot.os
 
     @property
     def driver(self) -> Driver:
+        """The NVIDIA driver of the machine."""
         return self.snapshot.driver
 
 

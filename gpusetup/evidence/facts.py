@@ -465,6 +465,7 @@ def any_of(*facts: Fact) -> Fact:
     """The first of these facts that is true."""
 
     def first_fact(context: RuleContext) -> str:
+        """The sentence of the first fact that is true; "" if none is."""
         for fact in facts:
             sentence = fact(context)
             if sentence:
@@ -478,6 +479,7 @@ def all_of(*facts: Fact) -> Fact:
     """All of these facts in one sentence; "" if one is not true."""
 
     def joined_facts(context: RuleContext) -> str:
+        """The sentences of all facts, joined; "" if one is not true."""
         sentences = [fact(context) for fact in facts]
         if not all(sentences):
             return ""

@@ -194,18 +194,21 @@ def numbers_show_it_is_full(context: RuleContext) -> bool:
 
 
 def _asks_for_more_than_is_free(message: Event) -> bool:
-    asked, total, free, held = (
-        whole_number(message.values.get(f"{name}_bytes"))
-        for name in ("asked", "total", "free", "held")
-    )
-    if asked is None or total is None:
+    """Whether a message requests more than is left; False if it lacks the numbers."""
+    requested = whole_number(message.values.get("asked_bytes"))
+    total = whole_number(message.values.get("total_bytes"))
+    free = whole_number(message.values.get("free_bytes"))
+    held_by_torch = whole_number(message.values.get("held_bytes"))
+    if requested is None or total is None:
         return False
     if free is not None:
-        return asked > free
+        return requested > free
+    if held_by_torch is None:
+        return False
     # Metal prints no free memory; what other programs hold ends with its unit: "14.76 GB".
-    beside = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
-    others = int(float(beside[1]) * BYTES_IN_GB) if beside else 0
-    return held is not None and held + others + asked > ROUNDED * total
+    gb_of_others = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
+    held_by_others = int(float(gb_of_others[1]) * BYTES_IN_GB) if gb_of_others else 0
+    return held_by_torch + held_by_others + requested > ROUNDED * total
 
 
 BYTES_IN_GB = 1 << 30

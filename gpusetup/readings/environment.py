@@ -70,4 +70,5 @@ def is_allowed(name: str) -> bool:
 
 
 def without_credentials(value: str) -> str:
+    """The value of a variable, without logins in its URLs."""
     return _CREDENTIALS.sub("", value)

@@ -100,6 +100,7 @@ def cell(text: str | None) -> str | None:
 
 
 def says_lost(text: str | None) -> bool:
+    """Whether a cell or page of nvidia-smi says that the GPU is lost."""
     return "gpu is lost" in (text or "").lower()
 
 
@@ -114,6 +115,7 @@ def number(text: str | None) -> float | None:
 
 
 def integer(text: str | None) -> int | None:
+    """The first number in a cell, without its decimals; None if it has no value."""
     value = number(text)
     return None if value is None else int(value)
 
@@ -197,8 +199,8 @@ def dotted(text: str | None) -> str | None:
     >>> dotted("13.3"), dotted("ERR!"), dotted("580.95.05")
     ('13.3', None, '580.95.05')
     """
-    found = re.fullmatch(r"\d+(?:\.\d+)+", cell(text) or "")
-    return found.group() if found else None
+    version = re.fullmatch(r"\d+(?:\.\d+)+", cell(text) or "")
+    return version.group() if version else None
 
 
 SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
@@ -224,13 +226,15 @@ def parse_banner(line: str) -> Smi:
     >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
     ('610.43.02', '13.3')
     """
-    found = (pattern.search(line) for pattern in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
-    smi, driver, cuda = (hit and hit[1] for hit in found)
+    smi = SMI_VERSION.search(line)
+    driver = DRIVER_VERSION.search(line)
+    cuda = CUDA_VERSION.search(line)
     return Smi(
-        smi_version=smi,
-        driver_version=dotted(driver),
-        cuda_version=dotted(cuda),
-        no_cuda=cuda == "ERR!",
+        smi_version=smi and smi[1],
+        driver_version=dotted(driver and driver[1]),
+        cuda_version=dotted(cuda and cuda[1]),
+        # nvidia-smi prints ERR! if the driver's CUDA library does not load.
+        no_cuda=cuda is not None and cuda[1] == "ERR!",
     )
 
 
@@ -256,6 +260,7 @@ def parse_table(text: str) -> Smi:
 
 
 def cells_of(line: str) -> list[str]:
+    """The cells of a line of the table, without its borders."""
     return line.strip(" \t*>").strip("|").split("|")
 
 

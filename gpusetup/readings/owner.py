@@ -62,8 +62,8 @@ def owner_of(path: str) -> Owner:
     """
     if in_store := STORE.search(path):
         # A file deep in a store's entry may name its own package; the entry is the distribution.
-        named = PYTHON_IN_ENTRY.sub("", PYTHON_IN_ENTRY.sub("", in_store["entry"]))
-        return Owner(package=named, place="store", root=in_store["root"])
+        distribution = PYTHON_IN_ENTRY.sub("", PYTHON_IN_ENTRY.sub("", in_store["entry"]))
+        return Owner(package=distribution, place="store", root=in_store["root"])
     if inside := THIRD_PARTY.search(path):
         return Owner(package=inside["package"], place="third-party", root=path[: inside.start()])
     if cached := CACHE.search(path):

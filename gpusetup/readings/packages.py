@@ -34,8 +34,9 @@ def backend_of(version: str | None, cuda: str | None, hip: str | None) -> str | 
     ('rocm6.4', None)
     """
     label = (version or "").partition("+")[2]
-    if label and (found := re.match(rf"({LABEL})\b", label)):
-        return found[1]
+    backend = re.match(rf"({LABEL})\b", label)
+    if backend:
+        return backend[1]
     if cuda:
         return "cu" + "".join(cuda.split(".")[:2])
     if hip:
@@ -83,6 +84,7 @@ def normalised(name: str) -> str:
 
 
 def is_watched(name: str) -> bool:
+    """Whether a record lists the package: torch's family, what needs it, NVIDIA's libraries."""
     return name in WATCHED or name.startswith(("nvidia-", "jax-cuda"))
 
 
@@ -101,17 +103,17 @@ def parse_required(metadata: str) -> tuple[str, ...]:
     if "Requires-Dist: torch" not in metadata:
         return ()
     head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
-    found = (match[1].strip() for match in re.finditer(_REQUIRED, head))
-    return tuple(need for need in found if _names_a_version(need))
+    requirements = [match[1].strip() for match in re.finditer(_REQUIRED, head)]
+    return tuple(filter(_names_a_version, requirements))
 
 
-def _names_a_version(need: str) -> bool:
+def _names_a_version(text: str) -> bool:
     """Whether a requirement names a version and does not belong to an extra.
 
     >>> _names_a_version("torch>=2"), _names_a_version("torch; extra == 'all'")
     (True, False)
     """
-    requirement, _, marker = need.partition(";")
+    requirement, _, marker = text.partition(";")
     if "extra" in marker:
         return False
     return re.search("[<>=~!@]", requirement) is not None

@@ -24,11 +24,11 @@ def parse_proc_version(text: str) -> Driver:
     True
     """
     line = next((line for line in text.splitlines() if line.startswith("NVRM")), "")
-    found = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
-    if not found:
+    version = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
+    if not version:
         return Driver(module_loaded=True)
-    opened = "Open Kernel Module" in line
-    return Driver(version=found.group(1), open_module=opened, module_loaded=True)
+    is_open = "Open Kernel Module" in line
+    return Driver(version=version[1], open_module=is_open, module_loaded=True)
 
 
 def parse_modules(text: str) -> Driver:

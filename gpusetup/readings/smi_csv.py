@@ -95,7 +95,8 @@ BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
 def cells_of(line: str) -> list[str]:
-    return [one.strip() for one in line.split(",")]
+    """The cells of a line, without the blanks around them."""
+    return [cell.strip() for cell in line.split(",")]
 
 
 def heading_of(line: str) -> list[str]:
@@ -107,7 +108,7 @@ def heading_of(line: str) -> list[str]:
     cells = cells_of(line)
     if not all(map(HEADING_CELL.fullmatch, cells)):
         return []
-    names = [one.partition(" [")[0] for one in cells]
+    names = [cell.partition(" [")[0] for cell in cells]
     # The query of processes has columns of the same names.
     is_of_gpus = OF_THE_QUERY.intersection(names) and PROCESS not in names
     return names if is_of_gpus else []
@@ -236,11 +237,13 @@ MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle
 
 
 def _gpu(row: Mapping[str, str], place: int, *, is_a_log: bool) -> Gpu:
-    known: dict[str, Any] = {"name": UNNAMED, "nvml_index": place}
+    """The GPU of a row; `place` is its index if the query has no column for it."""
+    fields: dict[str, Any] = {"name": UNNAMED, "nvml_index": place}
     for name, text in row.items():
         if name in COLUMNS:
             field, read = COLUMNS[name]
+            # A log has many moments, so its measurements are not those of the GPU now.
             if not (is_a_log and field in MEASURED):
-                known[field] = read(text)
-    known["name"] = known["name"] or UNNAMED
-    return Gpu(**known)
+                fields[field] = read(text)
+    fields["name"] = fields["name"] or UNNAMED
+    return Gpu(**fields)

@@ -37,6 +37,7 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
 
 
 def _process(row: re.Match[str]) -> GpuProcess:
+    """The process in a row of nvidia-smi's table."""
     return GpuProcess(
         pid=int(row["pid"]),
         name=row["name"],
@@ -57,7 +58,8 @@ def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
     """
     if not processes:
         return None
-    if any(one.kind == "C" or "python" in (one.name or "").lower() for one in processes):
-        return True
-    only_draws = all(one.kind == "G" for one in processes)
+    for process in processes:
+        if process.kind == "C" or "python" in (process.name or "").lower():
+            return True
+    only_draws = all(process.kind == "G" for process in processes)
     return False if only_draws else None

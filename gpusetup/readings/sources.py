@@ -115,10 +115,10 @@ def bus_key(bus_id: str | None) -> str | None:
     return f"{four_digits}:{bus}:{device}"
 
 
-def same_gpu(one: Gpu, other: Gpu) -> bool:
+def same_gpu(gpu: Gpu, other: Gpu) -> bool:
     """Whether two GPUs are the same: by UUID if both have one, else by PCI address, else by NVML
     index."""
-    for identifier, of_other in zip(_identifiers(one), _identifiers(other), strict=True):
+    for identifier, of_other in zip(_identifiers(gpu), _identifiers(other), strict=True):
         if identifier is not None and of_other is not None:
             return identifier == of_other
     return False
@@ -137,12 +137,13 @@ def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
 def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """The GPUs completed with what other sources know of them, followed by GPUs that only other
     sources have."""
-    found = list(base)
+    merged = list(base)
     for other in others:
-        if other not in base:
-            places = [place for place, gpu in enumerate(found) if same_gpu(gpu, other)]
-            for place in places:
-                found[place] = first_known((found[place], other))
-            if not places:
-                found.append(other)
-    return tuple(found)
+        if other in base:
+            continue
+        places = [place for place, gpu in enumerate(merged) if same_gpu(gpu, other)]
+        for place in places:
+            merged[place] = first_known((merged[place], other))
+        if not places:
+            merged.append(other)
+    return tuple(merged)
