@@ -24,7 +24,7 @@ from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
 from gpusetup.choose.packages import set_by_index
 from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
 from gpusetup.choose.search import YEAR
-from gpusetup.choose.shown import wishes_shown
+from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild

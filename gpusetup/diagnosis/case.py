@@ -8,7 +8,7 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.document import answer_of, with_build
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
-from gpusetup.choose.shown import shown_installer
+from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.documents import ResolveAnswer
