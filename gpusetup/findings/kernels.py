@@ -44,22 +44,33 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     board, torch = board_of(context.snapshot), context.torch
     if not board:
         return
-    in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
-    blind = torch.backend == "cpu" or torch.cuda_available is False or in_vain
+    asked_in_vain = any(event.values.get("asked") for event in events(context, "cuda-unavailable"))
+    sees_no_gpu = torch.backend == "cpu" or torch.cuda_available is False or asked_in_vain
     # A text about torch need not show that it is installed; on a machine that was read, torch is
     # looked for.
-    wrong = blind and (torch.installed or is_report(context)) and torch.installed is not False
+    may_be_installed = torch.installed or (torch.installed is None and is_report(context))
     missing = events(context, "cuda-lib-missing")
-    lacks = tuple(e for e in missing if undeclared(e.values.get("library", "")) is None)
-    # Where all that is missing is what torch does not declare, torch is the right one.
-    if (missing and not lacks) or not (wrong or lacks or _is_for_others(context)):
+    missing_and_declared: Events = ()
+    for event in missing:
+        if undeclared(event.values.get("library", "")) is None:
+            missing_and_declared += (event,)
+    # If only libraries are missing that NVIDIA's wheel needs without declaring them, torch is the
+    # right one.
+    if missing and not missing_and_declared:
         return
+    is_wrong = sees_no_gpu and may_be_installed
+    if not (is_wrong or missing_and_declared or _is_for_others(context)):
+        return
+    fix = jetson_fix(context)
+    # Up to JetPack 4, the container gets CUDA's libraries from its host.
+    if missing_and_declared and in_container(context):
+        fix = OF_THE_HOST
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
         detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
         f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
-        evidence=(*event_evidence(lacks), *version_evidence(context)),
-        fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
+        evidence=(*event_evidence(missing_and_declared), *version_evidence(context)),
+        fix=fix,
     )
 
 
@@ -248,24 +259,20 @@ def builds_for_gpu(context: RuleContext) -> Findings:
         capability = gpu.compute_capability
         if capability is None or USUAL[0] <= capability <= USUAL[1]:
             continue
-        rows = [
-            row
-            for row in context.catalog.builds
-            if row.channel == "pytorch"
-            and row.backend.startswith("cu")
-            and capability.sm in row.kernels
-        ]
+        rows = []
+        for row in context.catalog.builds:
+            is_cuda_wheel = row.channel == "pytorch" and row.backend.startswith("cu")
+            if is_cuda_wheel and capability.sm in row.kernels:
+                rows.append(row)
         if not rows:
             continue
-        is_new = capability > USUAL[1]
-        edge = (min if is_new else max)(
-            rows, key=lambda row: (parsed(row.torch), parsed(row.cuda or "0"))
-        )
-        builds = (
-            f"{edge.backend} or newer (torch {edge.torch} on)"
-            if is_new
-            else f"{edge.backend} or older"
-        )
+        rows.sort(key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")))
+        first, last = rows[0], rows[-1]
+        # New GPUs need a build from some release on; old ones were dropped after some release.
+        if capability > USUAL[1]:
+            builds = f"{first.backend} or newer (torch {first.torch} on)"
+        else:
+            builds = f"{last.backend} or older"
         seen_gpu = (shown(context, "gpus", f"{gpu.name}, {capability.sm}"),)
         yield finding(
             context, "builds-for-gpu", seen_gpu, gpu=f"{gpu.name} ({capability.sm})", builds=builds

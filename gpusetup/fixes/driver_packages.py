@@ -117,21 +117,24 @@ def debian(request: DriverRequest) -> Lines:
     """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
     Driver Installation Guide, r580) where Debian's packages are too old."""
     packaged = {row.release: row.branch for row in facts(Debian)}
-    late = request.needed_branch > packaged.get(request.major, max(packaged.values()))
-    repository = cuda_repository(request) if late else ()
-    if late and not repository:
+    # A release that is not listed (testing, Kali) counts as the newest that is.
+    packaged_branch = packaged.get(request.major, max(packaged.values()))
+    # Kali has these sections by default.
+    non_free = "" if request.id == "kali" else NON_FREE
+    key = KEY_OF_DKMS if request.secure_boot else ""
+    if request.needed_branch <= packaged_branch:
+        headers = "linux-headers-arm64" if request.machine == "aarch64" else "linux-headers-amd64"
+        install = "sudo apt install -y {headers} nvidia-driver firmware-misc-nonfree"
+        return _filled_lines(non_free, UPDATE, install, key, headers=headers)
+    repository = cuda_repository(request)
+    if not repository:
         return ()
-    headers = f"linux-headers-{'arm64' if request.machine == 'aarch64' else 'amd64'}"
-    own = "sudo apt install -y {headers} nvidia-driver firmware-misc-nonfree"
+    driver = "nvidia-open" if request.takes_open else f"cuda-drivers-{last_closed()}"
+    install = 'sudo apt install -y "linux-headers-$(uname -r)" {driver}'
     return (
-        *_filled_lines("" if request.id == "kali" else NON_FREE, "" if late else UPDATE),
+        *_filled_lines(non_free),
         *repository,
-        *_filled_lines(
-            'sudo apt install -y "linux-headers-$(uname -r)" {driver}' if late else own,
-            KEY_OF_DKMS if request.secure_boot else "",
-            headers=headers,
-            driver="nvidia-open" if request.takes_open else f"cuda-drivers-{last_closed()}",
-        ),
+        *_filled_lines(install, key, driver=driver),
     )
 
 

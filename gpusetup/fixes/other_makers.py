@@ -188,13 +188,13 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     # A build for CUDA or the CPU alone reads no variable of ROCm.
     backend = context.torch.backend
     has_other_build = backend is not None and maker_of(backend) != "amd"
-    named, version = RELATIVES.get(target, ("", ""))
+    related_target, version = RELATIVES.get(target, ("", ""))
     # The variable is one of ROCm on Linux; HIP for Windows does not read it.
-    relative = (
-        f"use the kernels of the closely related {named}, or " if named and not windows else ""
-    )
+    relative = ""
+    if related_target and not windows:
+        relative = f"use the kernels of the closely related {related_target}, or "
     override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
-    uses_relative = bool(named) and on(context, "linux")
+    uses_relative = bool(related_target) and on(context, "linux")
     rocm_build = (_install_from(context, str(AMD.index)),) if has_other_build else ()
     return Fix(
         text=f"torch's ROCm builds have kernels for {', '.join(BUILT_FOR)}, but not for "
