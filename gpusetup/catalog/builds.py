@@ -281,7 +281,7 @@ def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
 # --- completing a snapshot ----------------------------------------------------------------------
 
 
-def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
+def completed_from_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
     """Complete a snapshot from the catalog, and add a reading for each value that was added or is
     missing.
 

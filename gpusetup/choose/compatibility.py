@@ -26,7 +26,7 @@ from gpusetup.choose.host import HostFacts
 from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Package, Snapshot, Torch
 from gpusetup.model.versions import allows, cuda_of, parsed
 from gpusetup.readings.packages import normalised
@@ -196,12 +196,9 @@ def why_release_differs(
     row = row_of(project, version)
     if row is None:
         return None
-    reason = why_row_differs(companions, project, row, build)
-    if reason is None:
-        return None
-    # The release is named, and not the span of its row.
-    span = row.versions.removeprefix("==")
-    return reason.replace(span, version, 1)
+    # The reason names this release, not all the versions that its row covers.
+    release_row = replace(row, versions=f"=={version}")
+    return why_row_differs(companions, project, release_row, build)
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:

@@ -23,6 +23,8 @@ from gpusetup.model.frozen import replace
 NIGHTLY = "nightly"
 PACKAGES = ("torch", "torchvision")
 """What has nightly builds; torchaudio's ended with 2.11 (pytorch/test-infra's list of packages)."""
+MOST_REASONS_SHOWN = 5
+"""Each rejected release has a reason; those of the newest ones are enough to explain the others."""
 
 
 def is_nightly(torch: str | None) -> bool:
@@ -65,10 +67,10 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
 
 
 def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
-    """The newest release for a backend with nightly builds, by which the nightly build is judged;
-    without a build if that backend has no release yet.
+    """The newest release for a backend that has nightly builds; the nightly build is judged by it.
 
-    Unsatisfiable where no such backend serves the machine.
+    The choice has no build if the requested backend has no release yet. Raises Unsatisfiable if the
+    requested backend has no nightly builds, or if no release for such a backend fits the machine.
     """
     names = tuple(backends)
     is_named = wish.backend != "auto"
@@ -78,12 +80,18 @@ def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable
             hint="leave out `--backend` to get the one that fits",
         )
     with_nightlies = tuple(row for row in catalog.builds if row.backend in names)
-    only_nightly = replace(catalog, builds=with_nightlies)
-    question = question_of(replace(wish, torch=None), host, only_nightly)
+    releases_of_these_backends = replace(catalog, builds=with_nightlies)
+    # `nightly` is not the version of a release.
+    any_version = replace(wish, torch=None)
+    question = question_of(any_version, host, releases_of_these_backends)
     choice = newest_fitting(question, host.machine)
+    # A backend may have nightly builds before its first release: then there is nothing to compare.
     has_release = any(row.backend == wish.backend for row in catalog.builds)
-    if choice.build is None and (has_release or not is_named):
-        reasons = dict.fromkeys(row.reason for row in choice.rejections[:5])
+    is_new_backend = is_named and not has_release
+    if choice.build is None and not is_new_backend:
+        shown_rejections = choice.rejections[:MOST_REASONS_SHOWN]
+        # Several releases may be rejected for the same reason.
+        reasons = dict.fromkeys(row.reason for row in shown_rejections)
         raise Unsatisfiable(
             "\n  ".join(("No nightly build fits this machine", *reasons)),
             hint="`gpusetup resolve` names the newest release that fits",

@@ -74,7 +74,7 @@ QUESTION = DoctorQuestion
 def run(question: DoctorQuestion, out: Console) -> Reply:
     if question.explain:
         return _explanation(question.explain)
-    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.catalog.builds import completed_from_catalog
     from gpusetup.catalog.file import load_catalog
     from gpusetup.choose.choose import choose
     from gpusetup.choose.host import host_of
@@ -91,7 +91,7 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
         from gpusetup.redaction import redact
 
         snapshot = redact(snapshot)
-    host = host_of(with_catalog(snapshot, catalog), catalog)
+    host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     choice = choose(wish, host, catalog)
     diagnosis = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
     screen = doctor_markdown if is_shared else doctor_screen

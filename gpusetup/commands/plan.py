@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, MachineToRead, gather, shared
 from gpusetup.commands.plan_code import run_code
@@ -449,7 +449,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
     if options.gpu:
         return place_of_name(options.gpu, catalog.gpus)
     machine = gather(MachineToRead(options.machine), out)
-    return place_of_machine(with_catalog(machine, catalog))
+    return place_of_machine(completed_from_catalog(machine, catalog))
 
 
 # --- what goes together ---------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 
 from gpusetup.accelerators.makers import APPLE, LABEL
-from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
@@ -96,7 +96,7 @@ def _answer(question: ResolveQuestion, out: Console) -> Reply:
     if is_nightly(question.torch):
         return _answer_nightly(question, out, description)
     machine = described(_machine(question, description, out), description, catalog)
-    machine = with_catalog(machine, catalog)
+    machine = completed_from_catalog(machine, catalog)
     wish = _wish(question, machine)
     check_wish(wish, catalog)
     # A described machine has no torch; and packages are asked for with the newest that they take.
@@ -234,7 +234,7 @@ def _answer_nightly(question: ResolveQuestion, out: Console, description: Descri
         )
     catalog = load_catalog()
     machine = described(_machine(question, description, out), description, catalog)
-    machine = with_catalog(machine, catalog)
+    machine = completed_from_catalog(machine, catalog)
     wish = Wish(backend=question.backend, installer=question.installer or "auto")
     root = without_logins(index_root_of(question.index))
     document = nightly_answer(wish, host_of(machine, catalog), catalog, root)

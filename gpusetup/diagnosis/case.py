@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.catalog.builds import Catalog, with_catalog
+from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.document import answer_of, with_build
@@ -21,7 +21,7 @@ def build_case(
 ) -> tuple[RuleContext, ResolveAnswer]:
     """The input of the rules, and the choice as a document. Without a choice, one is made for what
     the machine shows."""
-    machine = with_catalog(snapshot, catalog)
+    machine = completed_from_catalog(snapshot, catalog)
     if choice is None:
         choice = choose(Wish(), host_of(machine, catalog), catalog)
     answer = answer_of(choice, machine, moved_with(machine, choice.build))

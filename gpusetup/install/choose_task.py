@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
@@ -66,7 +66,8 @@ def order_of(
         machine = without_torch(replace(machine, python=python))
     if request.for_other_host:
         machine = for_host(machine, request.for_gpu, request.for_driver, catalog)
-    machine = with_catalog(machine, catalog)
+    # Last, so that the GPUs of `--for-gpu` and the driver of `--for-driver` are completed as well.
+    machine = completed_from_catalog(machine, catalog)
     return Order(request=request, wish=wish, host=host_of(machine, catalog))
 
 

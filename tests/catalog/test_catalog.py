@@ -11,7 +11,7 @@ import pytest
 from conftest import Same
 from described_machines import machine
 
-from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.companions import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.kernels import release
@@ -60,7 +60,7 @@ def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
         gpus=(Gpu(name="Tesla T4"), Gpu(name="Unheard-of 9000")),
         torch=Torch(installed=True, version="2.15.0+cu130", backend="cu130"),
     )
-    full = with_catalog(bare, CATALOG)
+    full = completed_from_catalog(bare, CATALOG)
     assert full.driver.cuda == "13.0"
     assert full.torch.cuda == "13.0" and full.torch.kernels is not None
     assert "sm_75" in full.torch.kernels
@@ -75,7 +75,7 @@ def test_a_snapshot_is_completed_with_readings_that_say_so() -> None:
 def test_a_torch_of_conda_has_the_architectures_of_its_channel() -> None:
     torch = Torch(version="2.13.0", backend="cu129", installer="conda")
     on = Os(family="linux", machine="x86_64")
-    by_conda = with_catalog(Snapshot(os=on, torch=torch), CATALOG)
+    by_conda = completed_from_catalog(Snapshot(os=on, torch=torch), CATALOG)
     assert "sm_60" in (by_conda.torch.kernels or ())
 
 

@@ -20,7 +20,8 @@ from installing import (
     needs_linux,
 )
 
-from gpusetup.install.switching.journal import RECEIPT
+from gpusetup.errors import Blocked
+from gpusetup.install.switching.journal import RECEIPT, STATE_BYTES, STORE, read_state
 
 pytestmark = needs_linux
 
@@ -246,3 +247,15 @@ def test_a_cache_that_others_could_fill_is_not_used(
     assert said.exit == 3
     assert f"Others own the cache {cache}" in said.err and "GPUSETUP_CACHE_DIR" in said.err
     assert list(cache.iterdir()) == []
+
+
+def test_a_state_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    store = tmp_path / STORE
+    store.mkdir()
+    os.mkfifo(store / "undo.json")
+    with pytest.raises(Blocked, match="is not a regular file"):
+        read_state(store / "undo.json")
+    os.truncate(touched(store / "journal.json"), STATE_BYTES + 1)
+    with pytest.raises(Blocked, match="is too large"):
+        read_state(store / "journal.json")
+    assert read_state(store / "missing.json") is None

@@ -327,11 +327,12 @@ def _is_link(folder: str) -> bool:
 # --- files of a store -----------------------------------------------------------------------------
 
 
-def ours(path: Path) -> os.stat_result | None:
-    """The status of the file at a path in a store; None if there is none.
+def checked_status(path: Path) -> os.stat_result | None:
+    """The status of a store, or of a file in it; None if it does not exist.
 
-    `Blocked` for a link, and for what is neither ours, nor root's, nor of whom the environment
-    belongs to (in a container that is often another number than ours).
+    Raises Blocked for a link, and for a file that belongs neither to this process's user, nor to
+    root, nor to the owner of the environment (in a container often another user than this
+    process's).
     """
     try:
         status = path.lstat()
@@ -357,14 +358,19 @@ def ours(path: Path) -> os.stat_result | None:
 def read_state(path: Path) -> bytes | None:
     """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is not a
     regular file of ours or is too large."""
-    if ours(path.parent) is None:
+    # None means that the store or the file does not exist; what belongs to others has raised.
+    store_status = checked_status(path.parent)
+    if store_status is None:
         return None
-    status = ours(path)
+    status = checked_status(path)
     if status is None:
         return None
-    is_file = stat.S_ISREG(status.st_mode)
-    if not is_file or status.st_size > STATE_BYTES:
-        raise Blocked(f"{path} is no file of ours ({status.st_size} bytes)", hint=YOURS)
+    if not stat.S_ISREG(status.st_mode):
+        raise Blocked(f"{path} is not a regular file", hint=YOURS)
+    if status.st_size > STATE_BYTES:
+        raise Blocked(
+            f"{path} is too large for a file of gpusetup ({status.st_size} bytes)", hint=YOURS
+        )
     with blocked_by_files(str(path), YOURS), open(path, "rb", opener=no_link) as file:
         return file.read(STATE_BYTES)
 
@@ -372,7 +378,7 @@ def read_state(path: Path) -> bytes | None:
 def require_lock(path: Path) -> None:
     """Raise Blocked if a lock file exists and is not an empty file of ours, because opening it
     could change another file."""
-    status = ours(path)
+    status = checked_status(path)
     if status is None:
         return
     is_file = stat.S_ISREG(status.st_mode)

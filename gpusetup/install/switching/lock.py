@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
-from gpusetup.install.switching.journal import ours, require_lock
+from gpusetup.install.switching.journal import checked_status, require_lock
 from gpusetup.system.refusals import READ_ONLY, blocked_by_files
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
     """
     prefix = store.parent
     new_folders = _missing_folders(prefix)
-    ours(store)
+    checked_status(store)
     require_lock(store / "lock")
     require_lock(store / "installer")
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
