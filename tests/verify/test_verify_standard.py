@@ -18,6 +18,7 @@ from verify_faults.runs import bad, checks, run, run_all
 
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks import chance, memory, products, programs
+from gpusetup.verify.checks.known import mixed_precision, resampling
 from gpusetup.verify.checks.ration import SOURCES
 from gpusetup.verify.checks.table import LEVELS, every, function_of, named
 from gpusetup.verify.child import Child
@@ -274,3 +275,23 @@ def counted_normals(spread: float, seed: int) -> float:
 def test_a_sampler_may_start_from_uniform_numbers_of_its_coarse_format() -> None:
     assert max(counted_normals(1.0, seed) for seed in range(20)) < 0.9
     assert min(counted_normals(1.2, seed) for seed in range(20)) > 1
+
+
+def test_each_step_of_a_scaler_is_compared_once() -> None:
+    labels = [part.label for part in mixed_precision.unscaled_steps("cpu")]
+    assert labels and len(labels) == len(set(labels))
+
+
+def test_a_resized_image_may_be_off_as_its_longer_side_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wider the image, the coarser the position of a pixel in it."""
+    interpolate = torch.nn.functional.interpolate
+
+    def with_rounded_positions(images: Any, *sizes: Any, **options: Any) -> Any:
+        # For 12 columns 784 roundoffs are allowed, for 7 rows 464.
+        roundoffs = 600 if images.dtype == torch.float32 else 0
+        return interpolate(images, *sizes, **options) + roundoffs * 2.0**-24
+
+    monkeypatch.setattr(torch.nn.functional, "interpolate", with_rounded_positions)
+    assert all(part.is_right for part in resampling.enlarged_images("cpu"))

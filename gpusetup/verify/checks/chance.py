@@ -16,6 +16,11 @@ FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
 """And how many numbers are drawn."""
 SIGMAS = 6.5
 """A sound generator is farther off once in ten thousand million figures."""
+SEED_OFFSET = 41
+"""A generator's seed is that of the run plus this, so that it never draws what the process's
+generator draws."""
+SEED_LIMIT = 2**63
+"""Seeds are taken modulo this, because torch takes no larger seed."""
 Law = Union[Callable[[Any], Any], List[float]]
 """The share of the law below each number; or of each whole number from 0 on, as far as listed."""
 Draw = Callable[[Any, Any], Any]
@@ -169,24 +174,26 @@ def chance(device: str) -> Outcome:
         for name, count in FORMATS.items():
             try:
                 empty = torch.empty(count, device=device).to(getattr(torch, name))
-                parts += sampled(empty, name, f"{label} of {name}", sampler)
+                parts += sampler_parts(empty, name, f"{label} of {name}", sampler)
             except RuntimeError as problem:
                 if not refuses(problem):
                     raise
     return judged(parts, "what chance gives")
 
 
-def sampled(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
+def sampler_parts(empty: Any, name: str, label: str, sampler: Sampler) -> Iterator[Part]:
     """Compare two draws of a sampler with the same two draws repeated from the same seed, and with
     its distribution."""
+    generator_seed = (asked().seed + SEED_OFFSET) % SEED_LIMIT
     draws = []
     for turn in range(2):
-        # The draws of both turns begin with the same seed.
-        seed = (asked().seed + 41) % 2**63
-        generator = torch.Generator(device=empty.device).manual_seed(seed)
-        # What follows a generator must not follow that of the process: it gets another seed.
-        process_seed = asked().seed + turn if sampler.follows_generator else asked().seed
-        torch.manual_seed(process_seed % 2**63)
+        generator = torch.Generator(device=empty.device).manual_seed(generator_seed)
+        process_seed = asked().seed
+        if sampler.follows_generator:
+            # A sampler with its own generator must ignore the process's one. That one has another
+            # seed in the second turn, so the draws are equal only if the generator alone decides.
+            process_seed += turn
+        torch.manual_seed(process_seed % SEED_LIMIT)
         # Two draws in a row: the second goes on where the first ended.
         for _ in range(2):
             draws.append(sampler.draw(empty.clone(), generator).cpu())

@@ -227,12 +227,16 @@ def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float
 
 def greatest(x: Any) -> float:
     """The largest finite absolute value in a tensor; 0 for an empty or sparse one."""
-    if not x.numel() or repr(x.layout) != "torch.strided":
+    # By the layout's name, because this module does not import torch.
+    is_dense = str(x.layout) == "torch.strided"
+    if not x.numel() or not is_dense:
         return 0.0
     x = x.detach()
-    # The least whole number of a format has no positive one beside it.
-    has_sizes = x.is_complex() or x.is_floating_point()
-    greatest_size = float((x if has_sizes else x.double()).abs().max())
+    is_integer = not (x.is_complex() or x.is_floating_point())
+    if is_integer:
+        # abs(-128) overflows in int8, so integers are compared in float64.
+        x = x.double()
+    greatest_size = float(x.abs().max())
     if greatest_size < inf:
         return greatest_size
     sizes = x.abs()

@@ -149,8 +149,10 @@ def kinds_of(collective: Collective, world: int) -> List[Kind]:
 
 
 def shuffled_rounds(chance: random.Random, values: Sequence[str], count: int) -> List[str]:
-    """At least `count` values: every value once per round, in a new order each time."""
+    """More than `count` values: every value once per round, in a new order each time."""
     values_in_turn: List[str] = []
+    # `count` rounds are more than needed. But what is drawn here decides what is drawn next, so
+    # with fewer rounds a seed would ask for other calls than those in older reports.
     for _ in range(count):
         values_in_turn += chance.sample(values, len(values))
     return values_in_turn

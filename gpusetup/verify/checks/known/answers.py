@@ -137,7 +137,7 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
     values = flat_list(computed)
     if len(values) != len(expected):
         return holds(label, False, f"{len(values)} elements, not {len(expected)}")
-    part = near_at_once(label, values, expected, limit)
+    part = fast_comparison(label, values, expected, limit)
     if part is not None:
         return part
     # Something is wrong, or cannot be told at once: each element by itself.
@@ -210,17 +210,23 @@ def offered(run: Callable[[], Any]) -> Any:
         return None
 
 
-def near_at_once(
+def fast_comparison(
     label: str, values: Sequence[Number], expected: Sequence[Number], limit: Limit
 ) -> Optional[Part]:
-    """Compare two lists as a whole, ten times as fast as a loop; None if this cannot decide,
-    because an element is wrong or infinite."""
+    """Compare two lists as a whole, ten times as fast as a loop.
+
+    None if only a loop can decide: an element is wrong, infinite or NaN, or the limit has no
+    absolute part.
+    """
     if list(values) == list(expected):
         return Part(label, 0.0, 0.0)
+    # Without an absolute part the allowed error is 0 where the exact value is 0, and the quotient
+    # below has no value.
     if not limit.absolute:
         return None
     differences = map(sub, values, expected)
     errors = list(map(abs, differences))
+    # Infinity minus infinity is NaN, although equal infinities are right.
     if not isfinite(sum(errors)):
         return None
     allowed = list(map(limit.of, expected))

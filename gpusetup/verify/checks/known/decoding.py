@@ -95,7 +95,7 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
 
 
 def query_of(query: int, query_head: int) -> float:
-    """The number of a query; heads side by side begin with another one."""
+    """The number that stands for a query: `QUERIES` in turn, each head one place further."""
     return QUERIES[(query + query_head) % len(QUERIES)]
 
 
@@ -162,23 +162,35 @@ class CacheTensors(NamedTuple):
 
 
 def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> CacheTensors:
-    """Queries, keys and values; all but the first column of queries and keys are zero."""
-    batch, heads, queries, keys, width = attention[:5]
+    """Queries, keys and values of the attention, each with one number a row.
+
+    Queries and keys have their number in the first column and zeros in the others. Each column of a
+    value has the value's number times 1, 2 or 3, in turn.
+    """
+    batch, heads, width = attention.batch, attention.heads, attention.width
+    queries, keys = attention.queries, attention.keys
     query_heads = heads * attention.groups
     query_numbers: List[float] = []
     for _, query_head, query in product(range(batch), range(query_heads), range(queries)):
         query_numbers.append(query_of(query, query_head))
-    caches = [cache_of(attention, row, head) for row, head in product(range(batch), range(heads))]
+    caches: List[Cache] = []
+    for batch_row, head in product(range(batch), range(heads)):
+        caches.append(cache_of(attention, batch_row, head))
     key_numbers = joined(cache.keys for cache in caches)
     value_numbers = joined(cache.values for cache in caches)
 
-    # One column spread over the width: a list of all columns would take longer than the attention.
-    first_only = tensor_of([1.0, *[0.0] * (width - 1)], dtype_name, device)
-    factors = tensor_of(value_factors_of(width), dtype_name, device)
+    # Each number is a column that the device spreads over the width: lists of all columns would
+    # take longer than the attention.
     query_column = tensor_of(query_numbers, dtype_name, device, batch, query_heads, queries, 1)
     key_column = tensor_of(key_numbers, dtype_name, device, batch, heads, keys, 1)
     value_column = tensor_of(value_numbers, dtype_name, device, batch, heads, keys, 1)
-    return CacheTensors(query_column * first_only, key_column * first_only, value_column * factors)
+    one_then_zeros = tensor_of([1.0, *[0.0] * (width - 1)], dtype_name, device)
+    value_factors = tensor_of(value_factors_of(width), dtype_name, device)
+    return CacheTensors(
+        queries=query_column * one_then_zeros,
+        keys=key_column * one_then_zeros,
+        values=value_column * value_factors,
+    )
 
 
 def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Iterator[Any]:

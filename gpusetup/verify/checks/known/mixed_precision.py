@@ -142,7 +142,7 @@ def unscaled_steps(device: str) -> Iterator[Part]:
         return
     for sizes in ((1, 33), (1025, 7)):
         yield from clipped_step(sizes, device)
-        yield from clipped_gradients(device)
+    yield from clipped_gradients(device)
 
 
 def clipped_step(sizes: Tuple[int, ...], device: str) -> Iterator[Part]:

@@ -110,14 +110,18 @@ def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]
 
 
 def limit_of(function: Function, dtype_name: str) -> Limit:
-    """The error allowed in a function's value: 8 roundoffs, because libraries promise 4; 16-bit
-    formats add 1e-6 near zero."""
+    """The error allowed in a function's value.
+
+    With 32 and 64 bits 8 roundoffs, because libraries promise 4. With 16 bits 4, because the value
+    is computed in float32 and then rounded, and 1e-6 near zero.
+    """
     unit = roundoff(dtype_name)
+    # What is lost if the value is a difference of larger numbers: see `Function.slack`.
     slack = function.slack * unit
     if dtype_name in HALVES:
-        # Their formulas are those of float32, with polynomials that are off by some 1e-7 near zero.
-        return Limit(4 * unit, 2.0**-20 + slack)
-    return Limit(8 * unit, LEAST[dtype_name] + slack)
+        # The polynomials of float32 are off by some 1e-7 near zero.
+        return Limit(relative=4 * unit, absolute=2.0**-20 + slack)
+    return Limit(relative=8 * unit, absolute=LEAST[dtype_name] + slack)
 
 
 class Fraction(NamedTuple):

@@ -195,34 +195,39 @@ def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Itera
 
 
 def position_limit(dtype_name: str, length: int) -> Limit:
-    """The error allowed in resizing. A position is rounded at least in float32, so its error grows
-    with the row's length."""
+    """The error allowed in resizing rows of this length.
+
+    A position is computed in float32 or better, so its error grows with the length of the row.
+    """
     unit = roundoff(dtype_name)
-    place_unit = min(unit, roundoff("float32"))
-    # Of a place, times the difference of two neighbours: 8 at most.
-    by_place = 64 * length * place_unit
-    return Limit(4 * unit, 16 * unit + by_place)
+    position_unit = min(unit, roundoff("float32"))
+    # The error of a position times the difference of two neighbouring pixels, which is 8 at most.
+    from_position = 64 * length * position_unit
+    return Limit(relative=4 * unit, absolute=16 * unit + from_position)
 
 
 def enlarged_images(device: str) -> Iterator[Part]:
     """Catches a bilinear resize that swaps rows and columns, in both memory layouts."""
     height, width = 7, 12
+    # Other factors for rows and columns, so that exchanged ones show.
+    new_height, new_width = 3 * height, 2 * width
+    longest_side = max(height, width)
     for channels in (1, 3, 17):
         pixels = whole_row(channels * height * width, "image")
         rows = rows_of_length(pixels, width)
         exact: List[float] = []
-        # Other factors for rows and columns, so that exchanged ones show.
         for plane in rows_of_length(rows, height):
-            exact += enlarged_plane(plane, 3 * height, 2 * width)
+            exact += enlarged_plane(plane, new_height, new_width)
 
         for dtype_name in formats_on(device):
+            limit = position_limit(dtype_name, longest_side)
             plain = tensor_of(pixels, dtype_name, device, 1, channels, height, width)
             for layout, images in in_both_layouts(plain):
                 computed = torch.nn.functional.interpolate(
-                    images, (3 * height, 2 * width), mode="bilinear", align_corners=False
+                    images, (new_height, new_width), mode="bilinear", align_corners=False
                 )
                 label = f"bilinear image of {channels} channels, {dtype_name}, {layout}"
-                yield near(label, computed, exact, position_limit(dtype_name, height))
+                yield near(label, computed, exact, limit)
 
 
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:

@@ -216,22 +216,26 @@ def written_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> 
 def lines_at_places(
     inputs: PlaceTensors, whole_axis: int, exact: ExactAnswers, label: str
 ) -> Iterator[Part]:
-    """Two index tensors, with the axis that has none before, between or behind them."""
+    """Compare reading and adding with two index tensors and one whole axis: `x[:, j, k]`,
+    `x[i, :, k]` or `x[i, j, :]`."""
     index: List[Any] = list(inputs.axes)
     index[whole_axis] = slice(None)
-    name = ", ".join(":" if axis == whole_axis else "ijk"[axis] for axis in range(3))
+    letters = ["i", "j", "k"]
+    letters[whole_axis] = ":"
+    name = ", ".join(letters)
     computed = inputs.numbers[tuple(index)]
     if whole_axis == 0:
-        # Here the places come last in the answer. An axis between two index tensors comes behind
-        # the places, as NumPy defines it.
+        # torch leaves a leading whole axis in front of the places; `exact.lines` has the places
+        # first, as torch itself does for the two other axes (NumPy's rule).
         computed = computed.t()
     yield exactly(f"x[{name}] {label}", computed, exact.lines[whole_axis])
 
     # With the axis moved to the end, two index tensors are enough to write, too.
     moved = inputs.numbers.clone().movedim(whole_axis, -1)
-    two_axes = [axis for number, axis in enumerate(inputs.axes) if number != whole_axis]
+    index_tensors = list(inputs.axes)
+    del index_tensors[whole_axis]
     # Each element of a line gets the same number.
-    moved.index_put_(tuple(two_axes), inputs.added[:, None], accumulate=True)
+    moved.index_put_(tuple(index_tensors), inputs.added[:, None], accumulate=True)
     computed = moved.movedim(-1, whole_axis)
     expected = exact.sums_of_lines[whole_axis]
     yield exactly(f"index_put of sums at [{name}] {label}", computed, expected)

@@ -47,19 +47,19 @@ IGNORED = -100
 
 
 class LogitsRow(NamedTuple):
-    """A row of logits, and the logarithm of the sum of their exponentials."""
+    """A row of logits, with what their softmax is computed from."""
 
     logits: List[float]
     maximum: float
-    total: float
+    shifted_log_sum: float
     """log of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
-        """log p of each logit: its distance from the maximum, less `total`."""
+        """log p of each logit: its distance from the maximum, less `shifted_log_sum`."""
         logs: List[float] = []
         for logit in self.logits:
             distance = logit - self.maximum
-            logs.append(distance - self.total)
+            logs.append(distance - self.shifted_log_sum)
         return logs
 
     def probabilities(self) -> List[float]:
@@ -91,11 +91,11 @@ def row_of(length: int, base: int, number: int) -> LogitsRow:
 
 
 def row_from(logits: List[float]) -> LogitsRow:
-    """The row of these logits, with its maximum and the logarithm of its sum of exponentials."""
+    """The row of these logits, with its maximum and the log of the sum of exp(logit - maximum)."""
     maximum = max(logits)
     exponentials = [exp(logit - maximum) for logit in logits]
-    total = log(fsum(exponentials))
-    return LogitsRow(logits, maximum, total)
+    shifted_log_sum = log(fsum(exponentials))
+    return LogitsRow(logits, maximum, shifted_log_sum)
 
 
 def rows_of(length: int, base: int) -> List[LogitsRow]:
@@ -368,15 +368,15 @@ def cross_entropy(batch: Batch, dtype_name: str, device: str) -> Iterator[Part]:
 def loss_limit(batch: Batch, dtype_name: str) -> Limit:
     """How far a loss may be off.
 
-    A row's loss is (its maximum - the target's logit) + `row.total`, the logarithm of its sum of
-    exponentials. The sum's error grows with the number of classes and is relative to the loss.
+    A row's loss is (its maximum - the target's logit) + `row.shifted_log_sum`. That sum's error
+    grows with the number of classes and is relative to the loss.
     Rounding the difference of the logits gives an absolute error, in proportion to the largest loss
     that a row can have.
     """
     largest_loss = 0.0
     for row in batch.rows:
         spread = row.maximum - min(row.logits)
-        largest_loss = max(largest_loss, spread + row.total)
+        largest_loss = max(largest_loss, spread + row.shifted_log_sum)
     share = share_limit(dtype_name, batch.case.classes)
     # At most four rows are summed: of five, the first one is ignored. The difference is rounded
     # alike however many classes there are, hence the 1.
