@@ -63,11 +63,11 @@ BOARDS: tuple[tuple[str, tuple[int, ...]], ...] = (
 )
 """A pattern for a board's name, the fuller name first, and its sizes."""
 
-UNIFIED_SHARE = 0.488
+STRIX_HALO_SHARE = 0.488
 """The share of a Strix Halo's memory that torch can take on Linux as it is installed: the limit of
 TTM is half of the memory, and 62.47 GiB of 128 were left (unsloth pull request 7960, ROCm issue
 5595). The kernel's parameter ttm.pages_limit raises it; Windows lets one set up to 96 of 128 GB."""
-UNIFIED = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
+STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
 """APUs of AMD that are bought to compute with the memory of the machine."""
 
 

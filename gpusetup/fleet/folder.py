@@ -326,15 +326,16 @@ def _failed_check(problem: str) -> NodeFinding:
 
 
 def _from_node_check(raw: bytes, what: str) -> Node:
+    """The node in a record of `fleet check`, with the findings of older versions in the current
+    form."""
     answer = from_json(raw, _NodeCheck, what=what)
-    findings = []
-    for finding in all_findings(answer.ok, answer.reason, answer.findings):
-        findings.append(_as_today(finding, answer.taken_at))
+    findings = all_findings(answer.ok, answer.reason, answer.findings)
+    current_findings = [in_current_form(finding, answer.taken_at) for finding in findings]
     return Node(
         taken_at=answer.taken_at,
         kind=kind_of(answer.facts),
         facts=answer.facts,
-        findings=tuple(findings),
+        findings=tuple(current_findings),
         sight=Sight(sources=_sources_of_check(answer)),
     )
 
@@ -348,8 +349,12 @@ def _sources_of_check(answer: _NodeCheck) -> tuple[Source, ...]:
     return ("driver",) if has_gpus else ()
 
 
-def _as_today(finding: NodeFinding, taken_at: str | None) -> NodeFinding:
-    """A finding of a node check in today's form; older versions name the GPUs only in the title."""
+def in_current_form(finding: NodeFinding, taken_at: str | None) -> NodeFinding:
+    """A finding of a node check as the current version writes it.
+
+    Older versions name the GPUs only in the title, do not say that a difference was found by the
+    profile, and leave out the time, which is then that of the whole check (`taken_at`).
+    """
     about = finding.about or gpus_of(finding.title)
     is_of_profile = finding.id == "unlike-profile"
     return replace(

@@ -242,24 +242,37 @@ def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
     )
 
 
-PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "host",
-         "allocated", "reserved")  # fmt: skip
-
-
 def memory_gib(decision: RecipeDecision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
-    values = {name: getattr(memory, name) for name in PARTS}
-    values["capacity"] = capacity
-    if job.strategy == "dp" and job.gpus > 1:
-        values["other_gpus"] = other_gpu_bytes(job, decision.shown.recipe)
+    # What torch would reserve on a larger GPU. If the job fits on this one, torch cannot reserve
+    # more than the capacity less the CUDA context, and gives cached blocks back to stay below it.
+    # If the job does not fit, the larger figure stays.
+    reserved_bytes = memory.reserved
     if memory.total <= capacity:
-        # The allocator gives back what it only keeps for later.
-        most_reserved = capacity - memory.runtime
-        values["reserved"] = min(memory.reserved, most_reserved)
-    gib = {name: round(value / GIB, 3) for name, value in values.items()}
-    return PlanMemory(**gib)
+        reserved_bytes = min(reserved_bytes, capacity - memory.runtime)
+    other_gpus_bytes = 0.0
+    if job.strategy == "dp" and job.gpus > 1:
+        other_gpus_bytes = other_gpu_bytes(job, decision.shown.recipe)
+    return PlanMemory(
+        states=in_gib(memory.states),
+        checkpoints=in_gib(memory.checkpoints),
+        logits=in_gib(memory.logits),
+        fragmentation=in_gib(memory.fragmentation),
+        other=in_gib(memory.other),
+        total=in_gib(memory.total),
+        capacity=in_gib(capacity),
+        host=in_gib(memory.host),
+        allocated=in_gib(memory.allocated),
+        reserved=in_gib(reserved_bytes),
+        other_gpus=in_gib(other_gpus_bytes),
+    )
+
+
+def in_gib(byte_count: float) -> float:
+    """Bytes in GiB, rounded to three digits, about a MiB."""
+    return round(byte_count / GIB, 3)
 
 
 # --- settings ----------------------------------------------------------------------------------

@@ -49,29 +49,41 @@ IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatr
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:
-    """The types of the weights and of the computation that the config sets, read the way its
-    trainer means them.
+    """The types of the weights (`dtype`) and of the computation (`amp`) that the config sets, read
+    the way its trainer means them; empty if the trainer's default holds.
 
-    `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
+    The first of these settings decides:
+    1. The type of the weights (`torch_dtype`).
+    2. A precision that names both types (`bf16-mixed`).
+    3. A switch for weights and computation in 16 bits.
+    4. For a trainer that computes in 16 bits anyway, no setting.
+    5. Autocast that is switched off (`bf16: false`): everything in 32 bits.
+    6. Autocast (`bf16: true`): over 32-bit weights, with adapters over a 16-bit base.
     """
     weights = meaning("dtype", reader.word("dtype") or "")
-    weights_and_amp = meaning("precision", reader.word("precision") or "")
-    is_pure = reader.switch("pure-16-bit")
+    precision_pair = meaning("precision", reader.word("precision") or "")
+    is_pure_16_bit = reader.switch("pure-16-bit")
     amp = autocast_of(reader, has_dtype=bool(weights))
     if weights:
         # `bf16: true` beside 16-bit weights: whether a 32-bit copy is stepped is the trainer's own
         # choice (`trainer_defaults`), so what is computed in is kept as it was said.
         return {"dtype": weights, "amp": amp}
-    if weights_and_amp:
-        return {"dtype": weights_and_amp[0], "amp": weights_and_amp[1]}
-    if is_pure:
+    if precision_pair:
+        pair_weights, pair_computation = precision_pair
+        return {"dtype": pair_weights, "amp": pair_computation}
+    if is_pure_16_bit:
         return {"dtype": "bf16", "amp": "none"}
     if fields["trainer"] in IN_16_BITS:
         return {}
     if amp is None:
-        says_32_bits = reader.switch("bf16") is False and fields["trainer"]
-        return {"dtype": "fp32", "amp": "none"} if says_32_bits else {}
+        turns_bf16_off = reader.switch("bf16") is False
+        # Only of a known trainer is it known that its weights are in 32 bits without autocast.
+        has_known_trainer = fields["trainer"] is not None
+        if turns_bf16_off and has_known_trainer:
+            return {"dtype": "fp32", "amp": "none"}
+        return {}
     if fields.get("lora") is not None:
+        # The frozen base is loaded in the type that it computes in.
         return {"dtype": amp}
     reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
     return {"dtype": "fp32", "amp": amp}

@@ -13,6 +13,9 @@ from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import OPTIMIZERS
 
+ANY_MACHINE = MachineLimits(capacity=0)
+"""Limits for `sequence_degrees`, which does not read the capacity."""
+
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError if parts of the job contradict each other."""
@@ -26,11 +29,12 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
 def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError if the degree in `--sp` is impossible; the hint lists the possible
     degrees."""
-    if not question.sp or question.sp in sequence_degrees(job, MachineLimits(capacity=0)):
+    if not question.sp or question.sp in sequence_degrees(job, ANY_MACHINE):
         return
-    # Degrees are those of a sharded model: a whole copy on each GPU allows none.
-    sharded = replace(job, strategy="fsdp") if job.copies_model else job
-    degrees = sequence_degrees(sharded, MachineLimits(capacity=0))
+    # With a whole copy of the model on each GPU only degree 1 is possible, so the message lists the
+    # degrees that sharding would allow.
+    sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
+    degrees = sequence_degrees(sharded_job, ANY_MACHINE)
     if question.sp in degrees:
         raise UsageError(
             f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
@@ -69,7 +73,8 @@ def check_budgets(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError if a token budget is smaller than the longest sequence."""
     if question.solve == "gpus":
         return
-    sp = question.sp or sequence_degrees(job, MachineLimits(capacity=0))[-1]
+    largest_degree = sequence_degrees(job, ANY_MACHINE)[-1]
+    sp = question.sp or largest_degree
     least = least_tokens(job, sp)
     for key, budget in (
         ("ppo_max_token_len_per_gpu", job.tokens),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.job import Recipe, Strategy, TrainingJob, takes_longest
+from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fits_budget
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.models_beside import beside_in_words
@@ -182,13 +182,13 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     first candidate that fits by the memory model."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[RecipeOption] = []
-    last_fits = False
+    first_fitting: RecipeOption | None = None
     for recipe in recipes:
         option = option_of(job, recipe)
         tried.append(option)
-        last_fits = option.over(limits) <= 0 and takes_longest(job, recipe.sp)
         # The recipes come in the order that costs least speed, so the first that fits is taken.
-        if last_fits:
+        if option.over(limits) <= 0 and longest_sequence_fits_budget(job, recipe.sp):
+            first_fitting = option
             break
     table_recipe = recipe_in_table(job, limits)
     measured: RecipeOption | None = None
@@ -198,13 +198,15 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
             break
     # The table also knows where nothing fitted, whatever the model says.
     none_was_measured = table_recipe == NONE
-    fits = measured is not None or (last_fits and not none_was_measured)
+    if none_was_measured:
+        first_fitting = None
+    chosen = measured or first_fitting
     return RecipeDecision(
         job=job,
         limits=limits,
         tried=tuple(tried),
-        shown=measured or (tried[-1] if fits else smallest_option(tried)),
-        fits=fits,
+        shown=chosen or smallest_option(tried),
+        fits=chosen is not None,
         measured=measured is not None or none_was_measured,
     )
 
@@ -240,7 +242,7 @@ def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
     the longest sequence; all if none does.
     """
     all_degrees = sequence_degrees(job, limits)
-    degrees = [sp for sp in all_degrees if takes_longest(job, sp)]
+    degrees = [sp for sp in all_degrees if longest_sequence_fits_budget(job, sp)]
     if not degrees:
         degrees = list(all_degrees)
     recipes: list[Recipe] = []

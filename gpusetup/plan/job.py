@@ -350,9 +350,9 @@ def least_tokens(job: TrainingJob, sp: int) -> int:
     return math.ceil(job.length / sp)
 
 
-def takes_longest(job: TrainingJob, sp: int) -> bool:
+def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it."""
-    # Without a budget of its own, a job has one that takes two of them.
+    # If the config sets no budget, plan assumes one of two longest sequences (see `tokens`).
     if job.tokens is None:
         return True
     needed_tokens = least_tokens(job, sp)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
 from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.board_memory import UNIFIED, UNIFIED_SHARE, board_sizes
+from gpusetup.accelerators.board_memory import STRIX_HALO, STRIX_HALO_SHARE, board_sizes
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, Maker
 from gpusetup.accelerators.other_gpus import other_gpu
 from gpusetup.catalog.gpus import GpuRow, maker_of_name, memory_in, tokens
@@ -54,7 +54,7 @@ def named_place(text: str, maker: Maker) -> Place:
     written_gb = memory_in(tokens(text))
     if maker is APPLE:
         return of_apple(name, written_gb)
-    if UNIFIED.search(text):
+    if STRIX_HALO.search(text):
         return of_unified_apu(name, written_gb)
     sizes = board_sizes(text)
     if written_gb is None and len(sizes) == 1:
@@ -89,7 +89,7 @@ def of_unified_apu(name: str, written_gb: int | None) -> Place:
             hint=f"add it: `--gpu '{name} 128GB'`",
         )
     total = written_gb << 30
-    return place(name, total, total * UNIFIED_SHARE, AMD, unified=True)
+    return place(name, total, total * STRIX_HALO_SHARE, AMD, unified=True)
 
 
 def place(
@@ -138,17 +138,28 @@ def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
     if least is None:
         raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
     size, gpu = least
-    is_shared = maker is APPLE or bool(UNIFIED.search(f"{gpu.name} {gpu.target}"))
-    capacity = size if is_shared else cuda_bytes(size)
-    return place(gpu.name, size, capacity, maker, unified=is_shared)
+    shares_memory = maker is APPLE or is_strix_halo(gpu)
+    # Of shared memory `size` is already the part that torch can use.
+    capacity = size if shares_memory else cuda_bytes(size)
+    return place(gpu.name, size, capacity, maker, unified=shares_memory)
+
+
+def is_strix_halo(gpu: Gpu) -> bool:
+    """Whether a GPU is AMD's Strix Halo, which computes with the memory of the machine."""
+    return STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
 
 
 def memory_of(gpu: Gpu, machine: Snapshot) -> float | None:
-    """The bytes of memory of a GPU: the machine's if it is shared, otherwise from its driver or by
-    its name; None if unknown."""
-    if UNIFIED.search(f"{gpu.name} {gpu.target}") and machine.memory.total_bytes:
-        return machine.memory.total_bytes * UNIFIED_SHARE
+    """The bytes of memory of a GPU; None if unknown.
+
+    For a Strix Halo, its share of the machine's memory. Otherwise what the driver reports (Apple's:
+    Metal's limit), or the size of the board with this name if all such boards have the same.
+    """
+    if is_strix_halo(gpu) and machine.memory.total_bytes:
+        return machine.memory.total_bytes * STRIX_HALO_SHARE
     if gpu.memory_total_bytes:
         return gpu.memory_total_bytes
     sizes = board_sizes(gpu.name)
-    return sizes[0] * GIB if len(sizes) == 1 else None
+    if len(sizes) != 1:
+        return None
+    return sizes[0] * GIB

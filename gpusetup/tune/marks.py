@@ -230,7 +230,9 @@ SEQUENCE_ROWS = (
 
 SMALL_CARD_GB = 5
 """Below this the set-up guide's advice for its laptop with 4 GB counts."""
-LANGUAGE_MARK = BatchMark(8, 16, "For language models on cards with 4 GB,", "set-up guide")
+LANGUAGE_MARK = BatchMark(
+    least=8, most=16, where="For language models on cards with 4 GB,", source="set-up guide"
+)
 
 TIERS = (
     (2048, "GPUs with more than 8 GB"),
@@ -268,7 +270,7 @@ def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
     if not is_certain:
         what += " (if yours is one)"
     where = f"{what} on {row.cards},"
-    return BatchMark(row.least, row.most, where, "acceleration guide")
+    return BatchMark(least=row.least, most=row.most, where=where, source="acceleration guide")
 
 
 def _tier(memory_bytes: int) -> BatchMark:
@@ -281,7 +283,9 @@ def _tier(memory_bytes: int) -> BatchMark:
     if has_memory(memory_bytes, 10):
         batch, gpus = large
     where = f"For recommenders on {gpus},"
-    return BatchMark(batch, batch, where, "multi-GPU guide", of_all_gpus=True)
+    return BatchMark(
+        least=batch, most=batch, where=where, source="multi-GPU guide", of_all_gpus=True
+    )
 
 
 # --- the cards of the optimisation guide ----------------------------------------------------------
@@ -334,10 +338,9 @@ def card_of(case: ConfigCase, preset: Preset) -> str:
 def _image_mark(case: ConfigCase, memory_bytes: int) -> BatchMark:
     """The optimisation guide's batch for an image network on a card with this much memory."""
     preset = image_preset(memory_bytes)
-    batch_text = preset.value("batch_size")
-    most = int(batch_text or 0)
-    # On cards below the guide's smallest its batch is only an upper end.
+    most = preset.whole_number("batch_size")
+    # For cards below the guide's smallest one its batch size is only an upper end.
     is_in_guide = has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB)
     least = most if is_in_guide else 0
     where = f"For image networks on {card_of(case, preset)},"
-    return BatchMark(least, most, where, preset.guide)
+    return BatchMark(least=least, most=most, where=where, source=preset.guide)

@@ -48,6 +48,14 @@ class Preset(NamedTuple):
                 return line.value
         return None
 
+    def whole_number(self, key: str) -> int:
+        """The whole number that the preset sets for a key. Raises KeyError if it does not set the
+        key."""
+        text = self.value(key)
+        if text is None:
+            raise KeyError(f"{self.name} does not set {key}")
+        return int(text)
+
 
 # --- the acceleration guide -----------------------------------------------------------------------
 
