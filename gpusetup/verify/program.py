@@ -219,11 +219,11 @@ class Run:
         devices = self._devices(wanted_device)
         checks_by_device = {}
         # From here on it is known how many there are.
-        self.live.of = len(self.results)
+        self.live.check_count = len(self.results)
         for device in devices:
             checks = self._chosen(self._of_device(level, device))
             checks_by_device[device] = checks
-            self.live.of += len(checks)
+            self.live.check_count += len(checks)
         for device, checks in checks_by_device.items():
             for check in checks:
                 self._settle(check, device, device)

@@ -142,7 +142,7 @@ def test_a_gpu_is_compared_with_the_cpu_and_both_rates_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     speed.cpu_rate.cache_clear()
-    monkeypatch.setitem(speed.FAST, "cuda", 256)
+    monkeypatch.setitem(speed.PRODUCT_SIZES, "cuda", 256)
     monkeypatch.setattr(speed, "CPU_SIZES", (256,))
     rates = {"float32": 50.0, "float16": 700.0}
     monkeypatch.setattr(speed, "product_rate", lambda _, name: rates[name])

@@ -427,6 +427,6 @@ def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None
 
     found = ration.Answers("operators", 56.0)
     found.ask(torch, "cpu", EntryTurn(broken("kernel stopped"), 0))
-    assert found.bad == 1 and found.parts[0].first.endswith("kernel stopped")
+    assert found.wrong_count == 1 and found.parts[0].first.endswith("kernel stopped")
     with pytest.raises(RuntimeError, match="illegal memory"):
         found.ask(torch, "cpu", EntryTurn(broken("CUDA error: an illegal memory access"), 0))

@@ -99,8 +99,9 @@ def painted(line: str) -> str:
 
 
 FIRST_SECONDS = 1.0
-"""What is done sooner is not spoken of."""
+"""A run that ends sooner shows no progress line."""
 EACH_SECONDS = 0.5
+"""The time between two updates of the line."""
 ERASED = "\r\x1b[2K"
 
 
@@ -111,7 +112,8 @@ class Live:
         is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         can_erase = sys.stderr.isatty() and not is_dumb and sys.platform != "win32"
         self.is_shown = is_shown and can_erase
-        self.of = self.at = 0
+        self.check_count = 0
+        self.check_number = 0
         self.what = ""
         self.most_seconds = float("inf")
         """How long the check that runs may take."""
@@ -131,7 +133,7 @@ class Live:
 
     def checks(self, name: str, device: str, most_seconds: float = float("inf")) -> None:
         """Start showing the next check, which may take at most `most_seconds`."""
-        self.at += 1
+        self.check_number += 1
         self.what = f"{name} on {device}"
         self.began = time.monotonic()
         self.most_seconds = most_seconds
@@ -140,9 +142,11 @@ class Live:
         """The progress line: number and name of the check, its device, seconds so far, and seconds
         left if there is a limit."""
         # How many there are is known once the devices are.
-        total = f" of {self.of}" if self.at <= self.of else ""
+        total = ""
+        if self.check_number <= self.check_count:
+            total = f" of {self.check_count}"
         passed = time.monotonic() - self.began
-        number = f"check {self.at}{total}"
+        number = f"check {self.check_number}{total}"
         text = f"{number}: {self.what}, {passed:.0f} s"
         seconds_left = self.most_seconds - passed
         if 0 < seconds_left < float("inf"):

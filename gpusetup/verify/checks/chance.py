@@ -13,7 +13,7 @@ from ..judging.tolerance import Part, agree, holds, judged, same
 from ..values import Outcome, asked
 
 FORMATS = {"float32": 2**17, "bfloat16": 2**16, "float16": 2**16}
-"""And how many numbers are drawn."""
+"""Format -> how many numbers are drawn in it."""
 SIGMAS = 6.5
 """A sound generator is farther off once in ten thousand million figures."""
 SEED_OFFSET = 41
@@ -22,7 +22,8 @@ generator draws."""
 SEED_LIMIT = 2**63
 """Seeds are taken modulo this, because torch takes no larger seed."""
 Law = Union[Callable[[Any], Any], List[float]]
-"""The share of the law below each number; or of each whole number from 0 on, as far as listed."""
+"""A distribution. For fractions, a function that returns the share of all numbers below each given
+number; for whole numbers, the share of 0, 1, 2 and so on, as far as listed."""
 Draw = Callable[[Any, Any], Any]
 """(a tensor of that format and size, generator) -> numbers."""
 
@@ -273,20 +274,21 @@ def counts_keep_to_law(label: str, drawn: Any, law: Law) -> Iterator[Part]:
     yield agree(f"{label}, counts", (counts + 0.375).sqrt(), root, allowed)
 
 
-ONCE_IN = 100
-"""Bits: so long is a part of a draw that another one like it comes by chance once in 2^100."""
-MIXED = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
-"""Odd numbers without a pattern: each bit of what they multiply reaches higher ones."""
+BITS_OF_PART = 100
+"""The length of a compared part, in random bits: two equal parts come by chance once in 2^100."""
+HASH_FACTORS = (-7046029254386353131, -4417276706812531889, 1609587929392839161)
+"""Odd numbers without a pattern: multiplied by them, each bit of a number changes higher bits."""
 
 
 def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
     """Check that no part of two draws occurs twice, at any position in either draw."""
-    # The more often neighbours are equal, the longer a part must be.
+    # The more often neighbours are equal, the fewer random bits a number has, and the longer a part
+    # must be.
     is_like_next = first[1:] == first[:-1]
     share_of_equal = float(is_like_next.double().mean())
     share_of_equal = min(max(share_of_equal, 2.0**-17), 0.99)
     bits_of_number = -log2(share_of_equal)
-    doublings = ceil(log2(ONCE_IN / bits_of_number))
+    doublings = ceil(log2(BITS_OF_PART / bits_of_number))
     marks_of_first = marks_of_parts(first, doublings)
     marks_of_second = marks_of_parts(second, doublings)
     in_order, _ = torch.cat([marks_of_first, marks_of_second]).sort()
@@ -297,29 +299,30 @@ def no_part_twice(label: str, first: Any, second: Any) -> Iterator[Part]:
 
 def marks_of_parts(drawn: Any, doublings: int) -> Any:
     """For each position, a hash of the 2^doublings numbers that start there."""
-    # The bits of each number, as a whole number to compute with.
+    # The bits of each number, read as a whole number.
     marks = drawn.double().view(torch.int64)
-    for factor in MIXED[:2]:
+    for factor in HASH_FACTORS[:2]:
         marks = marks * factor
         marks = marks ^ (marks >> 31)
     for doubling in range(doublings):
-        # The mark of twice as many numbers: of those here, and of those that follow them.
+        # The hash of twice as many numbers, from that of the first half and that of the second.
         length = 2**doubling
-        factor = MIXED[2] + 2 * doubling
+        factor = HASH_FACTORS[2] + 2 * doubling
         marks = marks[:-length] * factor + marks[length:]
         marks = marks ^ (marks >> 29)
-        marks = marks * MIXED[doubling % 2]
+        marks = marks * HASH_FACTORS[doubling % 2]
     return marks
 
 
-ORDERED, STILL = (1023, 70001), 18
-"""Lengths of permutations, and how many numbers may stay: 1 on average, more than 18 once in
+PERMUTATION_LENGTHS = (1023, 70001)
+MOST_UNMOVED = 18
+"""The most numbers that a permutation may leave in place: 1 on average, more than 18 once in
 10^17."""
 
 
 def permutations_are_mixed(device: str) -> Iterator[Part]:
     """Check that permutations contain each number once, and leave hardly any in place."""
-    for count in ORDERED:
+    for count in PERMUTATION_LENGTHS:
         drawn = torch.randperm(count, device=device).cpu()
         next_drawn = torch.randperm(count, device=device).cpu()
         generator = torch.Generator(device=device)
@@ -329,12 +332,13 @@ def permutations_are_mixed(device: str) -> Iterator[Part]:
         again = torch.randperm(count, device=device, generator=generator)
         yield same(f"randperm {count}, the same seed", again, first)
         in_order = torch.arange(count)
-        # Drawn without putting back, it is a permutation, too.
+        # As many numbers as there are, drawn without replacement, are a permutation, too.
         weights = torch.ones(count, device=device)
         sampled_order = torch.multinomial(weights, count).cpu()
         for permutation in (drawn, sampled_order):
             yield same(f"randperm {count}, each once", permutation.sort()[0], in_order)
         unmoved = int((drawn == in_order).sum())
         unmoved_again = int((drawn == next_drawn).sum())
-        still = max(unmoved, unmoved_again)
-        yield holds(f"randperm {count}", still <= STILL, f"{still} numbers stay where they were")
+        most = max(unmoved, unmoved_again)
+        is_mixed = most <= MOST_UNMOVED
+        yield holds(f"randperm {count}", is_mixed, f"{most} numbers stay where they were")

@@ -17,11 +17,14 @@ from ..values import FAILED, PASSED, Outcome, asked, kind
 MIB = 2**20
 CPU_BYTES = 128 * MIB
 CHUNK_BYTES = {"cpu": 64 * MIB, "cuda": 256 * MIB}
-SHARE, UNIFIED = 0.8, 0.25
-"""Of the free memory; of that of a GPU that shares the host's."""
-OTHERS, BESIDE = 0.1, 0.1
-"""Where so much of a GPU is taken by others, so much of what is free is tested: what they ask for
-in these seconds must be there."""
+TESTED_SHARE = 0.8
+"""The part of a GPU's free memory that is tested."""
+TESTED_SHARE_UNIFIED = 0.25
+"""The same for a GPU that shares the host's memory."""
+MOST_TAKEN_BY_OTHERS = 0.1
+"""If other programs take more of a GPU's memory than this part, less is tested."""
+TESTED_SHARE_BESIDE_OTHERS = 0.1
+"""So small a part that memory which those programs ask for during the test is still free."""
 WORD_BYTES = 8
 """Memory is written and compared in words of 64 bits."""
 TAKEN = "other programs use the memory: `nvidia-smi` shows which"
@@ -67,12 +70,14 @@ def amount(device: str) -> Amount:
     if is_unified(device):
         # The host's own limit may be lower than what the driver tells.
         free = min(free, available_bytes())
-        return Amount(int(free * UNIFIED), f"{UNIFIED:.0%} of what is free, shared with the host")
+        share = TESTED_SHARE_UNIFIED
+        return Amount(int(free * share), f"{share:.0%} of what is free, shared with the host")
     taken_by_others = total - free - torch.cuda.memory_reserved(device)
-    # On a small GPU up to a GiB is not counted as others' work.
-    if taken_by_others > max(OTHERS * total, GIB):
-        return Amount(int(free * BESIDE), f"{BESIDE:.0%} of what is free, others work on this GPU")
-    return Amount(int(free * SHARE), f"{SHARE:.0%} of what is free")
+    # On a small GPU that part is little: up to a GiB is not taken for the work of others.
+    if taken_by_others > max(MOST_TAKEN_BY_OTHERS * total, GIB):
+        share = TESTED_SHARE_BESIDE_OTHERS
+        return Amount(int(free * share), f"{share:.0%} of what is free, others work on this GPU")
+    return Amount(int(free * TESTED_SHARE), f"{TESTED_SHARE:.0%} of what is free")
 
 
 class MemoryInfo(NamedTuple):

@@ -34,12 +34,14 @@ from ..values import (
     working_on,
 )
 
-ENOUGH = 12
-"""So many wrong answers are told; more say nothing new."""
+MOST_WRONG_ANSWERS = 12
+"""A check ends after so many wrong answers, because more would say nothing new."""
 SHARES = {0: 1, 1: 5, 2: 10, 3: 20, 4: 20}
-"""How rare an entry is -> in how many shares such entries are asked. In 20 consecutive seeds each
-entry is among the first. A CPU asks all of them. A GPU has time for about the first share of each:
-an H100 asked 900 questions in 34 s, because the first use of a kernel takes it long."""
+"""How rare an entry is -> into how many shares such entries are divided. Each seed begins with
+another share, so that within 20 consecutive seeds each entry is among the first.
+
+A CPU has time for all shares. A GPU has time for about the first share of each rarity: an H100
+asked 900 questions in 34 s, because the first use of a kernel takes long."""
 RARE = 3
 """Entries that do not say how rare they are."""
 
@@ -170,7 +172,7 @@ def questions_of_level(name: str, all_entries: Dict[str, Any]) -> Iterator[Entry
             # Programs use it less often than others.
             if visit >= visits[entry.name]:
                 continue
-            # Each seed goes on where the one before ended.
+            # A seed goes on with the turn at which the seed before it ended.
             visits_before = seed * visits[entry.name] + visit
             first_turn = visits_before * source.turns
             for turn in range(first_turn, first_turn + source.turns):
@@ -191,13 +193,14 @@ def in_order(name: str, all_entries: Dict[str, Any], seed: int) -> List[str]:
     order: List[str] = []
     for visit in range(max(SHARES.values())):
         for rarity, share_count in SHARES.items():
-            # All its shares have had their turn.
+            # All shares of this rarity have had their turn.
             if visit >= share_count:
                 continue
             share = (seed + visit) % share_count
             names_of_rarity = by_rarity[rarity]
             count = len(names_of_rarity)
-            begin, end = share * count // share_count, (share + 1) * count // share_count
+            begin = share * count // share_count
+            end = (share + 1) * count // share_count
             order += names_of_rarity[begin:end]
     return order
 
@@ -211,8 +214,13 @@ class Answers:
         """How many entries there are."""
         self.entries_asked: Set[str] = set()
         self.parts: List[Part] = []
-        """The comparisons that are wrong, and the nearest to its limit of the others."""
-        self.bad = self.tried = self.not_asked = 0
+        """All wrong comparisons, and the right one that is nearest to its limit."""
+        self.wrong_count = 0
+        """How many comparisons are wrong."""
+        self.tried = 0
+        """How many questions were asked and answered."""
+        self.not_asked = 0
+        """How many questions have no answer on this device."""
         self.began = time.monotonic()
         self.computed_before = time.thread_time()
 
@@ -227,7 +235,7 @@ class Answers:
         has_limit = asked().level != "census"
         if has_limit and self.spent() >= self.seconds:
             return True
-        return seconds_left() <= 0 or self.bad >= ENOUGH
+        return seconds_left() <= 0 or self.wrong_count >= MOST_WRONG_ANSWERS
 
     def ask(self, torch: Any, device: str, question: EntryTurn) -> None:
         """Compare the answer to one question with the exact one. Raises errors after which the GPU
@@ -263,7 +271,7 @@ class Answers:
         all_parts = [*self.parts, part]
         wrong_parts = [part for part in all_parts if not part.is_right]
         right_parts = [part for part in all_parts if part.is_right]
-        self.bad = len(wrong_parts)
+        self.wrong_count = len(wrong_parts)
         self.parts = wrong_parts
         if right_parts:
             nearest = max(right_parts, key=lambda part: part.worst)
@@ -294,7 +302,7 @@ class Answers:
         count."""
         if not self.tried:
             return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
-        if not self.bad:
+        if not self.wrong_count:
             detail = f"{self.questions()}, against float64 on the CPU"
             return judged(self.parts, "")._replace(detail=detail)
         # Wrong comparisons come first; a label begins with the question's name.

@@ -19,7 +19,8 @@ SLOWEST_COPY = 0.2
 SLOWEST_PRODUCTS = {"cpu": 0.001, "cuda": 0.05}
 """TFLOP/s in float32 below which something is wrong: a twentieth of a core with SSE at 2.5 GHz (20
 GFLOP/s); a fifth of the smallest GPU that torch supports (Jetson Nano, 0.24 by its data sheet)."""
-FAST = {"cpu": 768, "cuda": 4096}
+PRODUCT_SIZES = {"cpu": 768, "cuda": 4096}
+"""Kind of device -> the side of the square product that is measured."""
 LONG_ENOUGH_SECONDS = 0.02
 """The length of a round on a GPU. A single product would be too short: it takes less time than
 starting it and waiting for it, and less than the clock takes to rise from idle."""
@@ -42,7 +43,7 @@ def speed_half(device: str) -> Outcome:
 
 
 def _speed(device: str, name: str, check: str) -> Outcome:
-    size = FAST[kind(device)]
+    size = PRODUCT_SIZES[kind(device)]
     rate = product_rate(device, name)
     # A slower device is at fault.
     lowest_rate = least_rate(device, check)
@@ -51,7 +52,7 @@ def _speed(device: str, name: str, check: str) -> Outcome:
 
 def product_rate(device: str, name: str) -> float:
     """The speed in TFLOP/s of square matrix products in a number format."""
-    size = FAST[kind(device)]
+    size = PRODUCT_SIZES[kind(device)]
     dtype = getattr(torch, name)
     a = numbers(torch, size, size, salt=111).to(dtype).to(device)
     b = numbers(torch, size, size, salt=112).to(dtype).to(device)
@@ -83,7 +84,7 @@ def speed_over_cpu(device: str) -> Outcome:
     cpu = cpu_rate()
     single = product_rate(device, "float32")
     half = product_rate(device, "float16")
-    size = FAST[kind(device)]
+    size = PRODUCT_SIZES[kind(device)]
     # The CPU may have been measured with smaller products.
     at_size = "" if cpu.size == size else f" at {cpu.size}"
     times_in_half = figure(half / cpu.tflops)

@@ -22,13 +22,16 @@ MEMORY_SHARE = 0.25
 MOST_BYTES = {"cpu": 64 << 20, "cuda": 2 << 30}
 WINDOW_SECONDS = 60.0
 """The first and the last minute are compared; of a shorter run, the first and last third."""
-STEADY, LESS_STEADY = 0.9, 0.7
-"""The share of its first rate that a GPU must keep; in a laptop, or where only the power limit
-lowers the clock: warm silicon draws more, so the clock within the same limit falls (inferred: an
-H100 at its 700 W kept 1.005 of its first rate for 26 s). A CPU shares its time with other programs:
-its rate is told alone."""
-CAPPED = "sw_power_cap"
-MOVING = re.compile(r"Laptop|Max-Q|Mobile")
+KEPT_SHARE = 0.9
+"""The share of its first rate that a GPU must keep. A CPU shares its time with other programs, so
+its rate is only reported."""
+KEPT_SHARE_UNDER_CAP = 0.7
+"""The same for a laptop's GPU, or if only the power limit lowers the clock: warm silicon draws more
+power, so the clock falls within the same limit (inferred: an H100 at its 700 W kept 1.005 of its
+first rate for 26 s)."""
+POWER_CAP = "sw_power_cap"
+"""The throttle reason of a GPU that has reached its power limit."""
+LAPTOP_NAMES = re.compile(r"Laptop|Max-Q|Mobile")
 KEPT = "of its first rate, at least"
 SETTLE_SECONDS = 2.0
 
@@ -166,10 +169,11 @@ def least_of(name: str, readings: Dict[str, Any]) -> Least:
 
     If that is unknown, it may have been the power limit.
     """
-    only_power_limit = readings.get("reasons", (CAPPED,)) == (CAPPED,)
-    may_slow_down = only_power_limit or MOVING.search(name)
-    least_share = LESS_STEADY if may_slow_down else STEADY
-    # Of many models no figure is published.
+    reasons = readings.get("reasons", (POWER_CAP,))
+    only_power_limit = reasons == (POWER_CAP,)
+    may_slow_down = only_power_limit or LAPTOP_NAMES.search(name)
+    least_share = KEPT_SHARE_UNDER_CAP if may_slow_down else KEPT_SHARE
+    # Many models have no published figure.
     least_tflops = least("speed-half", name) or 0.0
     return Least(least_share, least_tflops)
 

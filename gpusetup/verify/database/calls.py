@@ -70,7 +70,7 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
     return arguments
 
 
-def exactly(torch: Any, call: Call, dtype: str) -> Call:
+def in_exact_formats(torch: Any, call: Call, dtype: str) -> Call:
     """The call with its arguments in float64 (complex128 for complex numbers, int64 for whole
     numbers)."""
     wide_formats = {}

@@ -25,8 +25,8 @@ from .calls import (
     Call,
     answered,
     detached,
-    exactly,
     fresh,
+    in_exact_formats,
     in_float64,
     laid_out,
     nearby,
@@ -68,67 +68,67 @@ class Comparison:
         # What is drawn for a comparison follows from its question alone.
         chance = random.Random(question.words)
         self.generator = torch.Generator().manual_seed(chance.getrandbits(62))
-        self.u = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
+        self.roundoff = ROUNDOFF.get(self.dtype, ROUNDOFF["float32"])
         """The roundoff of the working format."""
         arguments = tensors_of_call(torch, call)
         self._set_roundings(entry, arguments)
-        self.height_of_arguments = max(map(greatest, arguments), default=0.0)
-        """The greatest size of an argument. Its exponential may be past the end of the format."""
+        self.argument_size = max(map(greatest, arguments), default=0.0)
+        """The largest absolute value of an argument; its exponential may overflow the format."""
         self.upstream: List[Any] = []
-        """What gradients are taken along."""
-        self.along = 0.0
-        """The greatest size of what gradients are taken along."""
+        """The upstream gradients."""
+        self.upstream_size = 0.0
+        """The largest absolute value of an upstream gradient."""
         is_pointwise = getattr(entry, "of_single_numbers", False)
         takes_fractions = self.dtype not in ("complex64", *WHOLE)
-        self.steps = is_pointwise and len(arguments) == 1 and takes_fractions
-        """Whether it may jump from one whole number to the next, as `floor` does."""
+        self.may_jump = is_pointwise and len(arguments) == 1 and takes_fractions
+        """Whether the operator may jump from one whole number to the next, as `floor` does."""
         options = (*call.args, *call.options.values())
         has_fraction = any(type(option) is float for option in options)
-        self.by_fractions = self.dtype in WHOLE and is_pointwise and not has_fraction
-        """Whether float64 may tell what it makes of whole numbers."""
-        self.wide = exactly(torch, call, self.dtype)
-        self.moves: Optional[List[Answer]] = None
+        self.float64_decides = self.dtype in WHOLE and is_pointwise and not has_fraction
+        """Whether float64 may compute the exact answer for whole numbers, instead of int64."""
+        self.wide = in_exact_formats(torch, call, self.dtype)
+        self.answers_to_moves: Optional[List[Answer]] = None
         """Exact answers to moved arguments; None until they are needed."""
-        # What has no answer in float64 either cannot be judged.
+        # A call that fails in float64 as well has no answer to judge by.
         try:
             self.exact = self._exact_answer()
         except Exception as problem:
             raise NotAsked(first_line(problem)) from problem
-        self.at_least = 0.0
-        """The size of the answer below which its roundoff does not fall."""
+        self.least_size = 0.0
+        """The answer's roundoff is judged as if the answer were at least this large."""
         if matches(entry.name, SCALE_OF_ARGUMENTS):
-            self.at_least = 20 * max(map(greatest, arguments + self.upstream), default=1.0)
+            self.least_size = 20 * max(map(greatest, arguments + self.upstream), default=1.0)
         fractions = [x for x in self.exact.outputs if kind_of(x) != "whole"]
-        self.height = max(map(greatest, fractions), default=0.0)
-        """The greatest size of an answer. Derivatives are computed by way of its cube, which may
-        be past the end of float16."""
+        self.output_size = max(map(greatest, fractions), default=0.0)
+        """The largest absolute value of an output. Derivatives may be computed from its cube, which
+        may overflow float16."""
 
     def _set_roundings(self, entry: Any, arguments: List[Any]) -> None:
-        """Determine how often, and in which format, the operator may round."""
+        """Set how often, and in which format, the operator may round."""
         rounds_once = getattr(entry, "once", False) and self.dtype in HALVES
         may_use_threads = getattr(entry, "by_threads", False) and self.device == "cpu"
         uses_threads = may_use_threads and rounds_once and self.torch.get_num_threads() > 1
-        self.once = rounds_once and not uses_threads
-        """Whether half precision is rounded once, all else being done in float32."""
-        self.moves_by = ROUNDOFF["float32"] if self.once else self.u
-        """By how much arguments are moved: by less, if all is computed in float32."""
+        self.rounds_once = rounds_once and not uses_threads
+        """Whether 16-bit numbers are rounded once, at the end, and all steps are in float32."""
+        self.move_distance = ROUNDOFF["float32"] if self.rounds_once else self.roundoff
+        """The share of its size by which an argument is moved."""
         room_for_threads = THREADED_ROOM if uses_threads else 1.0
-        self.room = ROOM.get(entry.name, 1.0) * room_for_threads
-        """How much more error this entry may have than others."""
+        self.error_factor = ROOM.get(entry.name, 1.0) * room_for_threads
+        """How many times as much error this entry may have as others."""
         count = self._most_summed(entry, arguments)
-        self.many = 2.0 * (1 + sqrt(count) / 8) if count else 1.0
-        """How many roundoffs the numbers that are added up may cost: the error of a sum of n grows
-        with the root of n."""
+        self.roundings_of_sums = 2.0 * (1 + sqrt(count) / 8) if count else 1.0
+        """How many times as much error is allowed because numbers are added up: the error of a sum
+        of n numbers grows with the root of n."""
 
     def _most_summed(self, entry: Any, arguments: List[Any]) -> int:
         """The largest number of terms that may be added with a rounding after each; 0 if there is
         no such sum."""
-        # Each number by itself: only its own roundoff counts.
+        # Such an entry computes each number by itself.
         if not getattr(entry, "sums", True):
             return 1
         if self.dtype in HALVES:
-            # Sums of halves are kept in float32. Only what is added at places rounds each time: as
-            # often as one place is named.
+            # Sums of 16-bit numbers are kept in float32. Only additions at an index (`index_add`)
+            # round each time, so the most frequent index decides.
             index_tensors = [x for x in arguments if x.dtype == self.torch.int64]
             return max(map(most_alike, index_tensors), default=0)
         lengths = [length for x in arguments for length in x.shape]
@@ -145,7 +145,7 @@ class Comparison:
             return True
         if not x.is_floating_point():
             return False
-        tolerance = 2 * self.u
+        tolerance = 2 * self.roundoff
         is_close = self.torch.allclose(x, original, rtol=tolerance, atol=0.0)
         return bool(is_close)
 
@@ -154,7 +154,7 @@ class Comparison:
 
         def draw_upstream(learning_outputs: List[Any]) -> List[Any]:
             self.upstream = [self.random_like(y) for y in learning_outputs]
-            self.along = max(map(greatest, self.upstream), default=0.0)
+            self.upstream_size = max(map(greatest, self.upstream), default=0.0)
             return self.upstream
 
         with in_float64(self.torch):
@@ -164,12 +164,11 @@ class Comparison:
             return self._widened(answer)
 
     def _widened(self, answer: Answer) -> Answer:
-        """The exact answer; if it has whole numbers that float64 gives more exactly than int64,
-        those are used."""
-        if not self.by_fractions:
+        """The exact answer, with whole numbers from float64 wherever int64 rounds them first."""
+        if not self.float64_decides:
             return answer
         fractional_outputs = self._outputs_of_fractions()
-        # With fractions it may do something else.
+        # For fractions the operator may return something else.
         if len(fractional_outputs) != len(answer.outputs):
             return answer
         outputs = []
@@ -228,7 +227,7 @@ class Comparison:
         those of the next go down.
         """
         torch, turns = self.torch, itertools.count()
-        distance = step * self.moves_by
+        distance = step * self.move_distance
 
         def move_option(option: Any) -> Any:
             # A flag or a count must stay what it is.
@@ -270,20 +269,20 @@ class Comparison:
 
     def moved_answers(self) -> List[Answer]:
         """The exact answers for moved arguments, computed once."""
-        if self.moves is None:
-            self.moves = self._all_moved()
-        return self.moves
+        if self.answers_to_moves is None:
+            self.answers_to_moves = self._all_moved()
+        return self.answers_to_moves
 
     def _all_moved(self) -> List[Answer]:
         """Up to three exact answers for moved arguments; empty if the answer consists of whole
         numbers that rounding cannot move."""
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
-        # Such an answer has no roundoff that would move it.
+        # No roundoff of the arguments moves such an answer.
         if self.dtype in WHOLE and all_whole:
             return []
         answers = []
         for step in STEPS:
-            # It may take whole numbers alone, or numbers up to 1 and no more.
+            # The operator may refuse moved arguments: fractions, or numbers above 1.
             with contextlib.suppress(Exception):
                 answers.append(self.moved(step))
         if self.dtype not in WHOLE:
@@ -292,7 +291,7 @@ class Comparison:
             return answers
         exact_kinds = [kind_of(x) for x in self.exact.outputs]
         for answer in answers:
-            # With fractions it returns something else, which tells nothing.
+            # For fractions the operator returns something else, which tells nothing.
             if [kind_of(x) for x in answer.outputs] != exact_kinds:
                 return []
         return answers
@@ -308,11 +307,11 @@ class Comparison:
         )
 
     def is_right(self, way_of_question: WayOfQuestion) -> bool:
-        """Whether the form gives the same answer as a direct call in float64; if not, it says
-        nothing about the device.
+        """Whether a call in this way and layout has the same exact answer as a direct call, in
+        float64 on the CPU.
 
-        What reads memory that nothing was written to does not, nor what draws random numbers: then
-        the form says nothing about the device.
+        Otherwise its answer on the device cannot be judged: the call draws random numbers, reads
+        memory that was never written, or does something else in this layout.
         """
         _, way, layout, learns = way_of_question
         has_gradient = learns and bool(self.upstream)
@@ -322,7 +321,7 @@ class Comparison:
                 answer = self._widened(answer)
         except Exception:
             return False
-        # The same seed draws other numbers in another form.
+        # Called in another way, the same seed draws other numbers.
         if self.draws_numbers():
             return False
         pairs = [*zip(answer.outputs, self.exact.outputs)]
@@ -395,8 +394,10 @@ def is_wrong(parts: List[Part]) -> bool:
 def compared(torch: Any, device: str, question: Any) -> List[Part]:
     """All comparisons of a question. Raises NotAsked, and errors of the kernel.
 
-    A wrong answer counts if numbers nearby have one too, or rounding did it, and if the same
-    question has one when it is asked again.
+    A wrong answer is confirmed before it counts:
+    1. If two calls with slightly different numbers are wrong as well, it counts.
+    2. If only these numbers are wrong, and are wrong again, it is rounding: it is left out.
+    3. If the same call is right when it is repeated, the device is unstable: it counts.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -404,9 +405,10 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
         if not is_wrong(parts):
             return parts
         wrong_parts = [part for part in parts if not part.is_right]
-        # Whole numbers and statements have no error that is allowed.
+        # Comparisons of whole numbers and statements allow no error.
         exact_is_wrong = any(not part.allowed for part in wrong_parts)
-        # Numbers nearby have another spread, which is all that is left of numbers far from zero.
+        # Numbers far from zero are repeated as they are: all that counts of them is their spread,
+        # which would change.
         is_far = question.form.numbers == "far"
         nearby_are_wrong = []
         for turn in (1, 2):
@@ -417,7 +419,7 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
             nearby_are_wrong.append(is_wrong(nearby_parts))
         if all(nearby_are_wrong):
             return parts
-        # What is wrong of these numbers alone, and again, is the work of rounding.
+        # Wrong for these numbers only, and wrong again: rounding did it.
         parts_again = list(compared_once(torch, device, question, question.call))
         if is_wrong(parts_again):
             return [part for part in parts if part.is_right]
@@ -425,7 +427,10 @@ def compared(torch: Any, device: str, question: Any) -> List[Part]:
 
 
 def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterator[Part]:
-    """The comparisons of one call, made directly and in the other ways of its question."""
+    """The comparisons of one call, made directly and in the other ways of its question.
+
+    Wrong answers of a way count only if the way has the same exact answer as a direct call.
+    """
     comparison = Comparison(torch, device, question, call)
     direct = WayOfQuestion("", directly, "", True)
     for way_of_question in (direct, *question.entry.other_ways(question)):
@@ -435,7 +440,7 @@ def compared_once(torch: Any, device: str, question: Any, call: Call) -> Iterato
         try:
             answer = comparison.here(way, layout, learns)
             for target in targets(comparison, words, answer, comparison.exact):
-                # A wrong count of outputs, for example, is judged already.
+                # Outputs that cannot be paired are judged already.
                 if isinstance(target, Part):
                     parts.append(target)
                 else:
@@ -461,7 +466,7 @@ def ends_question(problem: Exception) -> bool:
 
 def lacks_way(device: str, question: Any, problem: Exception) -> bool:
     """Whether the error only says that the operator cannot be called in this way on this device."""
-    # The operator lacks the form, on every device.
+    # torch refuses such a call on every device.
     if any(words in str(problem) for words in NO_WAY) or refuses(problem):
         return True
     if ends_question(problem):

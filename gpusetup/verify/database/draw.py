@@ -19,9 +19,14 @@ LENGTHS: Tuple[Tuple[int, ...], ...] = (
     (33_001, 66_001, 131_072, 262_147),
     (1, 2, 3, 5),
 )
-"""Lengths on both sides of what kernels are cut into; none: any. Our own entries vary them and the
-numbers; so do those of torch's database that it calls functions of single numbers or reductions.
-Others are soon asked for what they are not made for, and a sound machine is called wrong."""
+"""Lengths on both sides of the blocks that kernels cut a tensor into; an empty row allows any
+length.
+
+Entries written here take these lengths and numbers, and so do functions of single numbers and
+reductions of torch's database. Other operators of the database would get arguments that they are
+not made for, and a sound machine would be called wrong."""
+LONGEST_LENGTHS = 5
+"""The index of the longest lengths."""
 NUMBERS = (
     *("", "special", "ties", "large", "negative", "special", "large"),
     *("equal", "steps", "far", "special", "large", ""),
@@ -31,7 +36,7 @@ TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place
 
 
 class CallForm(NamedTuple):
-    """The form of a call, which depends on the turn only."""
+    """The form of a call, which depends only on the turn."""
 
     lengths: Tuple[int, ...]
     numbers: str
@@ -46,15 +51,16 @@ def form(turn: int) -> CallForm:
     ('out', '')
     """
     numbers = NUMBERS[turn % len(NUMBERS)]
-    # Every second time that the longest lengths come round, their numbers are large: among so many
-    # like numbers no error would be seen.
-    if turn % (2 * len(LENGTHS)) == 5:
+    # Every second time the longest lengths get large numbers at both ends: among so many similar
+    # numbers no error would show.
+    if turn % (2 * len(LENGTHS)) == LONGEST_LENGTHS:
         numbers = "large"
-    # Slowly in one half of the turns, so that each layout meets each length and each way.
+    # The layout changes with each turn in one half of the turns and with every third in the other,
+    # so that each layout meets each length and each way.
     is_fast_half = turn // 8 % 2
     layout_turn = turn if is_fast_half else turn // 3
     layout = LAYOUTS[layout_turn % len(LAYOUTS)]
-    # In other layouts torch's sums of numbers far from zero lose more than their spread.
+    # In other layouts torch's sums of numbers far from zero are off by more than their spread.
     if numbers == "far":
         layout = ""
     lengths = LENGTHS[turn % len(LENGTHS)]
@@ -155,9 +161,10 @@ class Own(NamedTuple):
     run: Callable[..., Any]
     dtypes: Tuple[str, ...] = FLOATS
     once: bool = False
-    """Whether half precision is rounded once, all else being done in float32."""
+    """Whether 16-bit numbers are rounded once, at the end, and all steps are in float32."""
     by_threads: bool = False
-    """Whether each thread of a CPU rounds its share, so that several round more than once."""
+    """Whether each thread of a CPU rounds its own part, so that several threads round more than
+    once."""
     learns: bool = True
 
     @property
@@ -208,10 +215,10 @@ class Own(NamedTuple):
         """The kind of numbers in the question's form if this entry supports it, otherwise an empty
         string for normal random numbers."""
         kind = draw.form.numbers
-        # float16 overflows, and of NaN and infinity layers may make anything.
+        # float16 overflows, and layers may return anything for NaN and infinity.
         if dtype == "float16" or kind == "special":
             return ""
-        # Products lose every digit of numbers far from zero, and cuDNN's batch norm may lose their
+        # For numbers far from zero, products lose every digit, and cuDNN's batch norm may lose the
         # spread.
         is_norm = "norm" in self.name
         keeps_spread = is_norm and (device == "cpu" or "batch" not in self.name)
@@ -231,7 +238,10 @@ class Own(NamedTuple):
 
 
 def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
-    """The call with numbers of this kind in all tensors of its format, or in one of them."""
+    """The call with numbers of this kind in all tensors of the format, or in one of them.
+
+    Without a kind the call stays as it is.
+    """
     torch = draw.torch
     working_format = getattr(torch, dtype)
 
@@ -241,11 +251,10 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
         return bool(x.numel())
 
     candidates = [x for x in tensors_of_call(torch, call) if has_numbers(x)]
-    # Without a kind the numbers stay normal ones.
     if not candidates or not kind:
         return call
     chosen_id = None
-    # In two of five calls one tensor alone changes.
+    # In about two of five calls a single tensor changes.
     if draw.chance.random() < 0.4:
         chosen_id = id(draw.choice(candidates))
 
@@ -267,7 +276,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
     """The tensor with all or some of its numbers replaced by numbers of this kind."""
     torch = draw.torch
     if not x.is_floating_point():
-        # Of whole numbers only their size is varied.
+        # Whole numbers vary only in size.
         if kind == "large" and not x.is_complex():
             return whole_numbers_of_any_size(draw, x)
         return x
@@ -292,7 +301,7 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
     y = x.contiguous().clone()
     flat = y.view(-1)
     if kind == "large":
-        # The first and the last number decide; more would leave the range of the format.
+        # Only the first and the last number are large: more would leave the range of the format.
         flat[:: max(1, y.numel() - 1)] = 16.0
         return y
     values = SPECIAL if kind == "special" else ZEROS_AND_TIES
@@ -306,7 +315,7 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     """Random whole numbers of any size that the format holds; in int64 up to 2**51, so that float64
     holds them."""
     format = draw.torch.iinfo(x.dtype)
-    # Beyond 52 bits float64 does not hold every whole number.
+    # float64 holds every whole number up to 2**53.
     bits = min(format.bits, 52)
     most = 2 ** (bits - 1)
     # -most is its own negative, so the numbers begin above it.

@@ -62,7 +62,8 @@ class Entry(NamedTuple):
     skips: Tuple[str, ...] = ()
     """The tests of torch's own that it leaves out."""
     unique: bool = True
-    """Whether all that it returns is. If not, only what its gradients are taken of is compared."""
+    """Whether everything that it returns is unique. If not, only the outputs with gradients are
+    compared."""
     listed: bool = False
     """Whether it takes lists of tensors."""
 
@@ -96,12 +97,12 @@ class Entry(NamedTuple):
         reference = getattr(self.info, "ref", None)
         return self.info.supports_autograd or reference is not None
 
-    def counts_up(self, torch: Any, call: Call) -> bool:
-        """Whether the result may contain fractions, or the work may take as many steps as a whole
-        number says."""
+    def must_avoid_large_wholes(self, torch: Any, call: Call) -> bool:
+        """Whether the operator must not get large whole numbers: it may take as many steps as a
+        number says, or returns fractions, which do not hold large numbers exactly."""
         if not self.of_single_numbers:
             return True
-        # A call that has no answer tells nothing of how it is computed.
+        # If the call has no answer, nothing is known about it.
         try:
             outputs = plain(torch, self.run(*call.args, **call.options))
         except Exception:
@@ -109,11 +110,9 @@ class Entry(NamedTuple):
         return any(x.is_floating_point() for x in outputs)
 
     def leaves_range(self, torch: Any, call: Call, dtype: str) -> bool:
-        """Whether a part of the computation may leave the range of the format.
-
-        It is so if the answer to numbers of one sign that are all above one, or all below, is
-        beyond it. Then the order of the parts decides.
-        """
+        """Whether a part of the computation may leave the range of the format, so that the order of
+        the parts decides: whether the answer to the numbers' absolute values does, with all below 1
+        set to 1, or all above 1."""
         if self.of_single_numbers or not dtype.endswith(("float16", "float32")):
             return False
 
@@ -126,7 +125,7 @@ class Entry(NamedTuple):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # It may have no answer to such numbers.
+            # The operator may refuse such numbers.
             try:
                 for bound in (above_one, below_one):
                     if self._is_out_of_range(torch, bounded(torch, call, bound), dtype):
@@ -303,7 +302,7 @@ class Entry(NamedTuple):
                 element_count += count
                 if element_count > LONGEST // 4:
                     break
-                # Kernels trust whole numbers as places, and read past an argument that is shorter.
+                # Kernels trust whole numbers as indices, and read past the end of a shorter tensor.
                 names_places = any(kind_of(x) == "whole" for x in tensors)
                 if count <= MOST // 2 and not names_places:
                     calls.append(call)
@@ -364,8 +363,8 @@ class Entry(NamedTuple):
             most = MOST
         longer = grown(draw, call, most)
         kind = draw.form.numbers
-        # As many steps as a great whole number says would take for ever.
-        if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
+        is_large_whole = kind == "large" and dtype in WHOLE
+        if is_large_whole and self.must_avoid_large_wholes(torch, longer):
             kind = ""
         if kind == "special" and not self.defines_nan:
             kind = "zeros and ties"

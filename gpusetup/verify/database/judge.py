@@ -9,14 +9,16 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
 
 from ..judging.tolerance import Part, holds, pointed
 from .calls import Answer, tensors_of_call
-from .rules import STEEP
+from .rules import SLOPE_WITHOUT_SPREAD
 
 STEPS = (1.0, 1.3, 0.7)
-"""Roundoffs by which arguments are moved, all of one call by one of them, each up or down."""
-FURTHER = (2.0, 1.0, 3.0)
-"""Moves that judge what misses the first limit."""
-APART = (1.5, -1.5)
-"""Then one argument is moved up and the next down: of many quotients each may jump."""
+"""Roundoffs by which the arguments of a call are moved: the same number for all of them, each
+element up or down by chance."""
+FURTHER_STEPS = (2.0, 1.0, 3.0)
+"""Further moves of the same kind, for an answer that is wrong by the first ones."""
+OPPOSITE_STEPS = (1.5, -1.5)
+"""Moves of all elements of one argument up and of the next one down. Where an answer has many
+quotients, each may jump from one whole number to the next, and moves by chance miss some."""
 
 
 class ComparedTensor(NamedTuple):
@@ -42,7 +44,8 @@ def kind_of(x: Any) -> str:
 
 
 def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Pair each tensor of an answer with the exact one; a Part if they cannot be paired."""
+    """Yields each tensor of an answer as a ComparedTensor, and a Part for tensors that cannot be
+    paired with exact ones."""
     yield from paired(label, "outputs", answer, exact)
     if answer.gradients:
         yield from paired(f"{label} gradient".strip(), "gradients", answer, exact)
@@ -50,8 +53,8 @@ def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Itera
 
 
 def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Pair the tensors in one field of an answer with the exact ones; a Part if counts or missing
-    values differ."""
+    """Yields the tensors in one field of an answer, each with the exact one; a Part if their number
+    differs, or if only one of the two is missing."""
     computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
     count = len(exact_tensors)
     # Another count says more than any difference.
@@ -62,7 +65,7 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
         if x is not None and y is not None:
             yield ComparedTensor(label, x, y, tensor_at(field, place, count))
             continue
-        # A gradient that is missing means zeros: only numbers besides 0 contradict it.
+        # A missing gradient means zeros, so only another number contradicts it.
         present = x if y is None else y
         if present is not None and bool(present.ne(0).any()):
             yield holds(label, False, "one has no value" if x is None else "one has a value")
@@ -82,8 +85,8 @@ def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
 
 
 def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Pair the arguments that a call writes to with the exact ones; a Part if an argument that it
-    only reads has changed."""
+    """Yields the arguments that a call writes to, each with the exact one; a Part if an argument
+    that it only reads has changed."""
     torch = comparison.torch
     arguments = tensors_of_call(torch, comparison.call)
     wide_arguments = tensors_of_call(torch, comparison.wide)
@@ -109,21 +112,23 @@ def has_nan(x: Any) -> bool:
 
 
 ROUNDOFFS_OF_ANSWER = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0, "complex64": 32.0}
-"""How many roundoffs of its own size an answer may be off, by format."""
-MOVED = 16.0
-"""How many times what the answer moves when its arguments are moved by a roundoff."""
-SHARE = 0.05
-"""The part of what the other elements move, on average, that counts for each element."""
-ALONG = 0.25
-"""The part of what a gradient is taken along that counts as its size: a derivative is often
-computed from a rounded answer."""
+"""The error allowed in an answer, in roundoffs of the answer's size, by format."""
+MOVE_FACTOR = 16.0
+"""The error allowed in an answer, in multiples of how far it moves if its arguments are moved by
+about a roundoff."""
+MEAN_MOVE_SHARE = 0.05
+"""The part of the other elements' average move that is added to an element's own move."""
+UPSTREAM_SHARE = 0.25
+"""The part of the upstream gradient's size that counts as the size of a gradient: a derivative is
+often computed from a rounded answer."""
 SMALLEST = {"float16": 2.0**-24}
-"""Below this nothing is told apart; of other formats the least normal number, as kernels may take
-what is below it for zero."""
-CLEARLY = 8.0
-"""A fault is farther off than its limit by so much: what is nearer may be a kernel's own way."""
-ONCE = 2.0
-"""Roundoffs by which an answer that is rounded once may be off."""
+"""Numbers below this count as equal, because kernels may take them for zero. Formats without a row:
+their least normal number; float16: the least number that it has."""
+FAULT_FACTOR = 8.0
+"""All limits are this many times as wide: a fault is farther off, and what is nearer may be another
+order of the same steps."""
+ROUNDED_ONCE = 2.0
+"""The error allowed in an answer that is rounded once, in roundoffs."""
 
 
 class ErrorLimits(NamedTuple):
@@ -156,7 +161,7 @@ def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
     change = torch.zeros_like(exact.abs())
     unsure = torch.zeros_like(change, dtype=torch.bool)
     for moved in moved_tensors:
-        # An answer of another shape says that the operator decides by its arguments' bits.
+        # If the shape changes with a roundoff, as that of `nonzero` does, no element can be judged.
         if moved is None or moved.shape != exact.shape:
             unsure = torch.ones_like(unsure)
             continue
@@ -177,36 +182,40 @@ def finite_sizes(torch: Any, exact: Any) -> Any:
 def limits(
     torch: Any, comparison: Any, target: ComparedTensor, moved_tensors: List[Any]
 ) -> ErrorLimits:
-    """The error allowed for each element, and which elements are not judged."""
-    # Of a complex format, that of its parts.
+    """The error allowed for each element, and which elements are not judged.
+
+    Allowed are some roundoffs of the greatest element's size, plus some multiples of how far the
+    exact answer moves if its arguments are moved by about a roundoff.
+    """
+    # For a complex format these are the limits of its real and imaginary parts.
     format = torch.finfo(target.computed.dtype)
-    roundoff = max(comparison.u, float(format.eps) / 2)
+    roundoff = max(comparison.roundoff, float(format.eps) / 2)
     size = finite_sizes(torch, target.exact)
     moves = moves_of(torch, target.exact, moved_tensors)
     mean_change = moves.mean_change
-    # Numbers below it are as good as zero.
+    # Smaller numbers count as zero.
     least = SMALLEST.get(comparison.dtype, format.tiny)
-    # What is added up may be rounded more often.
-    roundings = comparison.many
-    if comparison.once and not target.is_gradient:
-        allowed_move = MOVED * roundings * (moves.change + mean_change)
-        allowed = ONCE * roundoff * size + allowed_move + least
+    # Sums are rounded more often than single numbers.
+    roundings = comparison.roundings_of_sums
+    if comparison.rounds_once and not target.is_gradient:
+        allowed_move = MOVE_FACTOR * roundings * (moves.change + mean_change)
+        allowed = ROUNDED_ONCE * roundoff * size + allowed_move + least
         return ErrorLimits(allowed, moves.unsure | (size + allowed >= format.max))
-    greatest_size = max(comparison.at_least, greatest(size))
+    greatest_size = max(comparison.least_size, greatest(size))
     if target.is_gradient:
-        size_along = ALONG * comparison.along
-        size_where_flat = STEEP * comparison.at_least
-        greatest_size = max(greatest_size, size_along, size_where_flat)
-    roundings *= CLEARLY
+        size_by_upstream = UPSTREAM_SHARE * comparison.upstream_size
+        size_without_spread = SLOPE_WITHOUT_SPREAD * comparison.least_size
+        greatest_size = max(greatest_size, size_by_upstream, size_without_spread)
+    roundings *= FAULT_FACTOR
     roundoffs = ROUNDOFFS_OF_ANSWER.get(comparison.dtype, ROUNDOFFS_OF_ANSWER["float32"])
-    allowed = comparison.room * roundings * roundoffs * (roundoff * greatest_size + least)
-    allowed += roundings * MOVED * (moves.change + SHARE * mean_change)
+    allowed = comparison.error_factor * roundings * roundoffs * (roundoff * greatest_size + least)
+    allowed += roundings * MOVE_FACTOR * (moves.change + MEAN_MOVE_SHARE * mean_change)
     unsure = moves.unsure
-    # Beside the end of the format the order of the steps decides whether they overflow.
+    # Near the end of the format the order of the steps decides whether they overflow.
     unsure |= size + allowed >= format.max
     if target.is_gradient:
-        # A roundoff of an argument moves all of such an element.
-        unsure |= size * roundoff >= comparison.along
+        # So large a gradient changes by its whole upstream value if an argument is rounded.
+        unsure |= size * roundoff >= comparison.upstream_size
     if may_overflow(comparison, target, float(format.max)):
         unsure |= ~target.computed.isfinite()
     return ErrorLimits(allowed, unsure)
@@ -218,11 +227,12 @@ def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float
         return True
     if not target.is_gradient:
         return False
-    # Derivatives may be computed by way of the answer's cube, or of an argument's exponential.
-    height = min(comparison.height, 1e30)
-    if height**3 * 4 >= greatest_number:
+    # Derivatives may be computed from the answer's cube, or from an argument's exponential. 1e30
+    # keeps the cube within Python's floats, and is beyond every format's limit.
+    output_size = min(comparison.output_size, 1e30)
+    if output_size**3 * 4 >= greatest_number:
         return True
-    return bool(comparison.height_of_arguments >= 0.5 * log(greatest_number))
+    return bool(comparison.argument_size >= 0.5 * log(greatest_number))
 
 
 def greatest(x: Any) -> float:
@@ -260,37 +270,39 @@ def judged(comparison: Any, target: ComparedTensor) -> Part:
         return holds(target.label, False, problem)
     if kind_of(computed) == "whole":
         return judged_whole(comparison, target)
-    # First by the roundoff of the answer alone.
+    # First by the roundoff of the answer alone, without moved arguments.
     part = judged_close(comparison, target, [])
-    # Such an operator jumps from one whole number to the next, and its argument is given exactly.
-    if comparison.steps and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
+    # An operator such as `floor` jumps from one whole number to the next. Its argument is exact, so
+    # a moved one would only excuse a wrong answer.
+    if comparison.may_jump and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
         return part
     if part.worst > 1:
         moved_tensors = [target.in_answer(answer) for answer in comparison.moved_answers()]
         part = judged_close(comparison, target, moved_tensors)
-    if part.worst > 1 and comparison.moves:
+    if part.worst > 1 and comparison.answers_to_moves:
         add_further_moves(comparison)
-        moved_tensors = [target.in_answer(answer) for answer in comparison.moves]
+        moved_tensors = [target.in_answer(answer) for answer in comparison.answers_to_moves]
         part = judged_close(comparison, target, moved_tensors)
     return part
 
 
 def add_further_moves(comparison: Any) -> None:
-    """Add the answers for arguments that are moved further; once for all tensors of a call."""
-    if len(comparison.moves) > len(STEPS):
+    """Add the exact answers for further moves of the arguments; once for all tensors of a call."""
+    has_further_moves = len(comparison.answers_to_moves) > len(STEPS)
+    if has_further_moves:
         return
-    for apart, steps in ((False, FURTHER), (True, APART)):
+    for apart, steps in ((False, FURTHER_STEPS), (True, OPPOSITE_STEPS)):
         for step in steps:
-            # A moved argument may be outside of what the operator takes.
+            # The operator may refuse a moved argument, for example one above 1.
             with contextlib.suppress(Exception):
                 answer = comparison.moved(step, apart=apart)
-                comparison.moves.append(answer)
+                comparison.answers_to_moves.append(answer)
 
 
 def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
     """Whether a tensor holds the same numbers at two sets of indices along one of its axes.
 
-    Of like numbers each device may name another place: `topk`, `median` and `mode` do.
+    If numbers are equal, each device may name another place: `topk`, `median` and `mode` do.
 
     >>> import torch
     >>> x = torch.tensor([[3, 1, 3]])
@@ -319,7 +331,7 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
     """Whether the tensors can be indices into `x` along this axis, as `gather` takes them."""
     for places in tensors:
-        # Without places nothing tells what they name.
+        # An empty tensor of places tells nothing.
         if not places.numel():
             return False
         for other_axis, length in enumerate(places.shape):
@@ -344,6 +356,11 @@ def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
     return any(same_numbers_at(torch, x, computed, exact) for x in searched[:1])
 
 
+STEPS_OF_WHOLE = (1.3, -0.9)
+"""Roundoffs by which the arguments are moved for an answer in whole numbers. Equal arguments stay
+equal, because a comparison of them gives another answer otherwise."""
+
+
 def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
     """Whether whole numbers or booleans are exactly right; numbers that rounding could change are
     not judged."""
@@ -356,17 +373,19 @@ def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
     if names_other_places(comparison, target.computed, target.exact):
         return right_part
     if target.computed.dtype != torch.bool:
-        # At its ends a format may saturate or wrap around.
+        # Numbers beyond the ends of a format may saturate or wrap around.
         format = torch.iinfo(target.computed.dtype)
         is_wrong &= (exact > format.min) & (exact < format.max)
+    # Numbers that rounding cannot move are judged as they are.
+    if not comparison.moved_answers():
+        return part_of(torch, target, is_wrong, (inf, 0.0))
     # A number that changes with a roundoff of the arguments is not judged.
-    for step in (1.3, -0.9):
-        if not comparison.moved_answers():
-            continue
-        near = target.in_answer(comparison.moved(step, alike=True))
-        if near is None or near.shape != exact.shape:
+    for step in STEPS_OF_WHOLE:
+        moved_answer = comparison.moved(step, alike=True)
+        moved = target.in_answer(moved_answer)
+        if moved is None or moved.shape != exact.shape:
             return right_part
-        is_wrong &= near.to(torch.int64) == exact
+        is_wrong &= moved.to(torch.int64) == exact
     return part_of(torch, target, is_wrong, (inf, 0.0))
 
 
@@ -380,7 +399,7 @@ def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[An
         return Part(target.label, 0.0, 0.0)
     allowed, unsure = limits(torch, comparison, target, moved_tensors)
     error = (computed - exact).abs()
-    # Of products of infinities the order decides whether they become infinite or NaN.
+    # In products of infinities the order of the steps decides between infinity and NaN.
     if exact.is_complex() or target.is_gradient:
         is_equal |= ~computed.isfinite() & ~exact.isfinite()
     no_error = torch.zeros_like(error)

@@ -112,10 +112,11 @@ NO_GRADIENT: Tuple[Rule, ...] = (
         ("nn.functional.multi_head_attention_forward",),
     ),
 )
-"""Whose gradient is not asked: computing it loses more than its arguments' roundoff tells."""
+"""Entries whose gradient is not compared, because computing it loses more digits than a roundoff of
+the arguments explains."""
 BY_SIGN = ("symeig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr")
-"""Vectors that may have either sign. The database itself says what of them is unique: that is
-compared."""
+"""Entries that return vectors of either sign. Only what torch's database says is unique about them
+is compared."""
 SCALE_OF_ARGUMENTS = (
     *("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit"),
     *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
@@ -125,13 +126,13 @@ SCALE_OF_ARGUMENTS = (
     *("nn.functional.binary_cross_entropy_with_logits", "nn.functional.linear_cross_entropy*"),
     *("nn.functional.cross_entropy", "log_softmax*", "nn.functional.tanhshrink"),
 )
-"""Their answers are small beside what is subtracted to get them: a line of one number less its
-mean, a probability as one less another, a logit less the logarithm of its sigmoid. Their roundoff
-is that of their arguments' size, that of a window is of 1; so is that of a number times its
-probability."""
-STEEP = 16.0
-"""The slope of a norm where a line has no spread: 1 over the root of the usual `eps`. A gradient
-there is the difference of numbers so many times 20 times greater than what it is taken along."""
+"""Entries whose roundoff is judged by the size of their arguments, because their answer is a small
+difference of large numbers: a number less the mean of its line, 1 less a probability, a logit less
+the logarithm of its sigmoid. For windows the size is 1."""
+SLOPE_WITHOUT_SPREAD = 16.0
+"""The slope of a norm where all numbers of a line are equal: 1 over the root of the usual `eps`,
+divided by the 20 that `Comparison.least_size` has. A gradient there is a small difference of
+numbers of that size."""
 ROOM: Dict[str, float] = {
     "nn.functional.ctc_loss": 100.0,
     "nn.functional.scaled_dot_product_attention": 10.0,

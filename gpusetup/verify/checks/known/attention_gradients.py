@@ -118,13 +118,12 @@ def gradients_of_head(shape: AttentionShape, head: Numbers) -> HeadGradients:
         if weights is None:
             continue
         height = upstream_of(query)
-        # What arrives at each weight.
-        pulls = [height * column_sum(shape) * value for value in head.values]
-        mean = fsum(products_of_pairs(weights, pulls))
-        for key, (weight, pull) in enumerate(zip(weights, pulls)):
-            by_score = weight * (pull - mean)
-            query_gradient[query] += by_score * SCALE * head.keys[key]
-            key_gradient[key] += by_score * SCALE * head.queries[query]
+        weight_gradients = [height * column_sum(shape) * value for value in head.values]
+        mean = fsum(products_of_pairs(weights, weight_gradients))
+        for key, (weight, weight_gradient) in enumerate(zip(weights, weight_gradients)):
+            score_gradient = weight * (weight_gradient - mean)
+            query_gradient[query] += score_gradient * SCALE * head.keys[key]
+            key_gradient[key] += score_gradient * SCALE * head.queries[query]
             value_gradient[key] += weight * height
     return HeadGradients(query_gradient, key_gradient, value_gradient)
 
@@ -145,7 +144,7 @@ def judged_gradients(
         for value in head.values:
             values += [shape.groups * value * factor for factor in upstream_factors(shape)]
 
-    # All but the first column of queries and keys are zero, and so is what they are multiplied by.
+    # Only the first column is compared: in the others queries and keys are zero.
     computed = gradients[0][..., 0]
     computed = torch.where(torch.isfinite(computed), computed, torch.zeros_like(computed))
     limit = score_limit(dtype_name, shape, queries)
@@ -168,13 +167,14 @@ def unit_of(dtype_name: str, shape: AttentionShape) -> float:
 
 
 def score_limit(dtype_name: str, shape: AttentionShape, exact: Sequence[float]) -> Limit:
-    """The limit for gradients of queries and keys. A score's gradient is a difference of large
-    numbers, so the absolute limit follows the largest ones.
+    """The limit for gradients of queries and keys.
 
-    Pulls reach 16 * 2 * width; halves round the answers from which their mean is taken.
+    The gradient of a score is a difference of large numbers, so the absolute limit follows the
+    largest of them; 16-bit formats round the outputs from which their mean is taken.
     """
     unit = unit_of(dtype_name, shape)
-    # The mean of `column_sum` for a column.
-    pull = 16 * 2.25 * shape.width
+    # The gradient of a weight reaches 16, the largest value, times `column_sum`, which is 3 a
+    # column on average. Three quarters of that are allowed.
+    largest_weight_gradient = 16 * 2.25 * shape.width
     largest = max(map(abs, exact), default=0.0)
-    return Limit(16 * unit, unit * (pull + largest))
+    return Limit(relative=16 * unit, absolute=unit * (largest_weight_gradient + largest))

@@ -161,7 +161,7 @@ def reductions_of(
         yield exactly(f"{method} {label}", computed, exact[method])
         computed = reduction.run(turned, axis)
         yield exactly(f"{method} {label}, turned", computed, exact[method])
-    # Of equal ones each index is right, so the numbers there are compared.
+    # If several elements are the largest, each index is right, so the elements there are compared.
     index = inputs.argmax(axis, keepdim=True)
     computed = inputs.gather(axis, index)
     yield exactly(f"argmax {label}", computed, exact["max"])
@@ -297,7 +297,7 @@ def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterat
     computed = zeros.clone().scatter_add_(axis, places, inputs)
     yield exactly(f"scatter_add_ {label}", computed, exact)
 
-    # An index for each axis: of the two others every one.
+    # An index for each axis; along the two other axes every index.
     indices = [torch.arange(length, device=inputs.device) for length in shape]
     indices[axis] = index
     grid = torch.meshgrid(*indices, indexing="ij")
@@ -397,7 +397,8 @@ def counted_rows(device: str) -> Iterator[Part]:
     for length in (1, 17, 1025, 70_001):
         for dtype_name in ("float32", "int64", "int32", "float64"):
             yield from counted_row(length, dtype_name, device)
-        # Ends that are 2 to the 20 times the steps apart: each number is exact.
+        # Whole numbers with a step of 1; a kernel may round each of them as start plus position
+        # times step.
         last = length - 1
         computed = torch.linspace(0, last, length, dtype=torch.float64, device=device)
         limit = Limit(4 * roundoff("float64"))
@@ -413,7 +414,7 @@ def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
     counted = range(length)
     computed = torch.arange(length, dtype=dtype, device=device)
     yield exactly(f"arange {label}", computed, counted)
-    # Of the three arguments none is a default.
+    # All three arguments differ from their defaults.
     odd = range(3, 3 + 2 * length, 2)
     computed = torch.arange(odd.start, odd.stop, odd.step, dtype=dtype, device=device)
     yield exactly(f"arange by twos {label}", computed, odd)

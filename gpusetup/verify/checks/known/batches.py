@@ -27,7 +27,8 @@ from .number_lists import joined
 
 Matrix = List[List[int]]
 ONES = 24
-"""Numbers other than zero in a row of the left factor: 24 products of up to 2 * 4 are below 256."""
+"""The most numbers other than zero in a row of the left factor: 24 products of up to 2 * 4 stay
+below 256."""
 Shape = Tuple[int, int, int]
 """Rows, inner length and columns."""
 SHAPES: Tuple[Shape, ...] = (
@@ -76,7 +77,7 @@ def product_of(shape: Shape, salt: int = 0) -> Product:
     first: Matrix = []
     for _ in range(rows):
         row = [0] * inner
-        # A place may come twice; then fewer numbers are left.
+        # A position may be drawn twice; then the row has fewer numbers.
         for position in chance.choices(range(inner), k=ONES):
             row[position] = chance.choice((-2, -1, 1, 2))
         row[-1] = 2

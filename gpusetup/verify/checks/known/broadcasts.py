@@ -60,7 +60,7 @@ def add_twice(first: Any, second: Any) -> Any:
 
 
 class Operand(NamedTuple):
-    """A tensor that is spread, and what stands at each place of the result."""
+    """A tensor that is broadcast, and its element at each position of the result."""
 
     values: List[Number]
     """Its elements in their order."""
@@ -108,25 +108,27 @@ def plain(tensor: Any) -> Any:
 
 
 def transposed(tensor: Any) -> Any:
-    """The same, whose last axis is the outermost one in memory."""
-    axes = list(range(tensor.dim()))[::-1]
-    return tensor.permute(axes).contiguous().permute(axes)
+    """The same tensor with the last axis as the outermost one in memory."""
+    reversed_axes = list(range(tensor.dim()))[::-1]
+    copy = tensor.permute(reversed_axes).contiguous()
+    return copy.permute(reversed_axes)
 
 
 def with_gaps(tensor: Any) -> Any:
-    """Every second element of a longer row."""
-    return torch.stack([tensor, tensor + 1], -1)[..., 0]
+    """The same tensor as every second element of a longer row."""
+    pairs = torch.stack([tensor, tensor + 1], -1)
+    return pairs[..., 0]
 
 
 def without_first_axes(tensor: Any) -> Any:
-    """The same without the axes of length 1 that it begins with; at last a single number."""
+    """The same tensor without its leading axes of length 1; a tensor of one element loses all."""
     while tensor.dim() and tensor.shape[0] == 1:
         tensor = tensor[0]
     return tensor
 
 
 def channels_inside(tensor: Any) -> Any:
-    """The second axis is the innermost one in memory, as in channels last."""
+    """The same tensor with the second axis as the innermost one in memory, as in channels last."""
     if tensor.dim() < 3:
         return tensor
     return tensor.transpose(1, -1).contiguous().transpose(1, -1)
@@ -153,7 +155,7 @@ def spread_pairs(device: str) -> Iterator[Part]:
 
 
 def dtype_names_on(device: str) -> List[str]:
-    """Vectors of four, of eight, and of whole numbers, for which kernels differ."""
+    """One format of 32 bits, one of 16 bits, and one of whole numbers, for which kernels differ."""
     halves = "bfloat16" if "bfloat16" in formats_on(device) else "float16"
     return ["float32", halves, "int64"]
 
@@ -162,7 +164,8 @@ def operations_of_shape(
     some_operations: Tuple[Operation, ...], shape: Shape, device: str
 ) -> Iterator[Part]:
     """Some operations of each pair of forms, laid in memory in other ways from pair to pair."""
-    # Five layouts of one operand beside seven turns of the other one: all pairs come round.
+    # The first layout changes with each turn and the second with every fifth, so that all pairs of
+    # the five layouts come round.
     turns = itertools.count()
     for first_form, second_form in pairs_of_forms(shape):
         first = spread_operand(NUMBERS, first_form, shape)
@@ -177,8 +180,8 @@ def operations_of_shape(
                 if is_whole and operation.has_fractions:
                     continue
                 turn = next(turns)
-                first_layout = LAYOUTS[turn % 5]
-                second_layout = LAYOUTS[turn // 5 % 5]
+                first_layout = LAYOUTS[turn % len(LAYOUTS)]
+                second_layout = LAYOUTS[turn // len(LAYOUTS) % len(LAYOUTS)]
                 exact = list(map(operation.exact, first.spread, other.spread))
                 forms = f"{first_form} and {second_form} {dtype_name}"
                 label = f"{operation.name} of {forms}"
@@ -203,7 +206,7 @@ def spread_choices(device: str) -> Iterator[Part]:
             opposite = chosen(flags.spread, other.spread, full.spread)
             condition = tensor_of(flags.values, "bool", device, *condition_form)
             for dtype_name in dtype_names_on(device)[:2]:
-                layout = LAYOUTS[next(turns) % 5]
+                layout = LAYOUTS[next(turns) % len(LAYOUTS)]
                 first = tensor_of(full.values, dtype_name, device, *shape)
                 second = tensor_of(other.values, dtype_name, device, *other_form)
                 forms = f"{condition_form}, {shape} and {other_form} {dtype_name}"
@@ -223,7 +226,9 @@ def chosen(flags: List[Number], first: List[Number], second: List[Number]) -> Li
 
 
 def layout_of_flags(layout: Callable[[Any], Any], condition: Any) -> Any:
-    """A condition in another layout; the gaps are made by adding, which flags do not."""
+    """A condition in another layout. `with_gaps` adds 1, which booleans do not support, so their
+    gaps are filled with the opposite."""
     if layout is with_gaps:
-        return torch.stack([condition, ~condition], -1)[..., 0]
+        pairs = torch.stack([condition, ~condition], -1)
+        return pairs[..., 0]
     return layout(condition)

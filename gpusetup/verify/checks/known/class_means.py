@@ -90,7 +90,7 @@ def class_means(device: str) -> Iterator[Part]:
 def losses_of_table(
     table: Table, exact_losses: List[List[float]], dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """Cross-entropy with and without smoothing, and nll_loss of the log-probabilities."""
+    """Compare cross-entropy with and without smoothing, and nll_loss of the log-probabilities."""
     functional = torch.nn.functional
     targets = table.targets()
     shape = [table.rows, table.classes]
@@ -131,7 +131,7 @@ def losses_of_pixels(table: Table, smoothing: float) -> List[float]:
 
 
 def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
-    """The losses as torch gives them: a mean divides by the targets that count."""
+    """The losses as torch returns them; a mean divides by the number of targets that count."""
     if reduction == "none":
         return losses
     total = fsum(losses)
@@ -141,7 +141,8 @@ def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
 
 
 def limit_of(table: Table, reduction: str, dtype_name: str) -> Limit:
-    """Losses below 16 are rounded a few times; a sum of halves is rounded once a number."""
+    """The error allowed in a loss below 16, which is rounded a few times; a sum is rounded once for
+    each number."""
     unit = roundoff(dtype_name)
     # Halves compute in float32, and are rounded at the ends.
     absolute = 32 * unit if dtype_name in HALVES else 64 * unit

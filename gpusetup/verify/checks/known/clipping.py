@@ -68,7 +68,7 @@ def gradient_norms(device: str) -> Iterator[Part]:
 
 
 def label_of(gradients: List[Any], order: float) -> str:
-    """Names a list by its length and its longest tensor."""
+    """The name of a norm of a list, with the list's length and its longest tensor."""
     longest = max(len(gradient) for gradient in gradients)
     dtype_name = dtype_name_of(gradients[0])
     return f"{order:g}-norm of {len(gradients)} tensors of up to {longest} {dtype_name} numbers"
@@ -80,9 +80,11 @@ def norm_of(lengths: Sequence[int], order: float) -> float:
     largest = 0
     for length in lengths:
         whole_periods, rest = divmod(length, len(PERIOD))
-        # The numbers of the last, unfinished period count once more.
         for position, number in enumerate(PERIOD):
-            count = whole_periods + (position < rest)
+            count = whole_periods
+            # The last, unfinished period has the first `rest` numbers once more.
+            if position < rest:
+                count += 1
             size = abs(number)
             if count:
                 largest = max(largest, size)
@@ -93,12 +95,14 @@ def norm_of(lengths: Sequence[int], order: float) -> float:
 
 
 def limit_of(gradients: List[Any]) -> Limit:
-    """A root of an exact sum; the norm of norms adds a rounding for each doubling of the list."""
-    return Limit(16 * roundoff(dtype_name_of(gradients[0])))
+    """The error allowed in a norm: the root of an exact sum is rounded, and the norm of norms adds
+    a rounding for each doubling of the list."""
+    dtype_name = dtype_name_of(gradients[0])
+    return Limit(relative=16 * roundoff(dtype_name))
 
 
 def norms_in_list(gradients: List[Any], order: float) -> Iterator[Part]:
-    """The norm of each tensor, all asked for at once."""
+    """Compare the norms of all tensors, computed by one call."""
     exact = [norm_of([len(gradient)], order) for gradient in gradients]
     computed = offered(functools.partial(torch._foreach_norm, gradients, order))
     if computed is None:
@@ -108,7 +112,8 @@ def norms_in_list(gradients: List[Any], order: float) -> Iterator[Part]:
 
 
 def clipped(gradients: List[Any], order: float, foreach: bool) -> Iterator[Part]:
-    """The norm of all tensors together, which is returned, and the gradients divided by it."""
+    """Compare what `clip_grad_norm_` returns, the norm of all tensors together, and the gradients
+    that it clips."""
     parameters: List[Any] = []
     for gradient in gradients:
         parameter = torch.zeros_like(gradient).requires_grad_()

@@ -72,7 +72,7 @@ def within_chance(label: str, count: int, draws: int) -> Part:
 def is_likely(count: int, draws: int, probability: float) -> bool:
     """Whether something of this probability may come so often in so many draws."""
     expected = draws * probability
-    # Of a binomial distribution.
+    # The variance of a binomial distribution.
     variance = draws * probability * (1 - probability)
     allowed = SIGMAS * sqrt(variance)
     return abs(count - expected) <= allowed
@@ -113,7 +113,7 @@ def independent_lanes(device: str) -> Iterator[Part]:
 
 def agree_by_chance(label: str, lane: List[bool], other_lane: List[bool]) -> Part:
     """Whether two lanes are as often kept or dropped together as independent ones."""
-    # Of the last vector there may be no other lane.
+    # The last vector may be cut off before the other lane.
     pairs = min(len(lane), len(other_lane))
     equal_count = sum(map(eq, lane, other_lane))
     # Both are kept, or both are dropped.

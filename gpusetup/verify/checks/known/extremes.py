@@ -75,7 +75,7 @@ def far_angles() -> Tuple[float, ...]:
 
 
 def far_functions() -> Tuple[FarFunction, ...]:
-    """Functions whose ends are asked for."""
+    """Functions to test at both ends of their range."""
     both_ends = TINY + GROWING
     angles = TINY + far_angles()
     # The exponential in x / (1 + exp(-x)) is infinite at -90, where the quotient is not yet zero.
@@ -108,14 +108,16 @@ def torch_softplus(x: float) -> float:
 
 
 def positive_functions() -> Tuple[FarFunction, ...]:
-    """What is defined for positive numbers alone, and at zero."""
+    """Functions that are only defined for zero and positive numbers, or tested for those alone."""
+    numbers = (0.0, *POSITIVE, inf)
+    tiny_numbers = (0.0, *TINY, *POSITIVE, inf)
     return (
-        FarFunction("log", torch.log, at_zero(math.log, -inf), (0.0, *POSITIVE, inf)),
-        FarFunction("log2", torch.log2, at_zero(math.log2, -inf), (0.0, *POSITIVE, inf)),
-        FarFunction("log10", torch.log10, at_zero(math.log10, -inf), (0.0, *POSITIVE, inf)),
-        FarFunction("log1p", torch.log1p, math.log1p, (0.0, *TINY, *POSITIVE, inf)),
-        FarFunction("sqrt", torch.sqrt, math.sqrt, (0.0, *POSITIVE, inf)),
-        FarFunction("rsqrt", torch.rsqrt, at_zero(rsqrt, inf), (0.0, *POSITIVE, inf)),
+        FarFunction("log", torch.log, at_zero(math.log, -inf), numbers),
+        FarFunction("log2", torch.log2, at_zero(math.log2, -inf), numbers),
+        FarFunction("log10", torch.log10, at_zero(math.log10, -inf), numbers),
+        FarFunction("log1p", torch.log1p, math.log1p, tiny_numbers),
+        FarFunction("sqrt", torch.sqrt, math.sqrt, numbers),
+        FarFunction("rsqrt", torch.rsqrt, at_zero(rsqrt, inf), numbers),
     )
 
 
@@ -137,9 +139,10 @@ def far_numbers(device: str) -> Iterator[Part]:
 def values_of(
     function: FarFunction, numbers: Sequence[float], dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """One function of numbers as their format holds them: large ones are infinite in float16."""
+    """Compare one function for numbers as the format stores them: large ones are infinite in
+    float16."""
     stored = flat_list(torch.tensor(list(numbers), dtype=dtype_of(dtype_name)))
-    # What became infinite is asked for only where the function has a limit there.
+    # Numbers that became infinite stay only if the function has a limit at infinity.
     if inf not in numbers:
         stored = [number for number in stored if abs(number) != inf]
     exact = [within_format(function.exact, number, dtype_name) for number in stored]
@@ -154,11 +157,11 @@ def values_of(
 
 
 def within_format(function: Callable[..., float], x: float, dtype_name: str) -> float:
-    """A function's value; infinite where its format, or Python's, ends."""
+    """A function's value; infinite if it is too large for the format or for Python."""
     try:
         value = function(x)
     except OverflowError:
-        # Of these only sinh is negative there.
+        # Of the functions that overflow in Python only sinh has negative values.
         return math.copysign(inf, x) if function is math.sinh else inf
     return cut_to_format(value, dtype_name)
 
@@ -171,15 +174,16 @@ def cut_to_format(value: float, dtype_name: str) -> float:
 
 
 def limit_of(slack: float, dtype_name: str) -> Limit:
-    """Eight roundoffs of the answer (libraries promise four), as for numbers near zero.
+    """The error allowed in a function's value, the same as for numbers near zero (`pointwise`).
 
-    Answers below the least normal number may be zero. Halves are computed in float32, whose
-    formulas are off by some 1e-7 near zero.
+    With 32 and 64 bits 8 roundoffs, because libraries promise 4; answers below the least normal
+    number may be zero. With 16 bits 4 roundoffs, and 1e-6 near zero, where the formulas of float32
+    are off by some 1e-7. `slack` is `FarFunction.slack`.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
-        return Limit(4 * unit, 2.0**-20 + slack * unit)
-    return Limit(8 * unit, LEAST[dtype_name] + slack * unit)
+        return Limit(relative=4 * unit, absolute=2.0**-20 + slack * unit)
+    return Limit(relative=8 * unit, absolute=LEAST[dtype_name] + slack * unit)
 
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -187,12 +191,13 @@ def limit_of(slack: float, dtype_name: str) -> Limit:
 
 BASES = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.25, 1.0, 2.0, 3.0, 10.0)
 EXPONENTS = (-101.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0, 100.0, 101.0)
-"""Even, odd and broken ones; kernels have paths of their own for -2, -1, -0.5, 0.5, 2 and 3."""
+"""Even, odd and fractional ones; kernels have their own paths for -2, -1, -0.5, 0.5, 2 and 3."""
 PAIRS = tuple(product(BASES, EXPONENTS))
 
 
 def power(base: float, exponent: float) -> float:
-    """As C defines it: NaN for a broken exponent of a negative base, infinite for one over zero."""
+    """The power as C defines it: NaN for a negative base with a fractional exponent, infinite for a
+    base of zero with a negative one."""
     if base == 0.0 and exponent < 0:
         return inf
     if base < 0 and exponent != math.floor(exponent):
@@ -209,17 +214,19 @@ def powers(device: str) -> Iterator[Part]:
 
 
 def power_limit(dtype_name: str) -> Limit:
-    """Sixteen roundoffs: CUDA promises eight units in the last place for float32 (its manual)."""
-    return Limit(16 * roundoff(dtype_name), LEAST[dtype_name])
+    """The error allowed in a power: 16 roundoffs, because CUDA's manual promises 8 units in the
+    last place for float32."""
+    return Limit(relative=16 * roundoff(dtype_name), absolute=LEAST[dtype_name])
 
 
 def exact_powers(pairs: Sequence[Tuple[float, float]], dtype_name: str) -> List[float]:
-    """The powers of pairs as their format holds them."""
-    return [cut_to_format(power(*pair), dtype_name) for pair in pairs]
+    """The powers of pairs (base, exponent) as the format stores them."""
+    powers_of_pairs = [power(base, exponent) for base, exponent in pairs]
+    return [cut_to_format(value, dtype_name) for value in powers_of_pairs]
 
 
 def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
-    """Both numbers in tensors: side by side, and each base beside each exponent."""
+    """Compare powers of two tensors: element by element, and each base with each exponent."""
     exact = exact_powers(PAIRS, dtype_name)
     limit = power_limit(dtype_name)
     bases = [base for base, _ in PAIRS]
@@ -239,7 +246,7 @@ def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def powers_by_numbers(dtype_name: str, device: str) -> Iterator[Part]:
-    """One of the two is a number of Python, a float or a whole one."""
+    """Compare powers of a tensor and a Python number, which is a float or an integer."""
     limit = power_limit(dtype_name)
     bases = tensor_of(repeated(BASES, 33), dtype_name, device)
     for exponent in EXPONENTS:
@@ -258,11 +265,16 @@ def powers_by_numbers(dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def powers_of_wholes(device: str) -> Iterator[Part]:
-    """Whole numbers of each sign to the power of whole numbers, which have a loop of their own."""
-    pairs = list(product(range(-7, 8), range(8)))
-    exact: List[Number] = [operator.pow(*pair) for pair in pairs]
+    """Compare powers of integers, for which kernels have their own loop."""
+    bases: List[Number] = []
+    exponents: List[Number] = []
+    exact: List[Number] = []
+    for base, exponent in product(range(-7, 8), range(8)):
+        bases.append(base)
+        exponents.append(exponent)
+        exact.append(operator.pow(base, exponent))
     for dtype_name in ("int64", "int32"):
-        bases = tensor_of([base for base, _ in pairs], dtype_name, device)
-        exponents = tensor_of([exponent for _, exponent in pairs], dtype_name, device)
-        computed = torch.pow(bases, exponents)
+        base_tensor = tensor_of(bases, dtype_name, device)
+        exponent_tensor = tensor_of(exponents, dtype_name, device)
+        computed = torch.pow(base_tensor, exponent_tensor)
         yield exactly(f"pow of whole numbers, {dtype_name}", computed, exact)

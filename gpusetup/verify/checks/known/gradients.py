@@ -416,7 +416,8 @@ COPIES: Dict[str, Callable[[Any], Any]] = {
     "a clone": lambda x: x.clone(),
     "a written copy": lambda x: torch.zeros_like(x).copy_(x),
 }
-"""Ways to the same matrix again: what arrives at it must arrive at the leaf."""
+"""Operations that return the same matrix, so that the upstream gradient must arrive at the leaf as
+it is."""
 
 
 def gradients_of_copies(device: str) -> Iterator[Part]:

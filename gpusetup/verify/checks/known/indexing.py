@@ -71,7 +71,7 @@ def indexing(device: str) -> Outcome:
         rows_that_are_picked,
         rows_that_are_written,
         numbers_added_at_places,
-        numbers_met_at_places,
+        largest_numbers_at_places,
         several_indices,
         gradients_of_a_table,
         gradients_of_one_row,
@@ -273,8 +273,8 @@ def rows_added(inputs: TableTensors, exact: List[float], label: str) -> Iterator
     yield exactly(f"scatter_reduce {label}", computed, exact)
 
 
-def numbers_met_at_places(device: str) -> Iterator[Part]:
-    """Catches a scatter with `amax` that does not keep the largest of several numbers written to
+def largest_numbers_at_places(device: str) -> Iterator[Part]:
+    """Catches a scatter with `amax` that does not keep the largest of the numbers that arrive at
     one place."""
     for table in tables():
         rows = table.row_copies()

@@ -250,21 +250,23 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
             inputs = row.expand(len(column), -1).contiguous()
             upstream = tensor_of(column, dtype_name, device, -1, 1).expand_as(inputs).contiguous()
             label = f"{len(column)} {dtype_name} rows, runs of {run}"
-            yield from gradients_that_return(inputs, upstream, label)
+            yield from gradients_of_cancelling_rows(inputs, upstream, label)
 
 
-def gradients_that_return(inputs: Any, upstream: Any, label: str) -> Iterator[Part]:
-    """The gradients of weight and bias where one row is left of all that arrives."""
+def gradients_of_cancelling_rows(inputs: Any, upstream: Any, label: str) -> Iterator[Part]:
+    """Compare the gradients of weight and bias if the upstream gradients of all rows but one cancel
+    each other out."""
     dtype_name = dtype_name_of(inputs)
     count, width = inputs.shape
     weight = inputs.new_ones(width).requires_grad_()
     bias = inputs.new_zeros(width).requires_grad_()
-    # The numbers have a mean of zero and a root of 1: what is normalised stays as it is.
+    # The numbers have a mean of zero and a root of 1, so the normalised numbers are the same.
     by_weight = [ONE * number for number in inputs[0].tolist()]
     by_bias = [ONE] * width
     # Partial sums grow to half of all steps, and are rounded in float32 at each row.
-    largest = STEP * count / 2
-    limit = Limit(4 * roundoff(dtype_name), largest * roundoff("float32") * sqrt(count))
+    largest_sum = STEP * count / 2
+    rounding_of_sums = largest_sum * roundoff("float32") * sqrt(count)
+    limit = Limit(relative=4 * roundoff(dtype_name), absolute=rounding_of_sums)
 
     functional = torch.nn.functional
     outputs = {"group_norm": functional.group_norm(inputs, 1, weight, bias, EPS)}

@@ -105,7 +105,7 @@ def height(case: CenteredSpread) -> float:
 def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
     """The error allowed in a result of about 1 times a weight of up to 3.
 
-    The rounding of the mean, of the size of the center, is divided by the spread too.
+    The mean is rounded at the size of the center, and that error is divided by the root as well.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
@@ -159,8 +159,10 @@ def rms_norms(device: str) -> Iterator[Part]:
         return
     for dtype_name in formats_on(device):
         for length in LENGTHS:
-            # It takes no mean away, so those of other centers have other answers.
-            for case in SPREADS[:3]:
+            # An RMS norm does not subtract the mean, so `height` is its answer only for a center
+            # of 0.
+            centered_cases = [case for case in SPREADS if not case.center]
+            for case in centered_cases:
                 signs = signs_of(length, "rms")
                 inputs = tensor_of(numbers_of(case, signs), dtype_name, device)
                 computed = torch.nn.functional.rms_norm(inputs, (length,), None, case.eps)

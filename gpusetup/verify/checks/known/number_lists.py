@@ -10,7 +10,7 @@ Number = Union[int, float]
 Element = TypeVar("Element")
 
 
-# --- made ones ------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 
 
 def repeated(values: Sequence[Number], length: int) -> List[Number]:
@@ -47,17 +47,16 @@ def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List
 
 
 ONE, STEP = 1.0, 16.0
-"""A number that a long sum must not lose, and steps that only 16 bits confuse with it.
-
-Past 2,048 (float16) or 256 (bfloat16), a multiple of the step plus one is no number of the format.
-"""
+"""A number that a long sum must not lose, and the size of the steps that hide it in 16 bits: past
+2,048 (float16) or 256 (bfloat16), a multiple of the step plus 1 is no number of the format."""
 
 
 def there_and_back(steps: int, run: int) -> List[float]:
-    """A number, and as many steps up as down, in runs; their sum is that number.
+    """The number 1, followed by runs of steps up and down that cancel each other out, so that the
+    sum is 1.
 
-    With runs of half the length, partial sums of whole blocks are far from zero. With short runs,
-    partial sums of single lanes are. Kept in 16 bits, either loses the number.
+    If a run is half of all steps, the partial sums of whole blocks are far from zero; if runs are
+    short, those of single vector lanes are. Kept in 16 bits, such a partial sum loses the 1.
 
     >>> there_and_back(4, run=2)
     [1.0, 16.0, 16.0, -16.0, -16.0]

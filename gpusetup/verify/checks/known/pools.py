@@ -79,7 +79,7 @@ def pools(device: str) -> Iterator[Part]:
 
 
 def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
-    """Each window's largest pixel, and the place where the pool says that it lies."""
+    """Compare each window's largest pixel, and the pixel at the position that the pool returns."""
     numbers = numbers_of(shape, "pool")
     windows = pool_windows(shape)
     largest = [max(elements_at(window, numbers)) for window in windows]
@@ -105,7 +105,7 @@ def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
 
 
 def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Iterator[Part]:
-    """Each window's mean, with and without the padding, and that of each channel."""
+    """Compare the mean of each window, with and without the padding, and that of each channel."""
     functional = torch.nn.functional
     numbers = numbers_of(shape, "pool")
     means: List[float] = []
@@ -252,7 +252,7 @@ def pools_with_options(device: str) -> Iterator[Part]:
 
 
 SPECIAL = (nan, inf, -inf)
-"""What is no finite number; a training that went wrong shows in it."""
+"""Values that are not finite; they show that a training went wrong, so a pool must keep them."""
 
 
 def special_numbers(shape: Shape) -> List[float]:
@@ -295,7 +295,7 @@ def answers_of(windows: List[Window], numbers: Sequence[float]) -> PoolAnswers:
 
 
 def mean_limit(dtype_name: str) -> Limit:
-    """A mean is a sum and a quotient."""
+    """The error allowed in a mean, which is a sum and a quotient."""
     unit = 4 * roundoff(dtype_name)
     return Limit(unit, unit)
 
@@ -303,7 +303,7 @@ def mean_limit(dtype_name: str) -> Limit:
 def pools_of_images(
     shape: Shape, pool: Pool, numbers: Sequence[float], device: str
 ) -> Iterator[Part]:
-    """The answers of one pool in each format and layout."""
+    """Compare the results of one pool in each format and layout."""
     exact = answers_of(windows_of_pool(shape, pool), numbers)
     for dtype_name in formats_on(device):
         plain = tensor_of(numbers, dtype_name, device, *shape)
@@ -314,7 +314,7 @@ def pools_of_images(
 
 
 def largest_by_pool(inputs: Any, pool: Pool, exact: PoolAnswers, label: str) -> Iterator[Part]:
-    """The largest pixels, and the pixels at the places that the pool says they lie at."""
+    """Compare the largest pixels, and the pixels at the positions that the pool returns."""
     size, stride, padding, ceil_mode = pool
     # The dilation is 1: the pixels of a window are neighbours.
     options = (size, stride, padding, 1, ceil_mode)
@@ -341,7 +341,7 @@ def largest_by_pool(inputs: Any, pool: Pool, exact: PoolAnswers, label: str) -> 
 
 
 def means_by_pool(inputs: Any, pool: Pool, exact: PoolAnswers, label: str) -> Iterator[Part]:
-    """The means without and with the padding."""
+    """Compare the means without and with the padding."""
     limit = mean_limit(dtype_name_of(inputs))
     expected_means = (exact.means, exact.means_with_padding)
     for counts_padding, expected in zip((False, True), expected_means):
@@ -357,7 +357,8 @@ PARTS = (2, 3)
 
 
 def adaptive_pools(shape: Shape, numbers: Sequence[float], device: str) -> Iterator[Part]:
-    """The largest pixel and the mean of each part, and those of whole planes as of one part."""
+    """Compare the largest pixel and the mean of each part, for several parts and for the whole
+    plane."""
     functional = torch.nn.functional
     for rows, columns in (PARTS, (1, 1)):
         row_spans = spans_of_parts(shape[2], rows)
@@ -378,7 +379,7 @@ def adaptive_pools(shape: Shape, numbers: Sequence[float], device: str) -> Itera
 
 
 def pools_of_special_rows(device: str) -> Iterator[Part]:
-    """Catches the same of rows, whose largest numbers have a kernel of their own."""
+    """Catches a pool of rows that swallows NaN or infinity; `max_pool1d` has its own kernel."""
     functional = torch.nn.functional
     for length, size, stride in ((5, 2, 1), (33, 3, 2), (1027, 4, 4)):
         # A row is an image of one line, and so are its windows.

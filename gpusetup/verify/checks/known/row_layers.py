@@ -237,12 +237,15 @@ def rows_convolved(device: str) -> Iterator[Part]:
 
 
 def convolution_limit(dtype_name: str, device: str) -> Limit:
-    """The error allowed in a convolution of whole numbers: far below 1, but enough for libraries
-    that compute by transforms."""
+    """The error allowed in a convolution of whole numbers.
+
+    Libraries that compute by transforms round fractions, those of GPUs more than those of CPUs. A
+    lost number is off by 1 at least.
+    """
     relative = 2 * roundoff(dtype_name)
     if device == "cpu":
-        return Limit(relative, 2.0**-4)
-    return Limit(relative, 0.25)
+        return Limit(relative=relative, absolute=2.0**-4)
+    return Limit(relative=relative, absolute=0.25)
 
 
 def volumes_convolved(device: str) -> Iterator[Part]:

@@ -66,7 +66,8 @@ CASES = (
 
 
 def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
-    """The sum over all paths, one step after the other (Graves's forward variables)."""
+    """The probability of a target: the sum over all its paths, computed step by step (Graves's
+    forward variables)."""
     # The target with blanks before, between and after its labels.
     states = [0]
     for label in target:
@@ -79,17 +80,19 @@ def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
     for probabilities in steps[1:]:
         arrived: List[float] = []
         for place, label in enumerate(states):
-            ways = forward[max(0, place - 1) : place + 1]
-            # A blank may be jumped over between two different labels.
+            # A path stays in its state, or comes from the state before.
+            probabilities_before = forward[max(0, place - 1) : place + 1]
+            # A blank may be skipped between two different labels.
             if place >= 2 and label and label != states[place - 2]:
-                ways.append(forward[place - 2])
-            arrived.append(fsum(ways) * probabilities[label])
+                probabilities_before.append(forward[place - 2])
+            arrived.append(fsum(probabilities_before) * probabilities[label])
         forward = arrived
     return fsum(forward[-2:])
 
 
 def probability_of_all_paths(target: Target, steps: Sequence[Sequence[float]]) -> float:
-    """The same from the definition: each path is written down and merged."""
+    """The probability of a target by the definition: every path is listed, merged and compared with
+    the target."""
     probabilities: List[float] = []
     classes = range(len(steps[0]))
     for path in itertools.product(classes, repeat=len(steps)):
@@ -121,13 +124,15 @@ def log_probabilities(case: Sequences, dtype_name: str, device: str) -> Any:
 
 
 def limit_of(case: Sequences, dtype_name: str) -> Limit:
-    """Each step adds a logarithm to the loss, and rounds at the size of the loss so far."""
+    """The error allowed in a loss: each step adds a logarithm, and rounds at the size of the loss
+    so far."""
     unit = 4 * case.steps * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def reduced(losses: List[float], targets: Sequence[Target], reduction: str) -> List[float]:
-    """What torch makes of the losses: its mean divides each one by the length of its target."""
+    """The losses as torch returns them; its mean first divides each loss by the length of its
+    target."""
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -137,7 +142,7 @@ def reduced(losses: List[float], targets: Sequence[Target], reduction: str) -> L
 
 
 def losses_of_case(case: Sequences, dtype_name: str, device: str) -> Iterator[Part]:
-    """Each reduction, with the targets in rows and one behind the other."""
+    """Compare each reduction, with the targets in rows and in one concatenated row."""
     limit = limit_of(case, dtype_name)
     lengths = [len(target) for target in case.targets]
     input_lengths = tensor_of(case.input_lengths, "int64", device)

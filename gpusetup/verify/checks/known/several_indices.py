@@ -1,4 +1,4 @@
-"""Elements named by two or three index tensors, of which each has negative places.
+"""Elements named by two or three index tensors, each with negative places.
 
 Asked by the check `indexing`. All numbers are small and whole, so every sum is exact in every
 format, in whatever order it is made.
@@ -31,7 +31,7 @@ LINES = 5
 
 
 class NamedPlaces(NamedTuple):
-    """A tensor, and along each axis the place of every element that is named."""
+    """A tensor, and the indices of the elements that are read and written."""
 
     box: Box
     numbers: List[float]
@@ -80,7 +80,7 @@ def named_places(box: Box, count: int) -> NamedPlaces:
 
 
 class PlaceTensors(NamedTuple):
-    """The same on a device."""
+    """The numbers, index tensors and summands of a case, on a device."""
 
     numbers: Any
     axes: List[Any]
@@ -111,7 +111,7 @@ class ExactAnswers(NamedTuple):
 
 
 def exact_answers(case: NamedPlaces) -> ExactAnswers:
-    """The same in lists."""
+    """The exact answer to every read and write, worked out with lists."""
     gradient = [0.0] * len(case.numbers)
     written = list(case.numbers)
     positions = [case.position_of(place) for place in case.places()]
@@ -141,7 +141,7 @@ def line_of(case: NamedPlaces, place: Box, whole_axis: int) -> List[int]:
 
 
 def lines_read(case: NamedPlaces, whole_axis: int) -> List[float]:
-    """One line for each place."""
+    """The elements that are read if one axis is whole: one line for each place."""
     lines = [line_of(case, place, whole_axis) for place in case.places()]
     return elements_at(joined(lines), case.numbers)
 
@@ -156,7 +156,7 @@ def lines_added(case: NamedPlaces, whole_axis: int) -> List[float]:
 
 
 def combinations_read(case: NamedPlaces) -> List[float]:
-    """Every named row with every pair of a column and a depth."""
+    """The elements at every named row, combined with every named pair of a column and a depth."""
     rows = case.axes[0][:LINES]
     pairs = zip(case.axes[1][-LINES:], case.axes[2][:LINES])
     positions: List[int] = []
@@ -181,8 +181,8 @@ def several_indices(device: str) -> Iterator[Part]:
 
 
 def read_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> Iterator[Part]:
-    """One element for each three indices, what arrives at it in the backward pass, and a column of
-    places with a row of places, which name every combination."""
+    """Compare reading with three index tensors, its gradient, and reading with a column and a row
+    of indices, which name every combination."""
     first, second, third = inputs.axes
     computed = inputs.numbers[first, second, third]
     yield exactly(f"x[i, j, k] {label}", computed, exact.read)
@@ -201,7 +201,7 @@ def read_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> Ite
 
 
 def written_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> Iterator[Part]:
-    """The same elements written over, and added to."""
+    """Compare overwriting and adding with three index tensors."""
     places = tuple(inputs.axes)
     sevens = torch.full_like(inputs.added, 7)
     computed = inputs.numbers.index_put(places, sevens)

@@ -36,20 +36,20 @@ def spectra(device: str) -> Iterator[Part]:
 
 
 def signs(size: int, salt: str) -> Row:
-    """The vector of a reflection: ones and minus ones by chance."""
+    """The vector of a reflection: random ones and minus ones."""
     chance = dice(f"reflection {size} {salt}")
     return [chance.choice((-1.0, 1.0)) for _ in range(size)]
 
 
 def scrambled(size: int) -> Row:
-    """The whole numbers from 1 to the size, in an order by chance."""
+    """The whole numbers from 1 to the size, in random order."""
     numbers = [float(number + 1) for number in range(size)]
     dice(f"eigenvalues {size}").shuffle(numbers)
     return numbers
 
 
 def reflection(vector: Row) -> Matrix:
-    """1 - 2 v v' / n."""
+    """The matrix of the reflection by a vector v of length n: 1 - 2 v v' / n."""
     size = len(vector)
     rows: Matrix = []
     for number, sign in enumerate(vector):
@@ -60,7 +60,7 @@ def reflection(vector: Row) -> Matrix:
 
 
 def reflected(vector: Row, rows: Matrix) -> Matrix:
-    """The reflection by a vector, times a matrix: of each row v times the mean is taken off."""
+    """The reflection by a vector v, times a matrix M: M - 2 v (v' M) / n."""
     size = len(vector)
     sums = [0.0] * len(rows[0])
     for sign, row in zip(vector, rows):
@@ -81,21 +81,25 @@ def between_reflections(left: Row, diagonal: Row, right: Row) -> Matrix:
 
 
 def on_device(matrix: Matrix, device: str) -> Any:
-    """A matrix in the format that is asked for."""
-    return tensor_of(joined(matrix), DTYPE_NAME, device, len(matrix), len(matrix[0]))
+    """A matrix as a row-major float32 tensor on the device."""
+    height = len(matrix)
+    width = len(matrix[0])
+    return tensor_of(joined(matrix), DTYPE_NAME, device, height, width)
 
 
 def limit_for(size: int, scale: float) -> Limit:
-    """Errors grow with the length of the sums and with the largest number in them.
+    """The error allowed for a matrix of this size, whose largest number is `scale`.
 
-    Four roundoffs for each number of a row; LAPACK stays below a tenth of it.
-    Of an eigenvector they are as large as of the matrix, since eigenvalues are 1 apart.
+    Four roundoffs for each number of a row; LAPACK stays below a tenth of that. Eigenvectors have
+    the same limit as the matrix, because the eigenvalues are 1 apart.
     """
-    return Limit(0.0, 4 * size * roundoff(DTYPE_NAME) * scale)
+    roundings = 4 * size
+    return Limit(absolute=roundings * roundoff(DTYPE_NAME) * scale)
 
 
 def rows_with_signs(computed: Any, places: List[int]) -> Matrix:
-    """Rows whose element at its place is positive: a vector of either sign is right."""
+    """The rows with signs chosen so that each row's element at its place is positive, because a
+    vector of either sign is right."""
     rows = rows_of_length(flat_list(computed), computed.shape[-1])
     turned: Matrix = []
     for row, place in zip(rows, places):
@@ -105,12 +109,12 @@ def rows_with_signs(computed: Any, places: List[int]) -> Matrix:
 
 
 def places_by_size(diagonal: Row) -> List[int]:
-    """Where the diagonal has its least number, its next one, and so on."""
+    """The positions of the diagonal's numbers, in rising order of the numbers."""
     return sorted(range(len(diagonal)), key=diagonal.__getitem__)
 
 
 def near_in_python(label: str, rows: Matrix, exact: Matrix, limit: Limit) -> Part:
-    """Compares rows that Python has turned or multiplied."""
+    """Compare rows that Python has changed: given other signs, or multiplied."""
     size = len(rows)
     computed = tensor_of(joined(rows), "float64", "cpu", size, len(rows[0]))
     return near(label, computed, joined(exact), limit)
@@ -120,7 +124,8 @@ def near_in_python(label: str, rows: Matrix, exact: Matrix, limit: Limit) -> Par
 
 
 def eigenvectors(size: int, device: str) -> Iterator[Part]:
-    """The eigenvalues 1, 2, 3, ... in their order, and the columns of the reflection."""
+    """Compare the eigenvalues, which are 1, 2, 3 and so on, and the eigenvectors, which are the
+    columns of the reflection."""
     vector = signs(size, "eigenvectors")
     diagonal = scrambled(size)
     inputs = on_device(between_reflections(vector, diagonal, vector), device)
@@ -141,7 +146,8 @@ def eigenvectors(size: int, device: str) -> Iterator[Part]:
 
 
 def singular_vectors(size: int, device: str) -> Iterator[Part]:
-    """The singular values in falling order, and the columns of a reflection on either side."""
+    """Compare the singular values in falling order, and the singular vectors, which are the columns
+    of a reflection on either side."""
     left = signs(size, "left")
     right = signs(size, "right")
     diagonal = scrambled(size)
@@ -164,7 +170,8 @@ def singular_vectors(size: int, device: str) -> Iterator[Part]:
 
 
 def triangles(size: int, device: str) -> Iterator[Part]:
-    """QR of a reflected triangle, and Cholesky of a product that is whole at each step."""
+    """Compare the QR decomposition of a reflected triangle, and the Cholesky decomposition of a
+    product that consists of whole numbers at each step."""
     vector = signs(size, "triangle")
     label = f"of {size} rows, {DTYPE_NAME}"
     upper: Matrix = []
@@ -201,7 +208,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
 
 
 def solutions(size: int, device: str) -> Iterator[Part]:
-    """Equations whose matrix has the singular values 1 to 4, for three right sides."""
+    """Compare solutions of equations whose matrix has the singular values 1 to 4, for three
+    right-hand sides, and the inverse."""
     label = f"of {size} equations, {DTYPE_NAME}"
     diagonal = [1.0 + number % 4 for number in range(size)]
     left = signs(size, "left")

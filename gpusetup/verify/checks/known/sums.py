@@ -42,7 +42,7 @@ def sums(device: str) -> Outcome:
     exact."""
     questions = (
         sums_of_rows_and_columns,
-        sums_that_return,
+        sums_that_cancel,
         long_sums,
         products_with_ones,
         gradients_that_add_up,
@@ -118,8 +118,11 @@ def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterato
     yield exactly(f"sum in float64 {label}", computed, totals)
 
 
-def sums_that_return(device: str) -> Iterator[Part]:
-    """Catches partial sums that are kept or added up in 16 bits, of a whole tensor or an axis."""
+def sums_that_cancel(device: str) -> Iterator[Part]:
+    """Catches partial sums that are kept or added up in 16 bits, of a whole tensor or an axis.
+
+    All numbers but one cancel each other out, so that a lost digit shows.
+    """
     # Three rows are fewer than 32,768 numbers: of more, each thread of a CPU rounds its own part.
     step_counts = [4096]
     if kind(device) == "cuda":
@@ -135,7 +138,7 @@ def sums_that_return(device: str) -> Iterator[Part]:
 
 
 def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
-    """The sums and means of one row, of three like it, and of three columns."""
+    """Compare the sums and means of one row, of three equal rows, and of three equal columns."""
     length = len(inputs)
     rows = inputs.expand(3, -1).contiguous()
     columns = rows.t().contiguous()
