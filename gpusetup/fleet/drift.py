@@ -257,9 +257,13 @@ def _in_words(time: datetime) -> str:
 def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
     """When the newest record was taken, ignoring records dated in the future; None if no record has
     a date."""
-    times = [moment(node.taken_at) for node in nodes]
-    plausible = [time for time in times if time is not None and time <= now + CLOCK_ERROR]
-    return max(plausible, default=None)
+    latest_plausible = now + CLOCK_ERROR
+    plausible_times = []
+    for node in nodes:
+        time = moment(node.taken_at)
+        if time is not None and time <= latest_plausible:
+            plausible_times.append(time)
+    return max(plausible_times, default=None)
 
 
 MOST_HOURS = 72
@@ -300,12 +304,15 @@ FALSE_ALARMS = 0.01
 TO_SIGMA = 1.4826
 """The median distance times this is the standard deviation of a normal distribution."""
 EFFICIENCY = 0.37
-"""So much of a sample does the median distance use: its own error is that of fewer values."""
+"""The share of a sample that the median distance uses: it is as uncertain as a standard deviation
+of so many fewer values."""
 LEAST_SPREAD = 0.005
-"""Of the middle: rates that agree better than a measurement can are not finer than this."""
+"""The smallest spread, as a share of the middle: no measurement is finer, even if rates agree
+better."""
 LEAST_LOSS = 0.05
-"""Nobody exchanges a device that is slower by a smaller share."""
+"""The smallest loss of speed that counts: nobody exchanges a device for less."""
 LEAST_VALUES = 5
+"""The fewest rates that are compared: of fewer, the median distance is too uncertain."""
 
 
 RATES = "rates."

@@ -39,14 +39,17 @@ RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|r
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
-MANY_FILES, MOST_READERS = 2000, 8
-"""From how many files on several processes read them, and how many processes."""
+"""The most files that a folder may have; the records of no cluster are as many."""
+MANY_FILES = 2000
+"""If there are more files than this, several processes read them."""
+MOST_READERS = 8
+"""The number of processes that read many files."""
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """A record is a JSON object, in UTF-8 or as PowerShell writes it; one that is cut off still is, and
 so is a file in which nothing has arrived."""
 SNAPSHOT_FAMILIES = ("gpusetup.snapshot", "gpusetup.doctor")
 LONGEST_NAME = 256
-"""Letters of a node's name: those of the longest host name, and one more."""
+"""A node's name must have fewer letters than this; the longest host name has 255."""
 RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 FAILED = ("failed", "crashed")
 

@@ -74,5 +74,7 @@ def _is_denied(finding: NodeFinding, record: Node, newer: Node) -> bool:
 
     A report of verify has no date: it denies nothing, and nothing denies it.
     """
-    is_newer = bool(record.taken_at and newer.taken_at) and _time_of(newer) > _time_of(record)
-    return is_newer and newer.sight.covers_all(finding)
+    have_dates = bool(record.taken_at and newer.taken_at)
+    if not have_dates or _time_of(newer) <= _time_of(record):
+        return False
+    return newer.sight.covers_all(finding)

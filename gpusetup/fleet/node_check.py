@@ -29,7 +29,9 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
 
 HARMLESS_XIDS = ("63", "94")
+"""Numbers of driver events that need no action; `without_harmless` has the source."""
 NVML_NOT_SUPPORTED = "3"
+"""NVML's error code for a feature that the GPU does not have (NVML_ERROR_NOT_SUPPORTED)."""
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
@@ -67,7 +69,8 @@ def _source_of(finding: Finding) -> Source:
 
 def check_rules() -> tuple[Rule, ...]:
     """The rules that a node check applies: those about the driver and its GPUs."""
-    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
+    rules_of_files = rules_of(("message_rules", *DRIVER_FILES))
+    return (*presence.OF_THE_DRIVER, *rules_of_files)
 
 
 def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
@@ -115,6 +118,7 @@ def _is_harmless(event: Event) -> bool:
 
 
 MOST_BYTES = 1 << 20
+"""The largest profile that is read."""
 MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
 """Facts that an idle card, or an update without consequence, changes."""
 
@@ -202,8 +206,8 @@ class NodeCheckAnswer(Frozen):
 def all_findings(
     ok: bool, reason: str, findings: tuple[NodeFinding, ...]
 ) -> tuple[NodeFinding, ...]:
-    """The findings of a check. If a failed check has no finding of severity error, one with the
-    check's reason is added."""
+    """The findings of a check, with one for its reason if it failed without a finding of severity
+    error."""
     severities = {finding.severity for finding in findings}
     has_error = Severity.ERROR in severities
     if ok or has_error:

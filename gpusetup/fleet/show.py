@@ -233,19 +233,28 @@ def _row(
     node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
 ) -> NodeAnswer:
     """A node's row of the answer, with its status, differences and next command."""
-    findings = tuple(
-        finding if finding.since else dated(finding, node.since) for finding in node.findings
-    )
+    findings = []
+    for finding in node.findings:
+        # A finding with a date has it from its own record, others from the node's history.
+        findings.append(finding if finding.since else dated(finding, node.since))
     status = _status(node, drift, common_ids)
+    next_step = None
+    if status in ("failed", "differs"):
+        next_step = _next_of(node, drift, common_ids, folder)
     return NodeAnswer(
         name=node.name,
         status=status,
         problem=node.problem,
         taken_at=node.taken_at,
-        findings=findings,
-        drift=tuple(sorted(drift, key=lambda row: (-GRAVITY[row.severity], row.field))),
-        next=_next_of(node, drift, common_ids, folder) if status in ("failed", "differs") else None,
+        findings=tuple(findings),
+        drift=tuple(sorted(drift, key=_gravest_difference_first)),
+        next=next_step,
     )
+
+
+def _gravest_difference_first(difference: Drift) -> tuple[int, str]:
+    """A sort key that puts the most serious differences first, then orders them by field."""
+    return -GRAVITY[difference.severity], difference.field
 
 
 def _next_of(

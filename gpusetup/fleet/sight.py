@@ -38,7 +38,9 @@ class Sight(Frozen):
     def covers_all(self, finding: NodeFinding) -> bool:
         """Whether the record would have seen a finding on every GPU (or in every fact) that it is
         about."""
-        return all(self.covers(finding.source, about) for about in finding.about or ("",))
+        # A finding about the whole node names no GPU.
+        subjects = finding.about or ("",)
+        return all(self.covers(finding.source, subject) for subject in subjects)
 
 
 def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:

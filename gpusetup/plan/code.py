@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpusetup.model.documents import CodePlan, PlanAnswer, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.answer import ENV
+from gpusetup.plan.answer import ENV, in_gib
 from gpusetup.plan.code_trace import Trace, TracedStep, TraceRequest
 from gpusetup.plan.decide import CLEAR, CLEAR_UNMEASURED, largest
 from gpusetup.plan.job import Recipe
@@ -225,19 +225,19 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
     """The rows of the answer's memory table, in GiB."""
     states = memory.allocated - memory.transient
-    parts = {
-        "states": states,
-        "checkpoints": memory.activations,
-        "logits": 0,
-        "fragmentation": memory.fragmentation,
-        # The rest of what comes and goes, with the runtime.
-        "other": memory.total - states - memory.activations - memory.fragmentation,
-        "total": memory.total,
-        "allocated": memory.allocated,
-        "reserved": memory.allocated + memory.fragmentation,
-        "capacity": capacity,
-    }
-    return PlanMemory(**{name: round(size / GIB, 3) for name, size in parts.items()})
+    # What comes and goes besides the activations, and the runtime.
+    other = memory.total - states - memory.activations - memory.fragmentation
+    return PlanMemory(
+        states=in_gib(states),
+        checkpoints=in_gib(memory.activations),
+        logits=0,
+        fragmentation=in_gib(memory.fragmentation),
+        other=in_gib(other),
+        total=in_gib(memory.total),
+        allocated=in_gib(memory.allocated),
+        reserved=in_gib(memory.allocated + memory.fragmentation),
+        capacity=in_gib(capacity),
+    )
 
 
 def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:

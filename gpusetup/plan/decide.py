@@ -13,12 +13,18 @@ from gpusetup.plan.models_beside import beside_in_words
 from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
-CLEAR, CLEAR_UNMEASURED, CLEAR_SHARDED = 0.03, 0.2, 0.3
-"""The share of the card that a clear answer leaves: for the trainer that was measured; for other
-jobs, of which only published figures are known; and for those whose weights or states are divided
-among GPUs, of which a tenth needed 50 to 70 % more than was counted."""
-LARGEST_SOLUTION, MOST_GPUS = 1 << 24, 1024
-"""The largest batch or context that is looked for, and the most GPUs."""
+CLEAR = 0.03
+"""The share of the card that must stay free for a clear answer, for the trainer that was
+measured."""
+CLEAR_UNMEASURED = 0.2
+"""The same for other trainers, of which only published figures are known."""
+CLEAR_SHARDED = 0.3
+"""The same for jobs whose weights or states are divided among GPUs: a tenth of the published runs
+needed 50 to 70 % more than was counted."""
+LARGEST_SOLUTION = 1 << 24
+"""The largest batch or context that is looked for."""
+MOST_GPUS = 1024
+"""The largest number of GPUs that is looked for."""
 
 
 class MachineLimits(Frozen):

@@ -40,7 +40,8 @@ def frozen_share(what: str, shape: Shape) -> float:
             )
         return embeddings + layer * frozen_layers
     if hit := re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%|(0?\.\d+)", text):
-        share = float(hit[1]) / 100 if hit[1] else float(hit[2])
+        percent, decimal = hit.groups()
+        share = float(percent) / 100 if percent else float(decimal)
         if 0 < share <= 1:
             return share
     raise UsageError(f"`--freeze {what}` is no part of a model", hint=HINT)
@@ -60,7 +61,9 @@ WHOLE_MODEL = frozenset((
     "all", "backbone", "base", "bert", "decoder", "encoder", "language", "llm", "lm", "model",
     "network", "pretrained", "transformer", "trunk",
 ))  # fmt: skip
-"""Words for what is trained on top of: with it frozen, only what stands beside it is trained."""
+"""Words for the whole model; if it is frozen, only the parts added to it are trained."""
+WHOLE_NUMBER = re.compile(r"[1-9]\d{0,4}")
+"""A number of layers, from 1."""
 
 
 def frozen_in(reader: Reader, model: str | None) -> str | None:
@@ -74,7 +77,9 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
         part = frozen_by(reader, setting, model)
         if part is not None:
             reader.note(setting, f"not trained: {part}")
-            frozen = part if frozen in (None, EMBEDDINGS) else frozen
+            # The first part counts; only the embeddings give way to a larger part.
+            if frozen in (None, EMBEDDINGS):
+                frozen = part
     return frozen
 
 
@@ -84,15 +89,21 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
     name, text = name_of(setting.path), reader.text(setting)
     if text is None:
         return None
+    is_number = WHOLE_NUMBER.fullmatch(text) is not None
     if LAYERS_NAME.fullmatch(name):
-        return text if re.fullmatch(r"[1-9]\d{0,4}", text) else None
-    if name == "num_layers_unfrozen":  # trlx: -1 trains all
-        return f"-{text}" if re.fullmatch(r"[1-9]\d{0,4}", text) else None
-    switch = SWITCH_NAME.fullmatch(name) if text in TRUE else None
-    switch = TRAINED_NAME.fullmatch(name) if text in FALSE else switch
+        return text if is_number else None
+    # trlx: the number of layers that are trained; -1 trains all.
+    if name == "num_layers_unfrozen":
+        return f"-{text}" if is_number else None
+    switch = None
+    if text in TRUE:
+        switch = SWITCH_NAME.fullmatch(name)
+    elif text in FALSE:
+        switch = TRAINED_NAME.fullmatch(name)
     if switch is None:
         return None
-    part = next((group for group in switch.groups() if group), "")
+    # The group that matched is the part's name; `freeze: true` has none.
+    part = next(filter(None, switch.groups()), "")
     return part_named(part, model)
 
 
@@ -106,6 +117,11 @@ def part_named(part: str, model: str | None) -> str | None:
     words = words_of(part)
     if words & EMBEDDING_WORDS:
         return EMBEDDINGS
-    plain = re.sub(r"[^a-z0-9]", "", part.lower())
-    names_model = bool(plain) and plain in re.sub(r"[^a-z0-9]", "", (model or "").lower())
-    return ALL if not part or words & WHOLE_MODEL or names_model else None
+    # `freeze: true` names no part: it means the whole model.
+    if not part or words & WHOLE_MODEL:
+        return ALL
+    # `freeze_gpt2` names the model itself.
+    letters_of_part = re.sub(r"[^a-z0-9]", "", part.lower())
+    letters_of_model = re.sub(r"[^a-z0-9]", "", (model or "").lower())
+    names_model = letters_of_part != "" and letters_of_part in letters_of_model
+    return ALL if names_model else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gpusetup.plan.forward_memory import activations, logit_count, logits
 from gpusetup.plan.job import Recipe, TrainingJob, samples
 from gpusetup.plan.losses import TRAINER_LOGIT
@@ -10,9 +12,14 @@ from gpusetup.plan.states import gradients, gradients_stay
 LOST_LOGIT = 1.667
 """Bytes a logit in gaps, of an RL trainer, fitted to the measured cells."""
 
-Gaps = tuple[float, float]
-"""Bytes that the allocator reserves and no tensor uses: those that it cannot give back, and those
-that it gives back before it fails."""
+
+class Gaps(NamedTuple):
+    """The bytes that the allocator reserves and no tensor uses."""
+
+    staying: float
+    """Those that it cannot give back."""
+    given_back: float
+    """Those that it gives back before it fails."""
 
 
 def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
@@ -23,37 +30,57 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     fitted to published pairs of allocated and reserved memory.
     """
     if job.fills_token_budget:
-        return gaps_of_measured_trainer(recipe, transient), 0.0
-    own = own_segments(job, recipe)
+        return Gaps(staying=gaps_of_measured_trainer(recipe, transient), given_back=0.0)
+    logit_segments = own_segments(job, recipe)
     logit_bytes = logits(job, recipe)
-    moving = activations(job, recipe) + transient
+    moving_bytes = activations(job, recipe) + transient
     if not gradients_stay(job):
-        moving += gradients(job, recipe)
-    # Logits come and go in pieces of one size, which leave no gaps, but for shifted copies.
-    uneven = moving
+        moving_bytes += gradients(job, recipe)
+    # Logits come and go in pieces of one size, which leave no gaps, except for shifted copies.
+    bytes_of_uneven_size = moving_bytes
     if logits_decide and job.loss != "eager-old":
-        uneven -= logit_bytes
-    # What FSDP1 and DeepSpeed gathered is free only when another stream is done with it.
-    frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
-    share = 0.31 if frees_late and not recipe.env else 0.15
+        bytes_of_uneven_size -= logit_bytes
+    shares = gap_shares(job, recipe)
     # Expandable segments round the logits up as well.
-    reserved = (moving if recipe.env else uneven) * share + own
-    lasting_share = LASTING_GAPS[frees_late, recipe.env]
-    after_collection = uneven * lasting_share + own / 3
+    bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
+    reserved = bytes_with_gaps * shares.reserved + logit_segments
+    # A third of the logits' own segments stays; fitted, as the shares are.
+    after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
     staying = min(reserved, after_collection)
-    # What lives between scores that are written to memory holds their segments.
+    # Tensors that live between attention scores in memory hold the segments of those scores.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
     given_back = reserved - staying
-    # Half of the logits' segments are idle at another peak.
+    # Half of the logits' segments are idle if the peak is elsewhere.
     if segments_of_logits_idle(job, recipe) and not logits_decide:
         given_back += 0.5 * logit_bytes
-    return staying, given_back
+    return Gaps(staying, given_back)
 
 
-LASTING_GAPS = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
-"""(Frees gathered units late, expandable segments) -> the share of what moves whose gaps stay:
-Unsloth's longest contexts end within 5 % of what is allocated, runs of FSDP1 within 17 to 24 %."""
+class GapShares(NamedTuple):
+    """How large the gaps are, as shares of the bytes that come and go."""
+
+    reserved: float
+    """All gaps, while there is room."""
+    staying: float
+    """The gaps that are left after the allocator has given back what it can."""
+
+
+FIXED_SEGMENTS = GapShares(reserved=0.15, staying=0.05)
+"""Unsloth's longest contexts end within 5 % of what is allocated."""
+EXPANDABLE_SEGMENTS = GapShares(reserved=0.15, staying=0.02)
+FIXED_SEGMENTS_FREED_LATE = GapShares(reserved=0.31, staying=0.18)
+"""Runs of FSDP1 end within 17 to 24 % of what is allocated."""
+EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
+
+
+def gap_shares(job: TrainingJob, recipe: Recipe) -> GapShares:
+    """The shares for the kind of segments that the job has."""
+    # Units that FSDP1 and DeepSpeed gather are free only when another stream is done with them.
+    frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
+    if frees_late:
+        return EXPANDABLE_SEGMENTS_FREED_LATE if recipe.env else FIXED_SEGMENTS_FREED_LATE
+    return EXPANDABLE_SEGMENTS if recipe.env else FIXED_SEGMENTS
 
 
 def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:

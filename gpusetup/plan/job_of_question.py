@@ -29,15 +29,16 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
     """The training job that a question describes; UsageError if the question contradicts itself.
 
-    What was said comes before what the trainer does by default: one that is not said is a plain
-    loop, or the trainer of the measured cells (FSDP2, on Linux). A frozen base of theirs is kept as
-    people do, in bf16.
+    The question's own settings come before the trainer's defaults. If no trainer is named, it is
+    the one that `usual_trainer` assumes.
     """
     named = named_fields(question)
     trainer = question.trainer or usual_trainer(question, shape, named)
     fields = job_fields(question, shape, named, trainer)
-    if not (counts_samples(question, shape) or limits.linux or "strategy" in named):
-        # FSDP2, which the measured cells have, needs Linux.
+    # The trainer of the measured cells shards with FSDP2, which needs Linux.
+    is_measured_trainer = not counts_samples(question, shape)
+    names_strategy = "strategy" in named
+    if is_measured_trainer and not limits.linux and not names_strategy:
         fields["strategy"] = "ddp" if gpus_of(question) > 1 else "single"
     job = TrainingJob(
         **fields

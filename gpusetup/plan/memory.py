@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward, logits
-from gpusetup.plan.gaps import gaps
+from gpusetup.plan.gaps import Gaps, gaps
 from gpusetup.plan.job import Recipe, TrainingJob, tokens
 from gpusetup.plan.models_beside import generation_cache
 from gpusetup.plan.states import (
@@ -40,9 +40,11 @@ Part = Literal["states", "checkpoints", "logits", "other"]
 CUDA_CONTEXT = 0.5 * GIB
 """Bytes of CUDA's context and the libraries' workspaces: an assumption."""
 
-NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
-"""Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of
-runs out of memory); and as the measured cells fit."""
+NCCL = 0.8 * GIB
+"""Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it, according
+to the messages of runs that ran out of memory."""
+NCCL_FITTED = 0.3 * GIB
+"""The same for the trainer of the measured cells, to which it was fitted."""
 
 EXCHANGE = 15.981
 """Bytes an exchanged element, of an RL trainer, fitted to the measured cells."""
@@ -183,23 +185,25 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     if job.generates:
         moments = (*moments, "generation")
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    # The gaps are others where the logits are at the peak, so they belong to the peak's height.
+    # The gaps depend on whether the logits are at the peak, so each moment has its own.
     gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
     gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
 
-    def height(moment: Moment) -> float:
-        staying_gaps, _ = gaps_at_logits if moment == "logits" else gaps_elsewhere
-        return bytes_at(terms, moment) + staying_gaps
+    def gaps_at(moment: Moment) -> Gaps:
+        return gaps_at_logits if moment == "logits" else gaps_elsewhere
 
-    highest = max(moments, key=height)
-    staying, cached = gaps_at_logits if highest == "logits" else gaps_elsewhere
+    def needed_bytes(moment: Moment) -> float:
+        return bytes_at(terms, moment) + gaps_at(moment).staying
+
+    highest = max(moments, key=needed_bytes)
+    gaps_of_peak = gaps_at(highest)
     return JobMemory(
         states=bytes_at(terms, highest, "states"),
         checkpoints=bytes_at(terms, highest, "checkpoints"),
         logits=bytes_at(terms, highest, "logits"),
-        fragmentation=staying,
+        fragmentation=gaps_of_peak.staying,
         other=bytes_at(terms, highest, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, cached),
+        cached=max(0.0, gaps_of_peak.given_back),
         host=host_bytes(job, recipe),
     )

@@ -36,20 +36,31 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     a gate, otherwise 2."""
     layers = layers_with_mlp(config, mixers)
     width = dense_width(config)
-    # A unit of width has a column in each matrix.
+    # The parameters for each unit of width: a column in each matrix.
     unit = matrices * config.hidden
     if not config.get("num_experts"):
-        return Mlp(layers, unit * width, 0, 0, 0, width)
+        return Mlp(
+            dense_layers=layers,
+            dense=unit * width,
+            expert_layers=0,
+            experts=0,
+            active=0,
+            width=width,
+        )
     expert_layers = layers_with_experts(config, layers)
-    passed, all_experts = expert_widths(config, width)
+    expert_widths = expert_widths_of(config, width)
     router = config.hidden * config.get("num_experts")
+    widest = expert_widths.active
+    # A dense layer may be wider than the experts of a token.
+    if expert_layers < layers:
+        widest = max(widest, width)
     return Mlp(
         dense_layers=layers - expert_layers,
         dense=unit * width,
         expert_layers=expert_layers,
-        experts=router + unit * all_experts,
-        active=router + unit * passed,
-        width=max(passed, width) if expert_layers < layers else passed,
+        experts=router + unit * expert_widths.all,
+        active=router + unit * expert_widths.active,
+        width=widest,
     )
 
 
@@ -79,17 +90,25 @@ LARGEST_RATIO = 1000
 """An MLP is a few times as wide as its model."""
 
 
-def expert_widths(config: ModelConfig, width: int) -> tuple[int, int]:
-    """The summed width of the experts that process one token, and of all experts in a layer, each
-    with the shared experts."""
+class ExpertWidths(NamedTuple):
+    """The summed widths of experts in a layer, the shared experts included."""
+
+    active: int
+    """The experts that process one token."""
+    all: int
+
+
+def expert_widths_of(config: ModelConfig, width: int) -> ExpertWidths:
+    """The summed widths of the experts in a layer; `width` is that of a dense MLP, which an expert
+    has if the config does not say its own."""
     expert = config.get("moe_intermediate_size", width)
     # Qwen says the width of its shared expert, others how many of the usual width there are.
     shared = config.get("n_shared_experts") * expert
     if shared == 0:
         shared = config.get("shared_expert_intermediate_size")
-    passed = config.need("num_experts_per_tok") * expert
+    active = config.need("num_experts_per_tok") * expert
     routed = config.get("num_experts") * expert
-    return passed + shared, routed + shared
+    return ExpertWidths(active=active + shared, all=routed + shared)
 
 
 def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:

@@ -7,10 +7,16 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, SHARDED, ModelBeside, Recipe, Shardable, TrainingJob
 from gpusetup.plan.shape import Shape
 
-UNSHARDED_EXTRA, GATHERED_UNIT, OFFLOADED_UNIT, FROZEN_UNIT = 1.065, 11.565, 7.998, 4.0
-"""Bytes a parameter, fitted to the measured cells: of all parameters if a sharded strategy has only
-one GPU; of the largest unit while it is gathered, with its gradients; the same with states on the
-host; of a frozen unit."""
+UNSHARDED_EXTRA = 1.065
+"""Extra bytes for each parameter if a sharded strategy has only one GPU; fitted to the measured
+cells, as are the next two numbers."""
+GATHERED_UNIT = 11.565
+"""Bytes for each parameter of the largest FSDP unit while it is gathered, with its gradients."""
+OFFLOADED_UNIT = 7.998
+"""The same if the states are on the host."""
+FROZEN_UNIT = 4.0
+"""The same for a frozen unit, which has no gradients: the 16-bit weights of this unit and of the
+next one."""
 
 
 class Optimizer(Frozen):
@@ -103,17 +109,17 @@ def share_with_experts(job: TrainingJob) -> float:
 def expert_share(shape: Shape) -> float:
     """The share of a model's parameters that belongs to experts, from 0 to 1.
 
-    A token leaves the others out (`parameters` less `active`) and passes its own, which are as wide
-    as `intermediate`.
+    The experts are those that a token uses, whose width is `intermediate`, and those that it does
+    not use, which make up the difference between `parameters` and `active`.
     """
     if not shape.experts:
         return 0.0
     matrices = 3 if shape.gated else 2
-    unit = matrices * shape.hidden
-    passed = shape.layers * unit * shape.intermediate
-    left_out = shape.parameters - shape.active
-    in_experts = left_out + passed
-    return min(in_experts / shape.parameters, 1.0)
+    parameters_per_width = matrices * shape.hidden
+    used_experts = shape.layers * parameters_per_width * shape.intermediate
+    unused_experts = shape.parameters - shape.active
+    all_experts = used_experts + unused_experts
+    return min(all_experts / shape.parameters, 1.0)
 
 
 # --- bytes of a parameter -------------------------------------------------------------------------
@@ -176,7 +182,7 @@ def optimizer_on_host(job: TrainingJob) -> bool:
     """Whether the optimizer's states are on the host: offloaded always, or paged out when GPU
     memory runs short."""
     optimizer = OPTIMIZERS[job.optimizer]
-    # What is paged leaves only where memory runs short, which is where it counts.
+    # Paged states leave the GPU only if memory runs short; only that case matters for a plan.
     return optimizer.paged or job.offload_optimizer
 
 
@@ -303,7 +309,6 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
 
 def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes per parameter of a gathered FSDP unit."""
-    # A frozen unit has no gradients: its 16-bit weights and those of the next one.
     if not job.trains_layers:
         return FROZEN_UNIT
     return OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT

@@ -18,8 +18,10 @@ from gpusetup.tune.table import TrialTable, cause_of, gains_by_role
 
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
 """Number of trials expected -> a context whose value is told what is measured."""
-SEARCH_TRIALS, TABLE_TRIALS = 5, 25
-"""How many trials a search runs, and the table: roughly, for the progress."""
+SEARCH_TRIALS = 5
+"""Roughly how many trials a search runs, for the progress."""
+TABLE_TRIALS = 25
+"""Roughly how many trials the table runs, for the progress."""
 
 
 def measure(

@@ -18,12 +18,14 @@ ENOUGH_RUNS = 3
 runs of one are above all three of the other in one case of twenty."""
 MOST_RUNS = 5
 """Runs of a setting, at most, to find out whether it is faster than another one."""
-FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
-"""How long steps are timed in the first run of a setting, and at most in a later one."""
+FIRST_SECONDS = 0.5
+"""How long steps are timed in the first run of a setting."""
+LONGEST_SECONDS = 2.0
+"""How long steps are timed in a later run, at most."""
 TABLE_SECONDS = 120.0
-"""After this time no comparison of a table runs longer than it must."""
+"""After this time each comparison of a table ends as soon as both settings ran twice."""
 MOST_SECONDS = 30.0
-"""After this time a comparison ends where it is: with a second run of both settings at least."""
+"""After this time a single comparison ends as soon as both settings ran twice."""
 
 
 def timed_seconds(runs: int) -> float:
@@ -94,9 +96,10 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     """Whether one setting is faster than another, judged by several runs of both: `gain`, `no
     gain`, or `open` if noise hides the answer.
 
-    A gain has its whole range above the other's, and its speed by `LEAST_GAIN`. Nothing is gained
-    if even the best of it is less than that above the worst of the other, or if it is slower in the
-    middle of some runs.
+    It is a gain if all its runs are faster than all runs of the other, and its middle run is faster
+    than the fastest run of the other by `LEAST_GAIN`. It is no gain if even its fastest run is not
+    faster by that than the slowest run of the other, or if its middle run is slower. A gain, and a
+    middle run that is slower, count only from `CONFIRMED_RUNS` runs of both.
 
     >>> def runs(speed, spread=0.0):
     ...     trial = Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)

@@ -224,11 +224,12 @@ def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[
 def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
     """The job that all trials share, with the search's options."""
     optimizer = options.get("optimizer")
-    fields = {
-        name: options[name]
-        for name in ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
-        if options.get(name) and options[name] is not True
-    }
+    fields: dict[str, Any] = {}
+    for name in ("amp", "memory_limit_bytes", "steps", "seconds"):
+        value = options.get(name)
+        # `amp: True` waits for the device, which decides the 16-bit type.
+        if value and value is not True:
+            fields[name] = value
     if options.get("compile"):
         fields["compile"] = True
     return BenchJob(

@@ -108,7 +108,9 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     if is_faster:
         why = Why(reason=f"it trains faster with {count} loader workers", source=MEASURED)
     for setting in settings:
-        if (whole_number(setting) or 0) < 0 or whole_number(setting) is None:
+        workers = whole_number(setting)
+        # A negative number is no count of workers.
+        if workers is None or workers < 0:
             yield not_a_number(setting)
         else:
             yield from change_value(case, setting, str(count), why)
@@ -134,7 +136,10 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     why = Why(reason=f"each worker prepares {LEAST_PREFETCH} batches ready", source=LOADER_SOURCE)
     for setting in case.with_role("prefetch"):
         size = whole_number(setting)
-        if (size is not None and size < LEAST_PREFETCH) or setting.text in EMPTY[1:]:
+        is_too_small = size is not None and size < LEAST_PREFETCH
+        # `null` can be replaced; a key without a value has no place for one.
+        is_null = setting.text != "" and setting.text in EMPTY
+        if is_too_small or is_null:
             yield from change_value(case, setting, str(LEAST_PREFETCH), why)
 
 
@@ -341,7 +346,10 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
         why = "fused kernels read the memory less often; the first step takes minutes"
         yield from _suggest_switching_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
-    for setting in case.with_role("compile") if is_faster is None else ():
+    # A measurement, whatever it showed, leaves nothing to explain.
+    if is_faster is not None:
+        return
+    for setting in case.with_role("compile"):
         if switch_value(setting) is False:
             yield (
                 f"{dotted(setting.path)} stays off: torch.compile makes some models faster,"
@@ -419,6 +427,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     for rule in RULES:
         suggestions.extend(rule(case))
     if measured.interrupted:
+        # After a Ctrl-C only what was measured is written; sentences stay.
         suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
     # The batch is judged by the config as the other rules leave it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]

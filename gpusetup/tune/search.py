@@ -143,8 +143,10 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
 
 # --- the lines of memory ------------------------------------------------------------------------
 
-NOISE, NOISE_FLOOR = 0.015, 0.002
-"""How far one reading of a peak may be off: at most, and at least."""
+NOISE = 0.015
+"""The largest relative error that is assumed for a reading of a peak."""
+NOISE_FLOOR = 0.002
+"""The smallest one."""
 NOISE_HEADROOM = 1.25
 """The range of a few readings is smaller than that of many: so much more is assumed."""
 DEVIATIONS = 2.5
@@ -190,7 +192,7 @@ class PhaseReading(NamedTuple):
 
         With a negative error it is the other way round.
         """
-        # What this one is too high and the last too low adds up.
+        # One reading is too high and the other too low, so the errors add up.
         doubt_bytes = error * (last.peak_bytes + self.peak_bytes)
         rise = last.peak_bytes - self.peak_bytes + doubt_bytes
         bytes_at_last = last.peak_bytes * (1 + error)

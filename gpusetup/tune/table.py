@@ -240,7 +240,7 @@ class TrialTable:
         if effective and size <= effective:
             size = next(divisors(effective, size))
         if size == before.batch:
-            return NO_OTHER_SIZE[self.request.grows]
+            return NO_OTHER_SIZE if self.request.grows else NO_OTHER_SPLIT
         return replace(before, batch=size)
 
     def with_workers(self, before: Setup) -> Setup | str:
@@ -277,11 +277,8 @@ STEPS = (
 )
 """In the acceleration guide's order."""
 ALREADY_ON = "it is on already"
-NO_OTHER_SIZE = {
-    False: "no other size with the same effective batch is better",
-    True: "no other size is better",
-}
-"""Whether the batch may grow -> why the row of the batch has no other size."""
+NO_OTHER_SIZE = "no other size is better"
+NO_OTHER_SPLIT = "no other size with the same effective batch is better"
 NO_DATASET = "not measured: the code returns no `dataset`"
 WITHIN_NOISE = "within the noise"
 NOT_FASTER_AGAIN = "not clearly faster in the second run of all changes together"

@@ -268,16 +268,21 @@ class _Attempts:
 
     def compare_halves(self) -> str | None:
         """How the gradient of some samples differs from that of their two halves, in words; None if
-        no difference was found. Checked at the 1st, 2nd, 4th, 8th ... split batch."""
+        no difference was found.
+
+        Compared at the 1st, 2nd, 4th, 8th and so on split batch, until a difference is found.
+        """
         code = getattr(self.case.step, "__code__", None)
         earlier_calls, difference = self.history.checks.get(code, (0, None))
         calls = earlier_calls + 1
+        # Two halves need two samples.
         micro = max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
-        is_power_of_two = calls & (calls - 1) == 0
+        is_power_of_two = calls.bit_count() == 1
         is_to_try = is_power_of_two and difference is None
         if is_to_try and micro <= self.count:
-            places = self.count - micro + 1
-            start = calls.bit_length() * micro % places
+            # Other samples at each comparison.
+            possible_starts = self.count - micro + 1
+            start = calls.bit_length() * micro % possible_starts
             with self.undo.preserved_state():
                 difference = gradient_difference(self.case, start, micro, self.model)
         self.history.checks[code] = calls, difference

@@ -310,9 +310,10 @@ class BatchStep(Frozen):
 
 # --- whether the parts are exact ----------------------------------------------------------------
 
-TOLERANCE = {False: 1e-4, True: 5e-2}
-"""The share of the gradient, whose terms may cancel, that rounding explains: of float32, and (True)
-where products are computed in 16 bits."""
+TOLERANCE_FLOAT32 = 1e-4
+"""The relative difference of two gradients that rounding explains; their terms may cancel."""
+TOLERANCE_16_BIT = 5e-2
+"""The same if products are computed in 16 bits."""
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 RANDOM_MODULES = (
     torch.nn.modules.dropout._DropoutNd,
@@ -353,7 +354,8 @@ def gradient_difference(
     error = 2 * _norm(difference) / scale if scale else 0.0
     computed_in_16_bits = any(part.in_16_bits for part in parts)
     is_16_bit = computed_in_16_bits or whole.dtype in HALF_TYPES
-    if error <= TOLERANCE[is_16_bit]:
+    tolerance = TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32
+    if error <= tolerance:
         return None
     return (
         f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a mean"
