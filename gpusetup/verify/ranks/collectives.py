@@ -23,10 +23,12 @@ ROUNDS = {"standard": 2, "census": 6}
 """Level -> how often every format meets every class of lengths; once at other levels."""
 LATE_SECONDS = 0.02
 """How long a late rank keeps the others waiting."""
-UNEVEN_NCCL, UNEVEN_GLOO = ("uneven", "lists"), ("uneven",)
-"""Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
+UNEVEN_NCCL = ("uneven", "lists")
+"""The ways to call all-to-all in which each part has a length of its own."""
+UNEVEN_GLOO = ("uneven",)
+"""The same with gloo, whose lists have parts of equal lengths."""
 JUNK = 77
-"""What stands in a tensor before its answer arrives, and in the memory beside it."""
+"""The number that fills a tensor before its answer arrives, and the memory beside it."""
 MARGIN = 19
 """Elements before and behind a tensor that lies within another one."""
 
@@ -87,8 +89,8 @@ class Turn:
         step = ring_step(self.root, self.world)
         next_rank = ranks[(me + step) % self.world]
         previous_rank = ranks[(me - step) % self.world]
-        # Fractions are summed; moved numbers ("bits") have no reduction.
         _, reduction = self.draw.kind
+        # Fractions are summed; numbers that are only moved ("bits") have no reduction.
         reduction_name = reduction.replace("fraction", "sum").upper()
         return CallArguments(
             group=self.members.handle,
@@ -111,7 +113,7 @@ class Turn:
     def _tensor(self, size: int) -> Any:
         """A tensor in the layout of this call, filled with a number that no answer has."""
         margin = 0
-        # At eight different offsets, so that the tensor begins aligned and not.
+        # Eight offsets in turn: with some the tensor's memory is aligned, with others not.
         if self.draw.layout == "offset":
             margin = MARGIN - self.chance.randrange(8)
         dtype_name, _ = self.draw.kind
@@ -288,10 +290,13 @@ send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
 def barriers(group: ProcessGroup) -> List[RankCall]:
     """Barriers of every group, synchronous and asynchronous, with one member arriving late."""
     calls = []
-    for turn, (name, members) in enumerate([*GroupState.groups.items()] * 2):
-        # Each of the two comes first once.
+    groups = list(GroupState.groups.items())
+    for turn, (name, members) in enumerate(groups * 2):
+        # Which of the two modes comes first alternates.
         modes = ("async", "sync") if turn % 2 else ("sync", "async")
-        late_member = (turn + turn // 4) % len(members.ranks)
+        # The second round of the groups begins one member further.
+        rounds_before = turn // len(groups)
+        late_member = (turn + rounds_before) % len(members.ranks)
         late_rank = members.ranks[late_member]
         for mode in modes:
             place = f"{name} {mode} {turn}"

@@ -22,18 +22,20 @@ EXACT_TO: Dict[str, int] = {
     "complex128": 2**53,
 }
 """Format -> up to which number every integer is exact in it."""
-EVERY = tuple(EXACT_TO)
-FLOATS, NUMBERS = EVERY[:4], EVERY[:8]
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+INTEGERS = ("int32", "int64", "int8", "uint8")
+COMPLEX = ("complex64", "complex128")
+EVERY = (*FLOATS, *INTEGERS, "bool", *COMPLEX)
 Kind = Tuple[str, str]
 """A format, and how it is reduced; `bits`: moved only."""
 FORMATS: Dict[str, Tuple[str, ...]] = {
-    "sum": NUMBERS + EVERY[9:],
+    "sum": (*FLOATS, *INTEGERS, *COMPLEX),
     "fraction": FLOATS,
     "avg": FLOATS,
-    "min": EVERY[:9],
-    "max": EVERY[:9],
+    "min": (*FLOATS, *INTEGERS, "bool"),
+    "max": (*FLOATS, *INTEGERS, "bool"),
 }
-"""Reduction -> the formats of which it is asked; `fraction` is a sum of fractional numbers."""
+"""Reduction -> the formats that it is tested with; `fraction` is a sum of fractional numbers."""
 SIZES: Tuple[Tuple[int, ...], ...] = (
     (0,),
     (1,),
@@ -43,20 +45,21 @@ SIZES: Tuple[Tuple[int, ...], ...] = (
     (1023, 1024, 1025, 2049, 4095, 4096, 4097),
     (8191, 16384, 16385, 32768, 65535, 65537),
 )
-"""Elements of a message (of a rank's part of it, where it has parts): none, one, few, and those
-about a vector, a tile, a block and many of them."""
+"""The classes of lengths, in elements of a message (or of a rank's part of it, if it has parts):
+none, one, few, and about the size of a vector, of a tile, of a block and of many blocks."""
 BIG = (2**18 + 1, 2**20 - 1, 2**20 + 2**10)
-"""Elements of messages that travel in several pieces, one for each way to call; one is among the
-first calls."""
+"""Elements of messages that travel in several pieces. Each way to call sends one of them, and one
+call of this kind is among the first."""
 LARGEST = (1 << 23, 1 << 24)
 """Bytes of the last messages, on all ranks together."""
 MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-async")
-"""How a call is made: at once; with a handle; three in flight, waited for in reverse; while one
-rank comes late."""
+"""How a call is made, each as often as it stands here: at once; with a handle; three in flight,
+waited for in reverse; while one rank comes late."""
 LAYOUTS = ("plain", "offset", "transposed")
 ROOTS = 64
 """Roots are drawn among so many members, and taken modulo their number."""
 GROUPS = ("world", "again", "world", "halves", "stripes")
+"""The groups that the calls are made in (see `enter` of `group.py`), the world twice as often."""
 
 
 class DrawnCall(NamedTuple):
@@ -94,8 +97,10 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
     pairs = [(kind, sizes) for kind in kinds for sizes in SIZES] * rounds
     chance.shuffle(pairs)
     ways = tuple(collective.calls)
+    groups: Sequence[str] = GROUPS
     # A half of two ranks would be one rank alone.
-    groups = GROUPS[:3] if world == 2 else GROUPS
+    if world == 2:
+        groups = ("world", "again", "world")
     count = len(pairs)
     ways_in_turn = shuffled_rounds(chance, ways, count)
     groups_in_turn = shuffled_rounds(chance, groups, count)
@@ -122,6 +127,7 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[DrawnCall
 def heavy_calls_of(chance: random.Random, collective: Collective, world: int) -> List[DrawnCall]:
     """For each way to call the collective, a message sent in several pieces, and one of the
     largest."""
+    # The first kind is always float32.
     kind = kinds_of(collective, world)[0]
     bytes_of_element = 4
     largest_sizes = [byte_count // bytes_of_element // world for byte_count in LARGEST]
@@ -129,7 +135,7 @@ def heavy_calls_of(chance: random.Random, collective: Collective, world: int) ->
     for way in collective.calls:
         for sizes, mode in ((BIG, "async"), (largest_sizes, "sync")):
             size, root = chance.choice(sizes), chance.randrange(ROOTS)
-            calls.append(DrawnCall(way, kind, size, "world", root, mode))
+            calls.append(DrawnCall(way, kind, size, root=root, mode=mode))
     return calls
 
 

@@ -25,17 +25,19 @@ NEVER_HEARD_SECONDS = 240.0
 WELCOME_SECONDS = 5.0
 """How long a port may take to say that it is rank 0's."""
 PLACES = 16
-"""Ports above the one of torch's store, of which rank 0 takes the first that is free."""
+"""The number of ports above the one of torch's store, of which rank 0 takes the first that is
+free."""
 MOST_LETTERS = 1 << 26
-"""Of one message; more is none of ours."""
+"""The greatest length of a message; only another program sends a longer one."""
 SILENCE_SECONDS = 330.0
-"""How long it waits for one that is in a check: a little longer than the longest may last."""
+"""How long rank 0 waits for a rank that is in a check: a little longer than the longest check may
+last."""
 REPORT_SECONDS = 120.0
-"""How long it waits for the last reports, after its own, while nobody says anything: longer than a
+"""How long rank 0 waits for another report or message after its own report is ready: longer than a
 check among ranks may take."""
 Message = Dict[str, Any]
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError, AttributeError)
-"""What comes of a line that is none of ours, or of a link that ends."""
+"""The errors of reading a line that another program sent, or from a connection that ended."""
 
 
 class RankNews:
@@ -141,7 +143,7 @@ class Hub:
                 if not pending:
                     return
                 limit = seconds
-                # Of a rank that never said a word the start is waited for.
+                # Ranks that never said a word may still be starting, which has a limit of its own.
                 if not any(rank.host for rank in pending):
                     limit = max(0.0, end - time.monotonic())
                 has_news = self.news.wait(timeout=limit)
@@ -217,7 +219,7 @@ def places(port: int) -> range:
     ([29501, 29502], [65514, 65515])
     """
     first = port + 1
-    # 65535 is the greatest port: beside it, those below are taken.
+    # 65535 is the greatest port; if there is no room above, the ports below are used.
     if port + PLACES >= 1 << 16:
         first = port - PLACES
     return range(first, first + PLACES)
@@ -227,12 +229,14 @@ def listen(rank: Rank) -> socket.socket:
     """A server on the first free port; it only accepts this host if all ranks are on it. Raises
     ReportBlocked."""
     all_ranks_here = rank.address in ("localhost", "127.0.0.1")
+    # No name: all addresses of this host.
+    interface = "127.0.0.1" if all_ranks_here else ""
     both_families = not all_ranks_here and socket.has_dualstack_ipv6()
     reason: Optional[str] = "none is left"
     for port in places(rank.port):
         try:
             return socket.create_server(
-                ("127.0.0.1" if all_ranks_here else "", port),
+                (interface, port),
                 family=socket.AF_INET6 if both_families else socket.AF_INET,
                 backlog=rank.world,
                 dualstack_ipv6=both_families,
@@ -250,7 +254,7 @@ class Connection(NamedTuple):
 
     link: socket.socket
     answers: TextIO
-    """What rank 0 says, a line each."""
+    """The messages of rank 0, one in each line."""
 
 
 def connect(rank: Rank) -> Connection:
@@ -299,7 +303,7 @@ def who(number: int, rank: RankNews) -> str:
     'rank 3 was never heard of'
     """
     name = f"rank {number}"
-    # Its host is in its first message.
+    # A rank names its host in its first message.
     if rank.host:
         name += f" on {rank.host}"
     if rank.doing:
@@ -309,7 +313,7 @@ def who(number: int, rank: RankNews) -> str:
 
 def as_message(report: Report) -> Message:
     """A rank's report as a message for rank 0."""
-    # As plain values, which JSON has.
+    # JSON has no named tuples: each result becomes a plain one.
     rows = []
     for result in report.results:
         outcome = result.outcome._asdict()
@@ -320,7 +324,7 @@ def as_message(report: Report) -> Message:
 def merged(report: Report, others: Dict[int, RankNews], rank: Rank) -> Report:
     """Rank 0's report with the devices and problems of the other ranks added.
 
-    What all ranks found together stands once; a rank without a report is a crash of its own.
+    A result that all ranks found together appears once. Each rank without a report adds a crash.
     """
     devices: List[Dict[str, Any]] = []
     results: List[Result] = []

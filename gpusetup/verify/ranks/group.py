@@ -19,16 +19,19 @@ from ..values import FAILED, PASSED, SKIPPED, Outcome, working_on
 
 COLLECTIVE_SECONDS = 30.0
 """How long one collective may take, and how long the ranks wait for one another before a check:
-so long that one which other programs leave a tenth of a core still comes."""
+long enough even for a rank that gets a tenth of a core."""
+SECONDS_FOR_LAST_WORDS = 5.0
+"""How long a rank waits for the others' results when they should be there at once."""
 BLOCK = 32
 """So many calls are made before the ranks ask each other whether there is time for more."""
 REFUSING = (RuntimeError, ValueError, TypeError, AttributeError, ImportError)
+"""What torch raises if it does not offer a call, before anything is sent."""
 REFUSALS = (
     *("not support", "Cannot use", "No backend type", "not impl", "Invalid scalar type"),
     *("must be contiguous", "Unconvertible NCCL type", "module 'torch", "unexpected keyword"),
     *("only supports", "Unsupported", "No module named", "cannot import name"),
 )
-"""What torch raises, and says, of a call that it does not offer, before anything is sent."""
+"""Words of the messages of these errors."""
 NETWORK = "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
@@ -141,11 +144,13 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
         error = first_line(problem)
         detail = f"rank {group.rank}: {GroupState.place} ended by {error}"
         outcome = Outcome(FAILED, detail, hint=hint_of(error))
-    failure = outcome.detail if outcome.status == FAILED else ""
-    message = json.dumps([failure, has_left])
-    group.store.set(f"{name}/said/{group.rank}", message)
-    # The others may hang in a collective that this rank has left: it does not wait for them long.
-    patience = 5.0 if has_left else COLLECTIVE_SECONDS + 5.0
+    own_failure = outcome.detail if outcome.status == FAILED else ""
+    own_message = json.dumps([own_failure, has_left])
+    group.store.set(f"{name}/said/{group.rank}", own_message)
+    patience = SECONDS_FOR_LAST_WORDS
+    # Others may be in a last collective. If this rank left it, they hang in it: no use to wait.
+    if not has_left:
+        patience += COLLECTIVE_SECONDS
     late_ranks = missing(group, f"{name}/went", patience)
     failures = []
     if late_ranks:
@@ -170,7 +175,7 @@ def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
     """The ranks that have not reached this place within so many seconds. Also records that this
     rank has.
 
-    Asked by adding nothing: the store of every torch can, `check` came later.
+    To add 0 to a counter reads it without waiting. Old releases of torch have no `store.check`.
     """
     group.store.add(f"{place}/{group.rank}", 1)
     end = time.monotonic() + seconds
@@ -188,7 +193,7 @@ def shared(group: ProcessGroup, name: str, value: str) -> List[str]:
     group.store.set(f"{name}/{group.rank}", value)
     values = []
     for rank in range(group.world):
-        # Waits until that rank has said it.
+        # `get` waits until that rank has published its value.
         message = group.store.get(f"{name}/{rank}")
         values.append(message.decode())
     return values
@@ -259,7 +264,7 @@ def each_part(
         begin(f"{name}/{call_name}")
         try:
             with warnings.catch_warnings():
-                # torch advises against some of the forms.
+                # torch warns that some of the ways to call are deprecated.
                 warnings.simplefilter("ignore")
                 problem = run()
             if problem:
@@ -287,7 +292,7 @@ def each_part(
 
 def is_refusal(error: str) -> bool:
     """Whether the error says that torch does not support the call."""
-    # An answer that was nothing is a fault.
+    # An answer of None is a fault, not a refusal.
     if "'NoneType' object" in error:
         return False
     return any(words in error for words in REFUSALS)
@@ -303,8 +308,7 @@ def unlike_bits(group: ProcessGroup, name: str) -> List[str]:
     for first_rank in first_ranks:
         message = group.store.get(f"{name}/held/{first_rank}").decode()
         for place, bits in json.loads(message).items():
-            # This rank does not belong to every group of that one.
-            my_bits = GroupState.held.get(place, bits)
-            if my_bits != bits:
+            # Some places are of groups to which this rank does not belong.
+            if place in GroupState.held and GroupState.held[place] != bits:
                 problems.append(f"{place}: not the bits that rank {first_rank} holds")
     return problems

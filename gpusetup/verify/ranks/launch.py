@@ -15,8 +15,11 @@ from ..values import WrongQuestion
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 """srun sets both; the batch script, and the shell of `salloc`, have the first alone."""
-FIRST_PORT, PORTS = 20_000, 10_000
-"""Where the ports of a job lie that names none: below the ephemeral ones, by the job's number."""
+FIRST_PORT = 20_000
+"""The first port for jobs that name none."""
+PORTS = 10_000
+"""The number of ports for such jobs: all are below Linux's ephemeral ports, which start at
+32768."""
 
 
 class Rank(NamedTuple):
@@ -29,11 +32,12 @@ class Rank(NamedTuple):
     address: str
     """The host of rank 0."""
     port: int
-    """Where torch's own store listens on that host; the report goes to the port above."""
+    """The port of that host at which torch's own store listens; rank 0 collects the reports at one
+    of the ports above."""
     host: str
     """This host."""
     job: str
-    """What tells this launch from another one on the same hosts."""
+    """A name that distinguishes this launch from others on the same hosts."""
 
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
@@ -74,7 +78,7 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     # A variable that is set to nothing counts as not set.
     variables = {name: value for name, value in environ.items() if value}
-    # torchrun first: it may have been started by srun.
+    # torchrun's variables come first, because srun may have started torchrun.
     if all(name in variables for name in TORCHRUN):
         launch = by_torchrun(variables)
     elif all(name in variables for name in SRUN):
@@ -91,7 +95,15 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     if world <= 1:
         return None
     job = f"{launch.job}@{launch.address}:{launch.port}"
-    return Rank(rank, world, local, launch.address, launch.port, host, job)
+    return Rank(
+        rank=rank,
+        world=world,
+        local=local,
+        address=launch.address,
+        port=launch.port,
+        host=host,
+        job=job,
+    )
 
 
 def by_torchrun(variables: Mapping[str, str]) -> Launch:
@@ -102,7 +114,8 @@ def by_torchrun(variables: Mapping[str, str]) -> Launch:
         names=("RANK", "WORLD_SIZE", "LOCAL_RANK"),
         address=variables["MASTER_ADDR"],
         port=number_in(variables, "MASTER_PORT"),
-        # Without --rdzv-id every run has the same name; no two have the same place to meet.
+        # Without --rdzv-id all runs have the same name; the address and the port, which `rank_in`
+        # adds, distinguish them.
         job=f"{run_id}.{restarts}",
     )
 
@@ -125,7 +138,7 @@ def port_of(environ: Mapping[str, str]) -> int:
     step_id = environ.get("SLURM_STEP_ID", "")
     step = int(step_id) if step_id.isdigit() else 0
     job = number_in(environ, "SLURM_JOB_ID", 0)
-    # A prime apart, so that the steps of one job and the jobs after it rarely share a port.
+    # A prime for each step, so that the steps of one job and the next jobs rarely share a port.
     pair = (job + 101 * step) % (PORTS // 2)
     return FIRST_PORT + 2 * pair
 

@@ -10,7 +10,8 @@ import torch
 from .draws import EXACT_TO, Kind
 
 PERIOD = 1021
-"""A row repeats after so many numbers; a prime: parts in the wrong place do not look right."""
+"""A row repeats after so many numbers. It is a prime, so that a part in the wrong place has other
+numbers than the right one."""
 ROUNDED = ("fraction", "avg")
 """Reductions whose result depends on the order in which the ranks are added up."""
 UNSIGNED = ("uint8", "bool")
@@ -41,9 +42,8 @@ def rows_of_bits(dtype_name: str, shape: Tuple[int, int], generator: Any) -> Any
     """Rows of random bits, which include infinities, NaN and denormal numbers."""
     dtype = getattr(torch, dtype_name)
     byte_count = torch.empty(0, dtype=dtype).element_size()
-    greatest = EXACT_TO[dtype_name]
-    # A bool has one bit; every other format has all values of a byte.
-    byte_values = 1 + min(greatest * greatest, 255)
+    # A bool is 0 or 1; in every other format a byte may have any value.
+    byte_values = 2 if dtype_name == "bool" else 256
     drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
     numbers = drawn.to(torch.uint8).view(dtype)
     # The axis of the bytes now has one number.
@@ -82,10 +82,11 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
     wide = numbers.to(torch.complex128 if numbers.is_complex() else torch.float64)
     count = len(wide)
     if reduction in ROUNDED:
-        # As many roundings as terms, the double of half a unit each; 1/n may be rounded too.
-        unit = count * torch.finfo(numbers.dtype).eps
+        # At most one rounding for each row, that of 1/n for `avg` included. Each may be off by
+        # `eps`, twice the error of a correct rounding.
+        relative_error = count * torch.finfo(numbers.dtype).eps
         divisor = count if reduction == "avg" else 1
-        limits = unit * wide.abs().sum(0) / divisor
+        limits = relative_error * wide.abs().sum(0) / divisor
         return Reduced(wide.sum(0) / divisor, limits)
     if reduction == "min":
         exact = wide.amin(0)
@@ -99,7 +100,7 @@ def reduced(numbers: Any, reduction: str) -> Reduced:
 def raw(values: Any) -> Any:
     """The bytes of a tensor, one row per element."""
     column = values.detach().contiguous().reshape(-1, 1)
-    # Its real and its imaginary part, side by side.
+    # A complex number becomes two real ones, side by side.
     if column.is_complex():
         column = torch.view_as_real(column)[:, 0]
     return column.view(torch.uint8)

@@ -18,26 +18,36 @@ from .group import GroupState, Members, ProcessGroup, RankCall, check, hold
 from .numbers import signature
 
 TOLERANCE = 1e-9
-"""float64 sums in another order: about 1e-15 a step, far below what a lost gradient makes."""
-ROWS, WIDTH, OUT = 8, 24, 8
-"""Of the inputs that one rank computes, and of the outputs."""
+"""The relative difference allowed in float64. Another order of a sum changes a step by about 1e-15,
+a lost gradient by far more than this."""
+ROWS = 8
+"""The examples of one rank in a step."""
+WIDTH = 24
+"""The numbers of an input."""
+OUT = 8
+"""The numbers of an output."""
+STEPS = 3
+"""How many steps are trained."""
 
 
 class SharedTraining(NamedTuple):
     """A way to parallelize a training over ranks."""
 
     share: Callable[..., Any]
-    """What makes the model on these ranks of a net, the group, its members and the options."""
+    """Wraps a model for these ranks; called with the model, the process group, its members and the
+    options."""
     options: Dict[str, Any] = {}
     hidden: int = 47
-    """The width between the layers; the usual one can be shared out evenly nowhere."""
+    """The width between the layers. 47 is prime, so it cannot be divided evenly among ranks."""
     group: str = "world"
     turns: int = 1
-    """Backward passes a step, of which the last one exchanges."""
-    kind: str = "float64"
+    """Backward passes for each step; after the last one the ranks exchange their gradients."""
+    dtype: str = "float64"
     limit: float = TOLERANCE
-    whole: bool = False
-    """Whether a rank is given the rows of all."""
+    """The relative difference allowed."""
+    is_tensor_parallel: bool = False
+    """Whether each layer is divided among the ranks, so that every rank gets the examples of all
+    ranks."""
 
     @property
     def is_ddp(self) -> bool:
@@ -52,13 +62,13 @@ def net(form: SharedTraining, world: int, seed: int) -> Any:
     hidden = form.hidden
     between: List[Any] = [nn.Tanh(), nn.LayerNorm(hidden)]
     # A norm would need the whole width, of which a rank has one part.
-    if form.whole:
+    if form.is_tensor_parallel:
         hidden *= world
         between = [nn.GELU()]
     first_layer = nn.Linear(WIDTH, hidden)
     last_layer = nn.Linear(hidden, OUT)
     model = nn.Sequential(first_layer, *between, last_layer)
-    return model.to(getattr(torch, form.kind))
+    return model.to(getattr(torch, form.dtype))
 
 
 # --- ways to share --------------------------------------------------------------------------------
@@ -68,7 +78,7 @@ def ddp(model: Any, group: ProcessGroup, members: Members, **options: Any) -> An
     """The model wrapped in DDP: each rank holds all of it, and gradients are averaged."""
     from torch.nn.parallel import DistributedDataParallel
 
-    # On a CPU it takes none.
+    # On a CPU, DDP must not be given devices.
     device_ids = [group.device] if group.device.startswith("cuda") else None
     return DistributedDataParallel(model, device_ids, process_group=members.handle, **options)
 
@@ -103,25 +113,26 @@ def tensor_parallel(model: Any, group: ProcessGroup, members: Members) -> Any:
     return parallel.parallelize_module(model, mesh_of(group), plan)
 
 
-SMALL = {"bucket_cap_mb": 0.001}
+SMALL_BUCKETS = {"bucket_cap_mb": 0.001}
+"""A limit so small that the gradients travel in several messages."""
 FORMS: Dict[str, Dict[str, SharedTraining]] = {
     "ddp_step": {
         "plain": SharedTraining(ddp),
-        "many buckets": SharedTraining(ddp, {"gradient_as_bucket_view": True, **SMALL}),
-        "a large model": SharedTraining(ddp, hidden=130_001, kind="float32", limit=1e-4),
-        "accumulated": SharedTraining(ddp, SMALL, turns=2),
-        "in a sub-group": SharedTraining(ddp, SMALL, group="stripes"),
+        "many buckets": SharedTraining(ddp, {"gradient_as_bucket_view": True, **SMALL_BUCKETS}),
+        "a large model": SharedTraining(ddp, hidden=130_001, dtype="float32", limit=1e-4),
+        "accumulated": SharedTraining(ddp, SMALL_BUCKETS, turns=2),
+        "in a sub-group": SharedTraining(ddp, SMALL_BUCKETS, group="stripes"),
     },
     "fsdp_step": {
         "steps": SharedTraining(fsdp),
         "accumulated": SharedTraining(fsdp, turns=2),
-        "in bfloat16": SharedTraining(fsdp, {"narrow": True}, kind="float32", limit=0.05),
+        "in bfloat16": SharedTraining(fsdp, {"narrow": True}, dtype="float32", limit=0.05),
     },
     "tp_step": {
-        "columns and rows": SharedTraining(tensor_parallel, hidden=16, whole=True),
+        "columns and rows": SharedTraining(tensor_parallel, hidden=16, is_tensor_parallel=True),
     },
 }
-"""Check -> the ways that it tries."""
+"""Check -> the ways to parallelize that it tries, by name."""
 
 
 def forms_of(name: str, group: ProcessGroup) -> List[RankCall]:
@@ -152,20 +163,20 @@ def trained(group: ProcessGroup, form: SharedTraining, name: str) -> str:
     agree."""
     members = GroupState.groups[form.group]
     ranks = members.ranks
-    # Each rank of DDP starts with parameters of its own: those of the first one count.
+    # With DDP each rank starts with different parameters: DDP must replace them by those of the
+    # first rank.
     seed = group.rank if form.is_ddp else ranks[0]
     model = net(form, group.world, seed).to(group.device)
     alone = net(form, group.world, ranks[0]).to(group.device)
     shared_model = form.share(model, group, members, **form.options)
     both_models = (shared_model, alone)
-    # Each has its own, with the same rate.
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.3) for m in both_models]
-    # Of the parameters at the start, and of the exchanged gradients of each step.
+    # Those of the parameters at the start, and of the exchanged gradients of each step.
     signatures = [signature_of_all(model.state_dict())]
-    for turn in range(3 * form.turns):
+    for turn in range(STEPS * form.turns):
         exchanges = (turn + 1) % form.turns == 0
         examples = [examples_of(group, form, 1000 * turn + rank) for rank in ranks]
-        my_examples = joined(examples) if form.whole else examples[members.me]
+        my_examples = joined(examples) if form.is_tensor_parallel else examples[members.me]
         if not form.is_ddp and form.turns > 1:
             shared_model.set_requires_gradient_sync(exchanges)
         waits_with_exchange = form.is_ddp and not exchanges
@@ -196,7 +207,7 @@ def examples_of(group: ProcessGroup, form: SharedTraining, salt: int) -> Example
     seed = (asked().seed + salt) % 2**63
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
-    dtype = getattr(torch, form.kind)
+    dtype = getattr(torch, form.dtype)
     numbers = numbers.to(group.device, dtype)
     inputs, targets = numbers.split((WIDTH, OUT), 1)
     return Examples(inputs, targets)
@@ -239,7 +250,8 @@ def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) ->
     for name, exact in exact_values.items():
         difference = (whole(values[name]) - exact).double()
         greatest_difference = difference.abs().max().item()
-        # Of small numbers the difference itself counts, of great ones its share.
+        # For tensors whose numbers are all below 1 the difference itself counts, for others the
+        # share of the greatest number.
         size = max(1.0, float(exact.abs().max().item()))
         error = greatest_difference / size
         # NaN is beyond every limit.
