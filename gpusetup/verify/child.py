@@ -32,9 +32,10 @@ LAST_WORDS = {
 GENTLY_SECONDS = 5.0
 """How long the process may take, after a Ctrl-C, to end what it started."""
 LOOKS = 40
-"""How often, within its limit, a process without an answer is looked at."""
+"""How often, within the limit of a check, it is looked whether the process only waits for a
+core."""
 BUSY = 5.0
-"""A process that keeps waiting for a core is given up after this many times its limit."""
+"""If other programs keep the cores busy, a check is given up after this many times its limit."""
 GRACE_SECONDS = 5.0
 """A check of many questions ends by itself when its time is over. If it has not done so after this
 long, it is killed."""
@@ -45,12 +46,15 @@ CALM = {
     "GOMP_SPINCOUNT": "30000",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
 }
-"""Variables of the child. Without the first torch's compiler starts a process for each core as it
-is imported. Without the second, read as torch is loaded, a CPU thread that waits for others turns
-in circles: two cores then compute as long again in vain, beside other work much longer. Without
-the third it sleeps at once, and waking it takes longer than most computations: `standard` took 95 s
-on two quiet cores with the second alone, 72 s with both (86 CPU seconds), 73 s with neither (125).
-The fourth keeps warnings about the checks' own settings out of the answer.
+"""Variables of the child.
+
+Without the first, torch's compiler starts a process for each core when it is imported. Without the
+second, a CPU thread that waits for others keeps its core busy: two quiet cores then do twice the
+work, and beside other programs a check takes much longer. With the second alone, a thread that
+waits sleeps at once, and to wake it takes longer than most computations, so the third lets it spin
+for a moment first. `standard` took 95 s on two quiet cores with the second alone, 72 s with both
+(86 CPU seconds), and 73 s with neither (125 CPU seconds). The fourth keeps warnings about the
+checks' own settings out of the answer.
 """
 
 
@@ -131,7 +135,7 @@ class Child:
         waited_before = waited_seconds(process.pid)
         while True:
             now = time.monotonic()
-            # A check of many questions ends by itself, a moment later.
+            # A check that tells its samples ends by itself when its time is over.
             grace = GRACE_SECONDS if self.last_place else 0.0
             if now >= end + grace:
                 progress = " before it answered"
@@ -149,7 +153,7 @@ class Child:
                 look_seconds = min(task.limit_seconds / LOOKS, seconds_left)
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
-                # The time in which it waited for a core does not count.
+                # The time that the process waited for a core does not count.
                 waited_for_core = waited_seconds(process.pid) - waited_before
                 passed = time.monotonic() - last_word
                 silent_seconds = passed - waited_for_core
@@ -243,10 +247,10 @@ class Child:
             with contextlib.suppress(OSError, AttributeError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
-            # One that sleeps in the driver cannot be killed: it is given up, not waited for.
+            # A process that sleeps in the driver cannot be killed: do not wait for it for ever.
             with contextlib.suppress(subprocess.TimeoutExpired, OSError):
                 process.wait(timeout=5)
-                # So that all that the process printed stands before the report.
+                # All that the process printed must come before the report.
                 for relay in self.relays:
                     relay.join(timeout=1)
                 process.stdin.close()

@@ -12,7 +12,7 @@ from .device.importing import first_line
 from .values import FAILED, PASSED, SKIPPED, Check, Outcome, WrongQuestion
 
 VARIABLE = "GPUSETUP_VERIFY_WITH"
-"""Names the companion of the process."""
+"""The environment variable that tells a process which companion to import."""
 ALL = "all"
 
 
@@ -21,9 +21,9 @@ class Companion(NamedTuple):
 
     name: str
     module: str = ""
-    """What is imported, where that is not its name."""
+    """The module to import, if it has another name than the package."""
     also: Tuple[str, ...] = ()
-    """Under which names else it is installed."""
+    """Other names of distributions that install it."""
 
 
 TABLE = (
@@ -105,14 +105,14 @@ def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
 
 def tried(_: str) -> Outcome:
     """Import the package that VARIABLE names; an error of the import is the failure."""
-    import torch  # noqa: F401  (its libraries first, as every program has them)
+    import torch  # noqa: F401  (torch's libraries first, as most programs load them)
 
     row = next(row for row in TABLE if row.name == os.environ[VARIABLE])
     distribution = installed(row)
     if distribution is None:
         hint = f"`gpusetup install {row.name}`"
         return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
-    # Most modules are called as their package, with another dash.
+    # Most modules have the package's name, with `_` for `-`.
     module = row.module or row.name.replace("-", "_")
     try:
         importlib.import_module(module)
@@ -136,12 +136,13 @@ CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"GLIBC\w*_[\d.]+' not found", "this system's C library is older than its wheel needs"),
     (r"", '`python -c "import {1}"` shows the whole error'),
 )
-"""What an import says -> what it means, and the way out. First match wins."""
+"""A pattern of an import error -> what it means and how to fix it; `{0}` is the package, `{1}` the
+module. The first match counts."""
 
 
 def cause(name: str, module: str, problem: BaseException) -> str:
     """What an import error means, and how to fix it."""
-    # Such an error names the package that is missing.
+    # This kind of error names the missing package.
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]
         return f"it needs {package}, which is not installed: `gpusetup install {package}`"

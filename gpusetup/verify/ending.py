@@ -7,7 +7,7 @@ import signal
 from typing import Any, Iterator, List
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-"""They ask for the end; a Ctrl-C is the first."""
+"""The signals that ask a program to end; Ctrl-C sends the first."""
 
 
 class Ended(BaseException):
@@ -26,7 +26,7 @@ def hearing(handler: Any) -> Iterator[None]:
     for name in SIGNALS:
         # Windows has no SIGHUP.
         number = getattr(signal, name, None)
-        # `nohup` ignores a signal, and so do all that it starts.
+        # `nohup` ignores a signal, and what it starts must ignore it too.
         if number is None or signal.getsignal(number) == signal.SIG_IGN:
             continue
         # Only the main thread may set handlers.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 UNKNOWN = 2**29
-"""What is taken if nothing tells."""
+"""The bytes that are assumed to be free if the system does not say."""
 CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (
@@ -16,7 +16,7 @@ CGROUPS = (
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
-"""Limit and use, of version 2 and of version 1."""
+"""The files of a cgroup's memory limit and of its use, in version 2 and in version 1."""
 
 
 def available_bytes() -> int:
@@ -49,9 +49,9 @@ def waited_seconds(pid: int) -> float:
     seconds = 0.0
     with contextlib.suppress(OSError, ValueError):
         for thread in Path("/proc", str(pid), "task").iterdir():
-            # A thread may end meanwhile.
+            # The thread may end before its files are read.
             with contextlib.suppress(OSError, ValueError):
-                # Nanoseconds that it ran, and that it waited for a core.
+                # The nanoseconds that it ran, the nanoseconds that it waited for a core, and more.
                 statistics = (thread / "schedstat").read_text().split()
                 seconds += int(statistics[1]) / 1e9
                 children = (thread / "children").read_text().split()

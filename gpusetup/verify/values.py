@@ -10,7 +10,7 @@ Row = Dict[str, Any]
 OTHER_ACCELERATORS = ("xpu", "mps")
 """torch's names of Intel's and of Apple's GPUs."""
 HOST = "host"
-"""Where a check stands that is about no single device."""
+"""The device of a result that is about no single device."""
 
 
 class Stop(Exception):
@@ -40,12 +40,12 @@ class Asked(NamedTuple):
     """The user's options for every check; the child gets them when it starts."""
 
     seed: int = 20_240_607
-    """Of the random numbers that are computed with."""
+    """The seed of all random numbers that the checks compute with."""
     seconds: float = 60.0
-    """How long a check that lasts is to last."""
+    """How long a check such as `stress`, which lasts as long as the user likes, runs."""
     level: str = "quick"
     only: Tuple[str, ...] = ()
-    """Names of checks, each with `/` and a sample behind it or not; empty: all."""
+    """Names of checks, or CHECK/SAMPLE for one sample of a check; empty: all."""
 
 
 STICKY = (
@@ -57,7 +57,7 @@ STICKY = (
     "Triton Error [CUDA]",
     "launch failure",
 )
-"""After such an error the CUDA context of the process is gone; another process has its own."""
+"""Words of the errors after which this process can no longer use the GPU; a new process can."""
 
 
 def sticky(problem: BaseException) -> bool:
@@ -75,7 +75,7 @@ class Job(NamedTuple):
 
     asked: Asked = Asked()
     until: float = float("inf")
-    """When its time is over, of `time.monotonic`."""
+    """The time, as `time.monotonic` gives it, at which the check has to end."""
     tell: Callable[[Row], None] = lambda message: None
     """Sends a message to the parent."""
 
@@ -131,10 +131,11 @@ class Check(NamedTuple):
     """`module:function` of this folder; the module is loaded in the child that computes. The
     function takes the device (`cuda:0`, `cpu`) or, on the host, what `--device` asks for."""
     on: Tuple[str, ...]
-    """`host:WANTED` (once, where `--device` asks for that), `cpu`, `cuda` (on each device),
-    `ranks:cpu`, `ranks:cuda` (where several ranks were started, on this rank's device)."""
+    """Where it runs: `host:WANTED` once, if `--device` asks for WANTED; `cpu` and `cuda` on each
+    such device; `ranks:cpu` and `ranks:cuda` on the device of this rank, if several ranks were
+    started."""
     least_gpus: int = 0
-    """Where torch sees fewer GPUs there is nothing to check, and no row in the report."""
+    """The number of GPUs that it needs; if torch sees fewer, the report has no row for it."""
     needs: Tuple[str, ...] = ()
     """Checks, on the same device or the host, without which this one says nothing."""
     limit_seconds: float = 300.0
@@ -149,14 +150,14 @@ class Check(NamedTuple):
     scratch: bool = False
     """Whether torch needs a writable temporary folder for it."""
     samples_seconds: float = 0.0
-    """Of a check that takes samples and names each: all of them together may last this long, and
-    `limit_seconds` is for one of them. 0: it takes none."""
+    """For a check that takes samples and names each: the limit for all of them together, while
+    `limit_seconds` is the limit for one. 0: it takes no samples."""
     proves: str = ""
-    """What is true where it passes."""
+    """What is true if it passes."""
     means: str = ""
     """What a failure means for somebody who uses this device."""
     then: str = ""
-    """The one next step after a failure, where the outcome names no better one."""
+    """The one next step after a failure, unless the outcome names a better one."""
 
 
 class Result(NamedTuple):
@@ -167,7 +168,7 @@ class Result(NamedTuple):
     outcome: Outcome
     seconds: float = 0.0
     means: Optional[str] = None
-    """What it means for a user, where it is bad."""
+    """What it means for a user if the check did not pass."""
 
 
 class Report(NamedTuple):

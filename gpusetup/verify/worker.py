@@ -38,11 +38,13 @@ from .values import (
     sticky,
 )
 
-BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
+HARMLESS_WARNINGS = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 """Warnings of torch that say nothing about the device: it works without NumPy, and the compiler
 advises TF32."""
-MEMORY_SHARE, LEAST_MEMORY = 0.8, 3 * 2**30
-"""Of what the machine has left, and so many bytes at least: what a CPU's check may take."""
+MEMORY_SHARE = 0.8
+"""The share of the machine's free memory that a check on a CPU may take."""
+LEAST_MEMORY = 3 * 2**30
+"""Bytes that a check on a CPU may always take."""
 SCRATCH = (
     "set TMPDIR to a folder that you can write to; Python imports torch's compiled code from there"
 )
@@ -56,9 +58,9 @@ def main() -> int:
     # JSON has lists in place of tuples.
     only = tuple(start["asked"]["only"])
     begin(asked=Asked(**{**start["asked"], "only": only}))
-    for text in BESIDE_THE_POINT:
+    for text in HARMLESS_WARNINGS:
         warnings.filterwarnings("ignore", text)
-    # torch logs what concerns its developers.
+    # torch's log is for torch's developers.
     if not start["verbose"]:
         logging.disable(logging.WARNING)
     end_with_parent(start["folder"])
@@ -144,7 +146,7 @@ def limit_memory(device: str) -> None:
 
     _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     allowed = max(LEAST_MEMORY, int(MEMORY_SHARE * available_bytes()))
-    # No limit is a negative number.
+    # A negative number means that there is no limit.
     is_limited = 0 <= hard_limit < allowed
     if device != "cpu" or is_limited:
         allowed = hard_limit
@@ -163,13 +165,13 @@ def served(job: Row, verbose: bool) -> Row:
             return {"outcome": outcome._asdict(), "seconds": 0.0}
         run = function_of(check)
         if "cuda" in check.on and job["device"].startswith("cuda"):
-            # What a library does without a word about a device, it does on this one.
+            # Libraries use the current device if a call names none.
             import torch
 
             torch.cuda.set_device(job["device"])
         with warnings.catch_warnings():
-            # Of layers and losses that are called in every way there is, torch's warnings say
-            # nothing; of the host's checks they are the reason.
+            # The checks of a device call layers in every way there is, so torch's warnings about
+            # unusual calls mean nothing. In the host's checks a warning may tell the cause.
             is_of_host = any(subject.startswith("host") for subject in check.on)
             if not verbose and not is_of_host:
                 warnings.simplefilter("ignore")
@@ -200,7 +202,7 @@ def raised(problem: Exception, device: str) -> Outcome:
     if kind(device) in OTHER_ACCELERATORS and refuses(problem):
         return Outcome(SKIPPED, f"torch lacks this on {device}: {first_line(problem)}")
     hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
-    # The check itself asks for little.
+    # The check itself needs little memory.
     if "out of memory" in str(problem):
         hint = "other programs use the GPU's memory: `nvidia-smi` shows which"
     return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))

@@ -17,7 +17,7 @@ from ..values import OTHER_ACCELERATORS, SKIPPED, Outcome, kind
 Shape = Tuple[int, int, int]
 """Rows, inner length, columns."""
 ONES = 24
-"""Numbers other than 0 in a column of the right factor."""
+"""How many numbers of a column of the right factor are not 0, at most."""
 GREATEST: Dict[str, Tuple[int, int]] = {
     "float64": (2**20, 2**10),
     "ieee": (2**15, 2**4),
@@ -27,16 +27,17 @@ GREATEST: Dict[str, Tuple[int, int]] = {
     "bfloat16": (2**2, 2),
     "float8_e4m3fn": (2**2, 2),
 }
-"""The greatest numbers of the factors. Each number is exact in its format, or in that to which a
-setting permits to round it, and so is each sum of ONES products and each part of it."""
+"""Format, or precision of float32 -> the greatest number of the left and of the right factor.
+Each number is exact in its format, and in float32 also in the precision that it may be rounded to.
+Each sum of up to ONES products is exact in the format of the result."""
 SHAPES: Tuple[Shape, ...] = (
     *((256, 256, 256), (129, 257, 65), (2048, 33, 7), (8, 4096, 8), (1, 511, 129)),
     *((4097, 1023, 65), (63, 1025, 4095), (33, 131072, 31), (70001, 33, 9)),
 )
 LARGEST = {"cuda": (4096, 4096, 4096)}
+"""Kind of device -> the largest product, which is tested in addition to SHAPES."""
 LARGEST_ELSEWHERE = (2048, 2048, 2048)
-"""The product that is asked of a kind of device besides SHAPES. Intel's and Apple's GPUs may have
-little memory."""
+"""The largest product on other devices: Intel's and Apple's GPUs may have little memory."""
 Product = Callable[[Any, Any], Any]
 
 
@@ -47,7 +48,7 @@ def matmul(device: str) -> Outcome:
     """
     outcome = products_of_format("float32", device, ((1000, 1000, 1000),))
     words = "1000 x 1000 float32 product of whole numbers: every element is exact"
-    # Whoever reads `quick` wants the size, not the count of comparisons.
+    # This is one product, so the report names its size and not the count of comparisons.
     detail = outcome.detail.replace("1 comparisons with whole numbers, every element", words)
     return outcome._replace(detail=detail)
 
@@ -79,7 +80,7 @@ def products_of_format(name: str, device: str, shapes: Tuple[Shape, ...] = ()) -
     """
     if not shapes:
         shapes = SHAPES
-        # A CPU takes thirty times as long for halves.
+        # Other formats than float32 take a CPU up to thirty times as long.
         is_slow = kind(device) == "cpu" and name != "float32"
         if not is_slow:
             largest = LARGEST.get(kind(device), LARGEST_ELSEWHERE)
@@ -193,14 +194,15 @@ def draw_factors(shape: Shape, format_name: str) -> ProductFactors:
 def weighed(x: Any, weights: Any) -> Any:
     """The product of each row with the weights, in float64."""
     sums = []
-    # In parts, so that not the whole matrix is copied to float64.
+    # In parts, so that never the whole matrix is in float64.
     for rows in x.split(256):
         sums.append((rows.double() * weights).sum(1))
     return torch.cat(sums)
 
 
 CODED = {"bfloat16": (8, 7), "float16": (5, 10), "float8_e4m3fn": (4, 3), "float8_e5m2": (5, 2)}
-"""Bits of exponent and fraction (OCP 8-bit floating point specification, revision 1.0)."""
+"""Format -> its bits of exponent and of fraction (for 8 bits: OCP 8-bit floating point
+specification, revision 1.0)."""
 FLOAT8_FROM = (8, 9)
 """The first compute capability that multiplies 8-bit floating point."""
 
@@ -240,7 +242,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     code_format = torch.uint8 if "float8" in name else torch.int16
     read = codes.to(code_format).to(device).view(dtype)
     yield same(f"{name} read", read.double(), exact)
-    # Of two neighbours one has an even code.
+    # Of two neighbours one has an even code: midpoints must be rounded to that one.
     next_numbers = exact.roll(-1)
     even_numbers = torch.where(codes % 2 == 0, exact, next_numbers)[1:-1]
     middles = (exact[2:] + exact[1:-1]) / 2
@@ -251,7 +253,7 @@ def codes_are_exact(device: str, name: str) -> Iterator[Part]:
     ):
         both_signs = torch.cat([numbers, -numbers])
         expected_of_both = torch.cat([expected, -expected])
-        # float32 holds each of them; the device rounds to the format.
+        # float32 holds each number exactly; the device rounds it to the format.
         rounded = both_signs.float().to(device).to(dtype)
         yield same(f"{name} {label}", rounded.double(), expected_of_both)
 

@@ -55,7 +55,7 @@ def compiled(device: str) -> Outcome:
     if device == "cpu" and not has_compiler():
         hint = INSTALL_MSVC if os.name == "nt" else INSTALL_COMPILER
         return Outcome(SKIPPED, NO_COMPILER, hint=hint)
-    # The compilers raise their own kinds of errors.
+    # The compilers raise many types of errors.
     try:
         return judged(list(fused_block(device)), "the same uncompiled")
     except Exception as problem:
@@ -78,9 +78,9 @@ def uncompiled(problem: BaseException) -> Outcome:
     for words, (reason, hint) in CANNOT.items():
         if re.search(words, message):
             return Outcome(SKIPPED, reason, hint=hint)
-    # Python's headers come in a package of their own.
     headers = os.path.join(sysconfig.get_path("include"), "Python.h")
-    # The compiler that Triton calls says so on the terminal, not in its exception.
+    # If Python's headers are missing, the compiler that Triton calls says so on the terminal only,
+    # not in the exception.
     if "non-zero exit status" in message and not os.path.isfile(headers):
         reason, hint = NO_HEADERS
         return Outcome(SKIPPED, reason, hint=hint)
@@ -88,8 +88,9 @@ def uncompiled(problem: BaseException) -> Outcome:
 
 
 CAUSE = re.compile(r"\berror: |Error: |cannot find |No such file|not found|undefined reference")
-"""What a compiler's or linker's line has in it that says what is wrong."""
+"""Matches the line of a compiler's or linker's message that says what is wrong."""
 LONGEST = 300
+"""The greatest length of an error in the report, in characters."""
 
 
 def with_cause(problem: BaseException) -> str:
@@ -108,8 +109,8 @@ def with_cause(problem: BaseException) -> str:
     return ": ".join(words)[:LONGEST]
 
 
-FUSED = 2.0**-15
-"""Of the size of what 300 terms give: a multiple of the roundoff of their sum."""
+FUSED_ERROR = 2.0**-15
+"""The relative error allowed: a multiple of the roundoff of a sum of 300 terms."""
 
 
 def fused_block(device: str) -> Iterator[Part]:
@@ -124,7 +125,7 @@ def fused_block(device: str) -> Iterator[Part]:
         return weighted_sum + residual
 
     def with_gradients(run: Any, inputs: List[Any]) -> List[Any]:
-        # Leaves of its own: each run is differentiated by itself.
+        # New leaves, so that the gradients of each run are separate.
         leaves = [x.detach().requires_grad_() for x in inputs]
         outputs = run(*leaves)
         gradients = torch.autograd.grad(outputs.sum(), leaves)
@@ -141,15 +142,19 @@ def fused_block(device: str) -> Iterator[Part]:
     compiled_block = torch.compile(block, dynamic=False)
     tensors = with_gradients(compiled_block, [x.to(device) for x in inputs])
     for computed, exact in zip(tensors, exact_tensors):
-        # Numbers near zero are sums of greater ones.
-        size = exact.abs() + exact.square().mean().sqrt()
-        yield agree("fused", computed, exact, FUSED * size)
+        # Numbers near zero are sums of greater ones, so they have the error of the usual size.
+        usual_size = exact.square().mean().sqrt()
+        size = exact.abs() + usual_size
+        yield agree("fused", computed, exact, FUSED_ERROR * size)
     has_compiled = compiled_graphs() > graphs_before
     yield holds("compiled", has_compiled, "torch compiled nothing: the model ran uncompiled")
 
 
-ITEMS, BATCH, WORKERS = 1003, 32, 2
-"""Of a number of items that is no multiple of the batch: the last batch is not full."""
+BATCH = 32
+ITEMS = 1003
+"""The items of the dataset: no multiple of BATCH, so that the last batch is not full."""
+WORKERS = 2
+"""The loader's worker processes."""
 
 
 class Rows:
@@ -169,7 +174,7 @@ class Epoch(NamedTuple):
 
     rows: Any
     random_numbers: Any
-    """What the workers drew for them."""
+    """The random numbers that the workers drew for these items."""
 
 
 def dataloader(device: str) -> Outcome:
@@ -180,7 +185,7 @@ def dataloader(device: str) -> Outcome:
     """
     from torch.utils.data import DataLoader
 
-    # The generator begins anew for each loader, so the seed is the same.
+    # Each loader gets a new generator with the same seed.
     def loader(shuffle: bool) -> Any:
         return DataLoader(
             Rows(),
@@ -203,7 +208,7 @@ def dataloader(device: str) -> Outcome:
     first = epoch_of(first_batches)
     second = epoch_of(second_batches)
     repeated = epoch_of(again)
-    # Batch by batch, as a training moves them.
+    # Moved to the device batch by batch, as in a training.
     on_device = torch.cat([rows.to(device, non_blocking=True) for rows, _ in first_batches])
     order = first.rows[:, 0].argsort()
     all_rows = torch.arange(8 * ITEMS).view(ITEMS, 8)
@@ -241,6 +246,7 @@ def unloaded(problem: BaseException) -> Outcome:
 
 FORMATS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 LARGE = 5_000_011
+"""The elements of the large tensor, about 40 MB."""
 
 
 def save_and_load(device: str) -> Outcome:
@@ -255,7 +261,7 @@ def save_and_load(device: str) -> Outcome:
     try:
         path = os.path.join(folder, "state.pt")
         torch.save({"state": state, "step": 17}, path)
-        # On a CPU the two are one.
+        # If the device is the CPU, the two are the same.
         for target in dict.fromkeys(("cpu", device)):
             loaded = torch.load(path, map_location=target, weights_only=True)
             has_all = set(loaded["state"]) == set(state) and loaded["step"] == 17

@@ -14,7 +14,10 @@ from ..judging.precision import UNIT_ROUNDOFF, has_bfloat16, read_precision
 from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
 from ..values import PASSED, SKIPPED, Outcome, asked, kind
 
-STEPS, RATE = 12, 1.0
+STEPS = 12
+"""Steps of the mixed-precision training."""
+RATE = 1.0
+"""The learning rate of `Descent`."""
 LOSS_LEFT = 0.5
 """The share of the first loss that may be left after STEPS. A sound training leaves a quarter."""
 FIRST_SCALE = 2.0**10
@@ -62,7 +65,7 @@ def trained(device: str, low: Any, scaler: Any) -> Training:
     losses = []
     for _ in range(STEPS):
         for parameter in parameters:
-            # Gradients would add up.
+            # Without this the gradients of all steps would add up.
             parameter.grad = None
         with torch.autocast(device_type=kind(device), dtype=low):
             outputs = net(inputs)
@@ -107,12 +110,13 @@ def amp(device: str) -> Outcome:
     formats = formats_of_autocast(device)
     parts: List[Part] = []
     for low in formats:
-        # Of Apple's backend float16 is the usual format, and older releases scale no loss there.
+        # On Apple's GPUs float16 is usual too, but older releases of torch have no GradScaler for
+        # them.
         is_scaled = low == torch.float16 and kind(device) == "cuda"
         scaler = scaler_of(device, FIRST_SCALE) if is_scaled else None
         training = trained(device, low, scaler)
         product_format = training.product_format
-        # Autocast may do nothing, without a word.
+        # Autocast may do nothing and report no error.
         problem = f"multiplied in {product_format}, not in {low}"
         parts.append(holds("autocast", product_format == str(low), problem))
         # Nothing overflows here, so that a sound scaler does not back off.
@@ -192,8 +196,13 @@ def overflows_are_noticed(device: str) -> Iterator[Part]:
         yield same("one step of all", leaf, -RATE * gradient)
 
 
-WORDS, WIDTH, LENGTH = 97, 64, 24
-DEEP = 256.0
+WORDS = 97
+"""The words of the language model's vocabulary."""
+WIDTH = 64
+"""The width of the language model."""
+LENGTH = 24
+"""The words of a line."""
+ROUNDINGS_OF_PASS = 256.0
 """Roundings in a forward and backward pass: some thirty operations one after the other, each with a
 few roundings of sums of up to 256 terms."""
 
@@ -206,7 +215,7 @@ def transformer() -> Any:
     layer = nn.TransformerEncoderLayer(
         WIDTH, heads, inner_width, dropout, "gelu", batch_first=True, norm_first=True
     )
-    # Nested tensors are a fast path of inference.
+    # Nested tensors only make inference faster.
     layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     return nn.Sequential(nn.Embedding(WORDS, WIDTH), layers, nn.Linear(WIDTH, WORDS))
 
@@ -238,9 +247,8 @@ def language_model(device: str) -> Outcome:
     exact_moves = moves_of_training(exact_model, words)
     moves = moves_of_training(model.to(device), words.to(device))
     precision = read_precision(torch, device)
-    # Two batches in each of four steps give eight gradients, each with the error of one pass
-    # (DEEP).
-    allowed = 8 * DEEP * UNIT_ROUNDOFF[precision.name]
+    # Two batches in each of four steps give eight gradients, each with the error of one pass.
+    allowed = 8 * ROUNDINGS_OF_PASS * UNIT_ROUNDOFF[precision.name]
     parts = []
     for name, exact_move in exact_moves.items():
         move = moves[name].cpu().double()
@@ -283,13 +291,13 @@ def determinism(device: str) -> Outcome:
         first = seeded_run(device, 0)
         second = seeded_run(device, 0)
         other_seed = seeded_run(device, 1)
-        # It draws the dropout twice, and must draw the same.
+        # With a checkpoint the dropout is drawn twice, and both must be the same.
         checkpointed = seeded_run(device, 0, partial(checkpoint, use_reentrant=False))
     finally:
         torch.use_deterministic_algorithms(user_setting)
     parts = [same(name, second[name], first[name]) for name in first]
     parts += [same(f"{name}, checkpointed", checkpointed[name], first[name]) for name in first]
-    # A seed that changes nothing would make the same bits, too.
+    # If the seed had no effect, the comparisons above would pass, too.
     differs = not torch.equal(other_seed["dropped"], first["dropped"])
     parts.append(holds("another seed", differs, "gives the same dropout"))
     hint = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import contextlib
 from math import inf, log
-from typing import Any, Callable, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple
 
-from ..judging.tolerance import Part, holds, pointed
+from ..judging.tolerance import Part, Wrong, holds, wrong_part
 from .calls import Answer, tensors_of_call
 from .rules import SLOPE_WITHOUT_SPREAD
 
@@ -378,7 +378,7 @@ def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
         is_wrong &= (exact > format.min) & (exact < format.max)
     # Numbers that rounding cannot move are judged as they are.
     if not comparison.moved_answers():
-        return part_of(torch, target, is_wrong, (inf, 0.0))
+        return part_of(target, is_wrong, worst=inf, allowed=0.0)
     # A number that changes with a roundoff of the arguments is not judged.
     for step in STEPS_OF_WHOLE:
         moved_answer = comparison.moved(step, alike=True)
@@ -386,7 +386,7 @@ def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
         if moved is None or moved.shape != exact.shape:
             return right_part
         is_wrong &= moved.to(torch.int64) == exact
-    return part_of(torch, target, is_wrong, (inf, 0.0))
+    return part_of(target, is_wrong, worst=inf, allowed=0.0)
 
 
 def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[Any]) -> Part:
@@ -409,13 +409,14 @@ def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[An
     # An empty tensor equals the exact one, so these have elements.
     worst = float(share_of_limit.max())
     most_allowed = float(allowed.max())
-    return part_of(torch, target, is_wrong, (worst, most_allowed))
+    return part_of(target, is_wrong, worst, most_allowed)
 
 
-def part_of(torch: Any, target: ComparedTensor, is_wrong: Any, sizes: Tuple[float, float]) -> Part:
-    """The comparison of a tensor. `sizes` are its worst error as a share of the limit, and the
-    largest limit."""
-    worst, most_allowed = sizes
+def part_of(target: ComparedTensor, is_wrong: Any, worst: float, allowed: float) -> Part:
+    """The comparison of a tensor, with its worst error as a share of the limit and the largest
+    limit."""
     if bool(is_wrong.any()):
-        return pointed(torch, target.label, target.computed, target.exact, is_wrong, sizes)
-    return Part(target.label, worst if most_allowed else 0.0, most_allowed)
+        tensors = Wrong(target.computed, target.exact, is_wrong)
+        return wrong_part(target.label, worst, allowed, tensors)
+    # Without a limit, `worst` describes wrong elements, and there are none.
+    return Part(target.label, worst if allowed else 0.0, allowed)

@@ -22,7 +22,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
-    # As many queries as keys, if those are not too many.
+    # As many queries as keys, unless there are many keys.
     many_queries = keys if keys < 300 else 257
     queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
     # A model that writes text asks for one token at a time.
@@ -98,7 +98,7 @@ def attended(
     # An older torch does not know the option, so it is only named where it is needed.
     if grouped:
         options["enable_gqa"] = True
-    # The exact answer in float64 is of the plain formula, whatever the backend.
+    # The exact answer, in float64, is computed without choosing a backend.
     if backend and q.dtype != torch.float64 and hasattr(SDPBackend, backend):
         try:
             with sdpa_kernel(getattr(SDPBackend, backend)):
@@ -200,7 +200,7 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
     needed."""
     import torch
 
-    # The bias of the first product after the attention.
+    # `weights[5]` is the bias of the first product after the attention, which has this width.
     inner_width = len(weights[5])
     layer = torch.nn.TransformerEncoderLayer(
         d_model=x.shape[-1],
@@ -224,7 +224,7 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
 def draw_mm(d: Draw) -> Arguments:
     """Two matrices to multiply; each is stored transposed in half of the calls."""
     n, k, m = d.shape(3)
-    # Long sums meet the ends of the blocks that kernels add up.
+    # Some sums are one longer than one or more of the blocks that kernels add up.
     k = d.choice((k, k, 65, 129, 513, 1025))
     longest = MOST // k
     n, m = min(n, longest), min(m, longest)
@@ -304,7 +304,7 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
             "groups": groups,
             "dilation": dilation,
         }
-        # It must be smaller than the stride.
+        # `output_padding` must be smaller than the stride.
         if transposed and stride > 1:
             options["output_padding"] = d.choice((0, 1))
         bias = d.normal(groups * out_channels) if d.flag() else None
@@ -358,7 +358,7 @@ def draw_batch_norm(d: Draw) -> Arguments:
         x = d.normal(rows, channels, *further_axes)
     channels = x.shape[1]
     values_of_channel = x.shape[0] * x[0, 0].numel()
-    # Of fewer than four values the variance may be nearly nothing.
+    # With fewer than four values the variance may be nearly 0, which magnifies errors.
     if values_of_channel < 4:
         x = d.normal(4, channels, 3)
     weight, bias = draw_weight_and_bias(d, channels)
@@ -381,7 +381,7 @@ def draw_group_norm(d: Draw) -> Arguments:
 
 def draw_layer_norm(d: Draw) -> Arguments:
     """Rows to normalize, around 0 or around 3, with weight and bias or neither."""
-    # Of fewer than eight numbers the spread may be nearly nothing.
+    # With fewer than eight numbers the variance may be nearly 0, which magnifies errors.
     length = max(d.length(2**15), 8)
     rows = d.choice((2, 3, 5))
     x = d.normal(rows, length)

@@ -1,8 +1,8 @@
 """Loads the operator database that torch's own tests use, and leaves the process as it was.
 
-`torch.testing._internal` is in every wheel. It is private, and other with each release: what it
-lacks, or where it cannot be loaded, is no fault of the machine. It needs packages of which its
-tables use nothing but names; where they are missing, `StandIn` takes their place.
+`torch.testing._internal` is in every wheel. It is private and changes with each release, so it is
+no fault of the machine if it lacks something or cannot be loaded. It imports packages of which its
+tables only use names; if they are missing, `StandIn` takes their place.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StandInName(type):
     stand-ins."""
 
     def __getattr__(cls, name: str) -> Any:
-        # Python itself asks for such names, and takes a missing one for an answer.
+        # Python itself looks such names up; they must be missing, as in most classes.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         return StandInName(name, (), {})
@@ -89,7 +89,7 @@ def standing_in() -> Iterator[List[str]]:
     missing: List[str] = []
     for name in STANDING_IN:
         package = name.partition(".")[0]
-        # A module of a package that is missing is missing, too.
+        # If the package is missing, its modules are, too.
         is_missing = package in missing
         if not is_missing and name not in sys.modules:
             is_missing = importlib.util.find_spec(package) is None
@@ -132,7 +132,7 @@ def as_before(torch: Any) -> Iterator[None]:
 
 def restore(variables: Dict[str, str]) -> None:
     """Set the environment variables back to these values."""
-    # What the import has added.
+    # The variables that the import has added.
     for name in set(os.environ) - set(variables):
         del os.environ[name]
     os.environ.update(variables)

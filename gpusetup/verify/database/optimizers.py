@@ -20,15 +20,15 @@ FORMATS = ("float32", "bfloat16")
 STEPS = 5
 """Steps of one training."""
 MISSING = 3
-"""The step at which a parameter has no gradient."""
+"""The step, counted from 0, in which one parameter has no gradient."""
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
-"""Around the widths of vectors; the fourth is transposed."""
+"""Lengths around the widths of vectors, a long one, and a matrix, which is stored transposed."""
 MANY = 75
-"""More tensors than one call of a kernel on lists takes."""
+"""A number of tensors, more than a kernel on lists takes in one call."""
 RIGHT_FUSED_SGD = (2, 15)
 """The first torch whose fused SGD steps every parameter in half precision on a CPU."""
 SIZE = 0.01
-"""Of the parameters, so that a step is seen beside them."""
+"""The standard deviation of the parameters: small, so that rounding them does not hide a step."""
 
 
 class OptimizerEntry(NamedTuple):
@@ -97,7 +97,7 @@ class OptimizerCase(NamedTuple):
     forms: Tuple[str, ...]
     """The forms that this optimizer has on the device, such as `fused`."""
     sums: bool = False
-    """Each number is trained by itself, however long its tensor is."""
+    """Whether results are sums over many elements. No: each number is trained by itself."""
 
     def run(self, *args: Any, **options: Any) -> List[Any]:
         """Train by the plain form, which updates one parameter after the other."""
@@ -120,7 +120,7 @@ class OptimizerCase(NamedTuple):
         The function raises NoWay if torch refuses the form for these options.
         """
 
-        # `torch` is not needed, but every Way has it.
+        # The argument `torch` is not used, but every Way has it.
         def way(torch: Any, asking: Asking) -> Answer:
             def run(*args: Any, **options: Any) -> List[Any]:
                 start, gradients = args

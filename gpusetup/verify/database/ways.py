@@ -99,14 +99,14 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
 
 def into_out(torch: Any, asking: Asking) -> Answer:
     """Make the call with `out=` tensors that held other numbers before."""
-    # The sample brings its own.
+    # The sample has its own `out`.
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
     all_strided = all(x.layout == torch.strided for x in outputs)
     if not outputs or not all_strided:
         raise NoWay
-    # Numbers that must not be left over.
+    # The call must replace all these threes.
     outs = [torch.full_like(x, 3) for x in outputs]
     out = outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -131,7 +131,7 @@ def in_place(run: Callable[..., Any]) -> Way:
         first = asking.call.args[0]
         targets = first if isinstance(first, (list, tuple)) else [first]
         outputs = directly(torch, asking).outputs
-        # An answer of another shape or format does not fit where the argument is.
+        # A result of another shape or format does not fit into the memory of the argument.
         if shapes_and_formats(outputs) != shapes_and_formats(targets):
             raise NoWay
         # torch refuses to write over shared elements.

@@ -36,7 +36,7 @@ def gpus_detected(wanted_device: str) -> Outcome:
     # torch raises RuntimeError, AssertionError or kinds of its own.
     try:
         torch.cuda.init()
-        # Before that the count is NVML's, which also holds GPUs that CUDA cannot use (MIG).
+        # Before `init` torch would ask NVML, which also counts GPUs that CUDA cannot use (MIG).
         if torch.cuda.is_available():
             count = int(torch.cuda.device_count())
     except Exception as problem:
@@ -80,7 +80,7 @@ def chosen(wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
     if wanted_device == "none":
         return ()
     names_a_gpu = ":" in wanted_device
-    # Where torch sees no GPU at all, an earlier check says why.
+    # If torch sees no GPU at all, an earlier check says why.
     if names_a_gpu and seen and wanted_device not in seen:
         problem = f"There is no {wanted_device}: torch sees {gpus_in_words(len(seen))}"
         raise WrongQuestion(problem, f"one of {', '.join(seen)}")
@@ -94,14 +94,14 @@ def properties(device: str) -> Outcome:
     row = row_of(torch, device)
     facts = {"device": row}
     sent = torch.arange(4096, dtype=torch.int32)
-    # A copy on the device itself is a kernel or a copy engine.
+    # `clone` copies on the device itself, by a kernel or a copy engine.
     received = sent.to(device).clone().to("cpu")
     if not bool((sent == received).all()):
         problem = f"{row['name']}: 16 KiB copied to the device came back changed"
         hint = "the memory or the bus is faulty: look for Xid lines in `dmesg`"
         return Outcome(FAILED, problem, hint=hint, facts=facts)
     words = [str(row["name"])]
-    # What a kind of device does not have, or does not tell, is left out.
+    # Properties that the device does not have, or does not report, are left out.
     if row.get("compute_capability"):
         words.append(f"compute capability {row['compute_capability']}")
     if row["memory_total_bytes"]:
@@ -177,5 +177,6 @@ def arch_in_build(device: str) -> Outcome:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR)
     if is_listed:
         return Outcome(PASSED, f"served by {architecture}")
-    # A GPU runs the kernels of its generation, and PTX is compiled for it.
+    # No kernel is listed for exactly this architecture: one of the same generation ran, or PTX was
+    # compiled for it.
     return Outcome(PASSED, f"a kernel runs, of {kernels}")

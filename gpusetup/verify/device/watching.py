@@ -1,7 +1,7 @@
 """Temperature, ECC errors and throttle reasons of a GPU under load, from `nvidia-smi`; optional
 everywhere.
 
-What a driver does not answer, or a machine without the program, is nothing known.
+A reading that the driver does not give stays unknown, and so do all without `nvidia-smi`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ REASONS = {
 }
 """Bits of the clocks' throttle reasons (nvml.h); idle and set clocks are no throttling."""
 ROW = re.compile(r"(\d*)[^,]*, (\d*)[^,]*, (?:0x([0-9a-fA-F]+))?")
-"""Heat, errors and bits; a word stands where one is not known."""
+"""A line of nvidia-smi: temperature, ECC errors and reason bits. An unknown one is a word such as
+`[N/A]`."""
 LOST = re.compile(r"GPU is lost|Unable to determine the device handle|No devices were found")
 
 
@@ -38,7 +39,7 @@ def watched(uuid: Optional[str]) -> Iterator[Dict[str, Any]]:
     readings: Dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as lines:
         process: Any = None
-        # Without the program, or without a name for the GPU, nothing is known.
+        # Without the program, or without the GPU's UUID, nothing can be read.
         if uuid:
             command = [*COMMAND, f"--id={uuid}"]
             with contextlib.suppress(OSError):
@@ -70,7 +71,7 @@ def summed(lines: Sequence[str]) -> Dict[str, Any]:
             continue
         has_samples = True
         temperature, ecc_count, reasons = match.groups("")
-        # A driver may tell one of the three and not another.
+        # A driver may report only some of the three.
         if temperature:
             temperatures.append(int(temperature))
         if ecc_count:

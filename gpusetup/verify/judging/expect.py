@@ -26,7 +26,8 @@ _VERSION = re.compile(
     r"((?:[-._]?(?:alpha|beta|preview|post|dev|pre|rc|a|b|c)[-._]?\d*)*)(?:\+([a-z0-9._-]+))?\Z"
 )
 BEFORE, FINAL, AFTER = range(3)
-"""The stages of a release: `2.6.0a0`, `2.6.0.dev20250101`; `2.6.0`; `2.6.0.post1`."""
+"""The stages of a release, in order: before it (`2.6.0a0`, `2.6.0.dev20250101`), the release
+(`2.6.0`), and after it (`2.6.0.post1`)."""
 
 
 class Expectation(NamedTuple):
@@ -45,7 +46,7 @@ class Version(NamedTuple):
     release: Tuple[int, ...]
     stage: int
     local: str = ""
-    """Compared only where it is asked for."""
+    """What follows `+`, such as `cu124`; it counts only if the expectation has one."""
 
 
 def read_version(text: str) -> Any:
@@ -55,7 +56,7 @@ def read_version(text: str) -> Any:
     >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
     True
     """
-    # Only the beginning counts, so it is no version of its own.
+    # A pattern is the beginning of many versions, so it is not a version itself.
     if text.endswith(".*"):
         return [int(part) for part in text[:-2].split(".")]
     match = _VERSION.match(text.strip().lower())
@@ -77,7 +78,7 @@ def read_capability(text: str) -> Tuple[int, int]:
     """
     match = re.match(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?\Z", text.strip())
     has_point, has_prefix = "." in text, "_" in text
-    # One of the two, and only one, says where the second number begins.
+    # Plain digits such as `86` could be meant otherwise; `sm_8.6` mixes two spellings.
     if match is None or has_point == has_prefix:
         raise ValueError(text)
     major, minor = match.groups()
@@ -96,13 +97,12 @@ class ExpectedName(NamedTuple):
     """A name that `--expect` accepts: how to read its value, and where the facts are."""
 
     read: Callable[[str], Any]
-    """Value text -> comparable value; ValueError where it is none."""
+    """Value text -> comparable value; raises ValueError for other text."""
     example: str
     needs: Tuple[str, ...]
-    """The checks that learn it."""
+    """The checks that find the value out."""
     of: Callable[[Row], List[Any]]
-    """Facts -> the texts of what must hold, each with ` on DEVICE` behind it or not; [] where
-    unknown."""
+    """Facts -> the values as text; those of one device end in ` on DEVICE`. Empty if unknown."""
 
 
 def gpu_counts(facts: Row) -> List[Any]:
@@ -135,7 +135,10 @@ def built_kernels(facts: Row) -> List[Any]:
     return [name for name in architectures if name.startswith("sm_")]
 
 
-BUILD, SEEN, ASKED = ("import",), ("import", "gpu"), ("import", "gpu", "properties")
+# The checks that must run to know the build, the number of GPUs, and the properties of each GPU.
+BUILD = ("import",)
+SEEN = (*BUILD, "gpu")
+ASKED = (*SEEN, "properties")
 NAMES: Dict[str, ExpectedName] = {
     "gpus": ExpectedName(read_number, "gpus>=2", SEEN, gpu_counts),
     "torch": ExpectedName(read_version, "torch==2.5.*", BUILD, lambda facts: [facts.get("torch")]),
@@ -145,7 +148,7 @@ NAMES: Dict[str, ExpectedName] = {
     "arch": ExpectedName(read_capability, "arch>=8.6", BUILD, built_kernels),
 }
 ANY_SUFFICES = ("arch",)
-"""Names of which one value that holds is enough (except under `!=`)."""
+"""The names for which one value that meets the expectation is enough (except with `!=`)."""
 
 
 def parse(text: str) -> Expectation:
@@ -159,7 +162,6 @@ def parse(text: str) -> Expectation:
     def wrong(problem: str, hint: str) -> WrongQuestion:
         return WrongQuestion(f"--expect {text!r}: {problem}", hint)
 
-    # The first thing that is wrong is told.
     row = NAMES.get(name)
     if row is None:
         names = ", ".join(NAMES)

@@ -12,14 +12,17 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 UNIT_ROUNDOFF = {"ieee": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
-"""Half the distance from 1 to the next number, of what the factors are rounded to first:
-24, 11 and 8 significant bits."""
-TF32_FROM, BFLOAT16_FROM = (8, 0), (8, 0)
-"""The first compute capability whose tensor cores know TF32, and that computes bfloat16. Older ones
-imitate bfloat16 by float32, from 7.0 on nearly everywhere, before that nowhere."""
+"""The format that the factors of a product are rounded to first (24, 11 or 8 significant bits) ->
+half the distance from 1 to the next number."""
+TF32_FROM = (8, 0)
+"""The first compute capability whose tensor cores know TF32."""
+BFLOAT16_FROM = (8, 0)
+"""The first compute capability that computes in bfloat16. From 7.0 on, older GPUs imitate it by
+float32 nearly everywhere; before 7.0, nowhere."""
 ONEDNN_MODES = {"BF16": "bf16", "F16": "bf16", "TF32": "tf32", "ANY": "bf16"}
-"""DNNL_DEFAULT_FPMATH_MODE -> the coarsest it permits."""
+"""The value of a variable of ONEDNN -> the coarsest format that it permits."""
 ONEDNN = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
+"""oneDNN's variables, the second one with its earlier name."""
 COARSE = {"True": "tf32", "tf32": "tf32", "bf16": "bf16", "high": "tf32", "medium": "bf16"}
 """What a setting of torch says -> what it permits, where that is not IEEE: `high` permits TF32 (or
 three bf16 products), `medium` one bf16 product."""
@@ -28,7 +31,8 @@ SETTINGS = {
     "cuda": ("backends.cuda.matmul.fp32_precision", "backends.cuda.matmul.allow_tf32", MATMUL),
     "cpu": ("backends.mkldnn.matmul.fp32_precision", MATMUL),
 }
-"""Where torch keeps it; `fp32_precision` in torch 2.9 and later."""
+"""The kind of device -> torch's settings that decide; `fp32_precision` is in torch 2.9 and
+later."""
 
 
 class Precision(NamedTuple):
@@ -80,7 +84,7 @@ def read_precision(torch: Any, device: str) -> Precision:
     permitted."""
     capability = capability_of(torch, device)
     target = amd_target(torch, device)
-    # AMD's other targets have nothing coarser.
+    # AMD's other GPUs have no coarser format.
     if target and not target.startswith(TF32_TARGETS):
         return IEEE
     # A CPU computes by oneDNN, which has variables of its own.

@@ -14,17 +14,17 @@ WORDS = (
     "not currently implemented for the MPS device",
     "Could not run 'aten::",
 )
-"""Of torch's and the libraries' messages; the last four are of Apple's and Intel's backends. After
-one of these the device is as before."""
+"""Words of torch's and the libraries' messages that say something is not supported; the last four
+are of Apple's and Intel's backends. Such an error leaves the device usable."""
 NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
-"""What torch's refusal of an optimizer's form has one of."""
+"""Words of which torch's refusal of an optimizer's form has at least one."""
 
 
 FAULTS = (
     *("CUDA error", "HIP error", "cuDNN error", "_STATUS_", "nvrtc", "hiprtc", "Triton Error"),
     *("INTERNAL ASSERT", "launch failure", "out of memory", "Could not load", "cannot open shared"),
 )
-"""What a message of a library, a driver or a compiler has that failed at its work on a GPU."""
+"""Words in the message of a library, driver or compiler that failed while working on a GPU."""
 
 
 def is_fault(problem: BaseException) -> bool:

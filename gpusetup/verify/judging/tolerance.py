@@ -1,14 +1,14 @@
 """How far a result may be from the exact one, and how comparisons are reported.
 
 A sum of n products of numbers with unit roundoff u, in whatever order, differs from the exact sum
-by about u * sqrt(n) times its terms' size; the worst of a million such sums by five times that.
-The limits here leave about the double of the worst that was measured on CPUs.
+by about u * sqrt(n) times the size of its terms; the worst of a million such sums by five times
+that. The limits here are about twice the worst error that was measured on CPUs.
 """
 
 from __future__ import annotations
 
 from math import inf, isnan
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 from ..values import FAILED, PASSED, Outcome, asked
 
@@ -47,7 +47,7 @@ def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
 
 def source(torch: Any, salt: int = 0) -> Any:
     """A generator on the CPU, seeded with the seed of this run and `salt`."""
-    # A prime apart, so that the salts of one seed are not those of the next.
+    # A large factor, so that two salts of one seed do not meet those of the next seeds.
     seed = asked().seed + 7919 * salt
     generator = torch.Generator()
     # torch takes no greater seed.
@@ -66,19 +66,21 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
     allowed = torch.as_tensor(allowed, dtype=torch.float64).detach().expand_as(exact)
     most_allowed = float(allowed.max()) if allowed.numel() else 0.0
     errors = (computed - exact).abs()
-    # Where no error is allowed, none may be divided by nothing.
+    # Where no error is allowed, the divisor must still not be 0.
     share_of_limit = errors / allowed.clamp(min=1e-300)
     is_wrong = ~(errors <= allowed)
     if bool(is_wrong.any()):
         worst = float(share_of_limit[is_wrong].max())
-        return pointed(torch, label, computed, exact, is_wrong, (worst, most_allowed))
+        # The error of NaN is NaN.
+        if isnan(worst):
+            worst = inf
+        return wrong_part(label, worst, most_allowed, Wrong(computed, exact, is_wrong))
     worst = float(share_of_limit.max()) if share_of_limit.numel() else 0.0
     return Part(label, worst, most_allowed)
 
 
 def same(label: str, computed: Any, exact: Any) -> Part:
     """Check that each element equals the exact one, and that shape and dtype are the same."""
-    import torch
 
     computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
     # An answer in another format is another answer.
@@ -89,7 +91,7 @@ def same(label: str, computed: Any, exact: Any) -> Part:
         return holds(label, False, problem.replace("torch.", ""))
     is_wrong = computed != exact
     if bool(is_wrong.any()):
-        return pointed(torch, label, computed, exact, is_wrong, (inf, 0.0))
+        return wrong_part(label, inf, 0.0, Wrong(computed, exact, is_wrong))
     return Part(label, 0.0, 0.0)
 
 
@@ -105,38 +107,45 @@ def real_numbers(torch: Any, tensor: Any) -> Any:
     """The numbers of a tensor in float64 on the CPU; complex numbers as two real ones."""
     tensor = tensor.detach().to("cpu")
     if tensor.is_complex():
-        # A conjugate may only be marked as one.
+        # torch may only have marked the tensor as a conjugate, without computing it.
         tensor = tensor.resolve_conj()
         tensor = torch.view_as_real(tensor)
     return tensor.double()
 
 
-def pointed(
-    torch: Any, label: str, computed: Any, exact: Any, is_wrong: Any, sizes: Tuple[float, float]
-) -> Part:
-    """A comparison with wrong elements, which says how many there are and shows the first one.
+class Wrong(NamedTuple):
+    """Tensors that differ, and where they do."""
 
-    `sizes` are the worst error, as part of the error allowed, and the greatest error allowed.
-    """
-    worst, most_allowed = sizes
+    computed: Any
+    exact: Any
+    is_wrong: Any
+    """A tensor of flags: True where an element is wrong."""
+
+
+def wrong_part(label: str, worst: float, allowed: float, tensors: Wrong) -> Part:
+    """A comparison with wrong elements, which says how many there are and shows the first one."""
+    computed, exact, is_wrong = tensors
     # A tensor of no axis has one element, and no index.
     index: List[int] = []
     if is_wrong.dim():
-        index = torch.nonzero(is_wrong)[0].tolist()
+        index = is_wrong.nonzero()[0].tolist()
     wrong_number = computed[tuple(index)].item()
     right_number = exact[tuple(index)].item()
-    first = f"first at {index}: {wrong_number:.6g}, not {right_number:.6g}"
-    # The error of NaN is NaN.
-    if isnan(worst):
-        worst = inf
-    return Part(label, worst, most_allowed, int(is_wrong.sum()), is_wrong.numel(), first)
+    return Part(
+        label,
+        worst,
+        allowed,
+        wrong=int(is_wrong.sum()),
+        elements=is_wrong.numel(),
+        first=f"first at {index}: {wrong_number:.6g}, not {right_number:.6g}",
+    )
 
 
 def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
     """The outcome of all comparisons; the detail names the one nearest to its limit, or those that
     are wrong."""
     wrong_parts = [part for part in parts if not part.is_right]
-    # Of exact comparisons there is no nearest to its limit.
+    # Exact comparisons have no limit that a result could be near.
     numeric_parts = [part for part in parts if part.allowed]
     limit = 1.0 if numeric_parts else None
     unit = PART if numeric_parts else None
@@ -153,7 +162,7 @@ def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> O
 
 
 NAMED_LABELS = 4
-"""So many further comparisons that are wrong are named; the others are counted."""
+"""At most so many further wrong comparisons are named; the rest is only counted."""
 
 
 def what_is_wrong(wrong_parts: List[Part]) -> str:

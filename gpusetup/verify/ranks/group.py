@@ -135,15 +135,40 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
         GroupState.ended = name
         late = named(late_ranks)
         return Outcome(FAILED, f"{late} did not reach {name} within {COLLECTIVE_SECONDS:g} s")
-    has_left = False
-    # Whatever the backend raises is this rank's answer.
+    outcome, has_left = worked(group, work)
+    failures = exchanged_failures(group, name, outcome, has_left)
+    # All ranks report the failure of one.
+    if failures:
+        return outcome._replace(status=FAILED, detail="; ".join(failures))
+    return outcome
+
+
+class RankOutcome(NamedTuple):
+    """What a check found on this rank."""
+
+    outcome: Outcome
+    has_left: bool
+    """Whether an error ended the check, perhaps in a collective that others are still in."""
+
+
+def worked(group: ProcessGroup, work: Callable[[ProcessGroup], Outcome]) -> RankOutcome:
+    """Run this rank's part of a check. Whatever the backend raises becomes a failure."""
     try:
-        outcome = work(group)
+        return RankOutcome(work(group), has_left=False)
     except Exception as problem:
-        has_left = True
         error = first_line(problem)
         detail = f"rank {group.rank}: {GroupState.place} ended by {error}"
-        outcome = Outcome(FAILED, detail, hint=hint_of(error))
+        failure = Outcome(FAILED, detail, hint=hint_of(error))
+        return RankOutcome(failure, has_left=True)
+
+
+def exchanged_failures(
+    group: ProcessGroup, name: str, outcome: Outcome, has_left: bool
+) -> List[str]:
+    """Tell the other ranks what this one found, and return the failures of all ranks.
+
+    Records if the ranks are out of step from now on.
+    """
     own_failure = outcome.detail if outcome.status == FAILED else ""
     own_message = json.dumps([own_failure, has_left])
     group.store.set(f"{name}/said/{group.rank}", own_message)
@@ -165,10 +190,7 @@ def together(name: str, work: Callable[[ProcessGroup], Outcome]) -> Outcome:
             failures.append(failure)
         if rank_has_left or late_ranks:
             GroupState.ended = name
-    # All ranks report the failure of one.
-    if failures:
-        return outcome._replace(status=FAILED, detail="; ".join(failures))
-    return outcome
+    return failures
 
 
 def missing(group: ProcessGroup, place: str, seconds: float) -> List[int]:
