@@ -328,6 +328,8 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
         if not run.has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
+        if not run.names_its_gpus:
+            out.talk(unnamed_gpus(file, run.has_times, len(recording.tally.gpus)))
         screen.close()
         story = story_of(recorded)
         source = story.source or run.source
@@ -335,6 +337,22 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
         story = replace(story, source=source, command=command, has_utilization=run.has_utilization)
         recording.finish(story, aside=False)
     return Reply()
+
+
+def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
+    """What to know about a log that does not tell which GPU a row is about."""
+    missing = f"{file} has no column index, uuid or pci.bus_id"
+    if not has_times:
+        return (
+            f"{missing}, and no time: all rows are taken for one GPU. If there are several, record "
+            "again with `timestamp,index`"
+        )
+    if gpu_count == 1:
+        return f"{missing}: it is taken for a log of one GPU"
+    return (
+        f"{missing}: rows at the same time are taken for {gpu_count} GPUs in this order. To be "
+        "sure, record again with `index`"
+    )
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:

@@ -35,6 +35,8 @@ class RecordedRun(Frozen):
     source: str | None = None
     has_times: bool = True
     has_utilization: bool = True
+    names_its_gpus: bool = True
+    """False for a log without a column that tells which GPU a row is about."""
     documents: Iterable[Any]
 
 
@@ -60,6 +62,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
                 source=smi_csv.NAME,
                 has_times=has_times,
                 has_utilization="utilization.gpu" in names,
+                names_its_gpus=smi_csv.names_its_gpus(names),
                 documents=samples,
             )
         form = smi_text.form_that_begins(line)
@@ -76,6 +79,12 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
             )
     if not texts:
         return RecordedRun(documents=())
+    if smi_csv.lacks_its_heading(texts[0]):
+        raise BadInput(
+            f"{path} is a log of nvidia-smi without its header line",
+            hint="put the line with the names of the columns above it, or record again with "
+            "--format=csv and its heading (without `noheader`; `nounits` is fine)",
+        )
     raise BadInput(f"{path} is no recording of the monitor or of nvidia-smi", hint=FORMAT_HINT)
 
 

@@ -102,7 +102,7 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
 
     Without a column that tells the GPUs apart, rows of one time are several GPUs in their order.
     """
-    if set(names).isdisjoint(IDENTITY_COLUMNS):
+    if not names_its_gpus(names):
         yield from rows_by_time(names, lines)
         return
     indices: dict[str, int] = {}
@@ -121,18 +121,42 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
         yield moment
 
 
+ROWS_APART_SECONDS = 0.05
+"""nvidia-smi stamps each row; the rows of the GPUs at one moment are some milliseconds apart."""
+
+
+def names_its_gpus(names: Sequence[str]) -> bool:
+    """Whether a log with these columns tells its GPUs apart."""
+    return not set(names).isdisjoint(IDENTITY_COLUMNS)
+
+
+def lacks_its_heading(line: str) -> bool:
+    """Whether a line looks like a row of a log that was written with `noheader`.
+
+    >>> lacks_its_heading("2026/11/20 06:03:41.500, 0, 97 %, 8123 MiB"), lacks_its_heading("a, b")
+    (True, False)
+    """
+    cells = [text.strip() for text in line.split(",")]
+    units = [text for text in cells if text.endswith((" %", " MiB", " W", " MHz"))]
+    begins_with_a_time = time_of(cells[0]) is not None
+    return len(cells) > 1 and (begins_with_a_time or len(units) > 0)
+
+
 def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
-    """Yields the rows that share a timestamp, numbered in order; without timestamps each row is a
-    moment."""
+    """Yields the rows that follow each other at once, numbered in order; without timestamps each
+    row is a moment."""
     moment: dict[int, Row] = {}
-    time_of_moment = ""
+    last_time: datetime | None = None
     for row in rows_of(names, lines):
-        time = row.get("timestamp", "")
-        is_same_time = bool(time) and time == time_of_moment
-        if moment and not is_same_time:
+        time = time_of(row.get("timestamp", ""))
+        is_same_moment = False
+        if time and last_time:
+            distance = abs((time - last_time).total_seconds())
+            is_same_moment = distance < ROWS_APART_SECONDS
+        if moment and not is_same_moment:
             yield moment
             moment = {}
-        time_of_moment = time
+        last_time = time
         moment[len(moment)] = row
     if moment:
         yield moment
@@ -250,6 +274,9 @@ def reasons(row: Row) -> tuple[str, ...] | None:
     if "active" in cells:
         return throttle_mask(cells["active"])
     if cells:
+        # `[Not Supported]`: this card tells none of them.
+        if not any(map(cell, cells.values())):
+            return None
         active = [name for _, name in THROTTLE_BITS if flag(cells.get(name))]
         return tuple(active)
     # Our own `--csv` writes their names.

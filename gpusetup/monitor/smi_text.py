@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from gpusetup.model.machine import Gpu
@@ -357,7 +357,7 @@ def begins_dmon(line: str) -> bool:
 def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """Yields the samples of `nvidia-smi dmon`."""
     pictures = dmon_pictures(lines)
-    # It tells its time only if it was asked to (`-o DT`).
+    # It tells its time only if it was asked to (`-o T`, `-o DT`).
     return timed(pictures, interval)
 
 
@@ -382,9 +382,23 @@ def dmon_pictures(
             yield date, tuple(gpus.values())
             gpus = {}
         gpus[gpu.index] = gpu
-        date = dmon_date(row)
+        date = after_midnight(dmon_date(row), date)
     if gpus:
         yield date, tuple(gpus.values())
+
+
+HALF_A_DAY = timedelta(hours=12)
+"""A clock that goes back by less was set back, one that goes back by more passed midnight."""
+
+
+def after_midnight(date: datetime | None, before: datetime | None) -> datetime | None:
+    """The time of a row, some days later if it tells only the time of day and midnight lies between
+    it and the row before; None if it has no time."""
+    if date is None or before is None:
+        return date
+    while before - date > HALF_A_DAY:
+        date += timedelta(days=1)
+    return date
 
 
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
@@ -433,22 +447,32 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
 
 
 def dmon_date(row: Mapping[str, str]) -> datetime | None:
-    """The time in the date and time columns of `-o DT`, such as `20251120 06:03:41`; None if the
-    row has none."""
-    date = row.get("date")
-    time = row.get("time")
-    try:
-        return datetime.strptime(f"{date} {time}", "%Y%m%d %H:%M:%S")
+    """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, then on any
+    day; None if the row has none."""
+    names = ("time", "hh:mm:ss")
+    times = [row[name] for name in names if name in row]
     # Without that option there are no such columns.
+    if not times:
+        return None
+    date = row.get("date") or ANY_DAY
+    try:
+        return datetime.strptime(f"{date} {times[0]}", "%Y%m%d %H:%M:%S")
     except ValueError:
         return None
 
 
+ANY_DAY = "20000101"
+"""The day of a log that tells only the time of day: only the time between samples counts."""
+
+
 def dmon_tells_time(lines: Sequence[str]) -> bool:
-    """Whether dmon printed a date column."""
-    headings = filter(begins_dmon, lines)
-    # The column comes with `-o D` or `-o DT`.
-    return any("date" in heading.lower() for heading in headings)
+    """Whether dmon printed a column with the time (`-o T` or `-o DT`)."""
+    for line in lines:
+        words = line.replace("#", " ").lower().split()
+        is_heading = begins_dmon(line)
+        if is_heading and ("time" in words or "hh:mm:ss" in words):
+            return True
+    return False
 
 
 def has_utilization(form: SmiForm, lines: Sequence[str]) -> bool:
