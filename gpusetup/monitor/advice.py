@@ -55,13 +55,14 @@ STARVED = (
     "input-starved/by-itself",
     "input-starved/slow-items",
     "input-starved/each-step",
+    "input-starved/turns",
 )
 ADVICE = (
     GuideAdvice(LARGER_BATCH, ("launch-bound",), has_room),
     GuideAdvice(MORE_WORKERS, STARVED, WORKERS_HELP),
     GuideAdvice(MIXED_PRECISION, ("launch-bound",), has_no_mixed_precision),
 )
-SHORT_PIECES = "bursty/short-pieces"
+SHORT_PIECES = ("bursty/short-pieces", "input-starved/short-pieces")
 """Work in short pieces, whose cause nobody saw: each of the three may help."""
 
 
@@ -80,7 +81,7 @@ def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> 
     for row in ADVICE:
         helps = not names.isdisjoint(row.helps)
         # Each of the three may help if nobody saw the cause.
-        is_candidate = helps or SHORT_PIECES in names
+        is_candidate = helps or whole_cause in SHORT_PIECES
         if is_candidate and row.fits(subject):
             sentence = row.text.format(workers=workers)
             sentences.append(sentence)

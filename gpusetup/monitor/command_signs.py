@@ -373,7 +373,6 @@ nothing_comes_in = reads_nothing & copies_nothing & ~simulation
 @Sign
 def leaves_gpus_unused(subject: Subject) -> bool:
     """Whether the command is a training that leaves GPUs of the machine unused."""
-    # Without a command nobody knows whether the other GPUs are for it.
-    has_command = subject.run.command is not None
+    # Whether the other GPUs are for it is a question that the step asks.
     has_unused_gpus = len(subject.run.unused_gpus) > 0
-    return training(subject) and has_command and has_unused_gpus
+    return training(subject) and has_unused_gpus

@@ -172,9 +172,8 @@ def hangs(subject: Subject) -> str:
     )
 
 
-def nothing_slows_it_down(subject: Subject) -> str:
-    """The sentence for a good run: utilisation, memory and temperature, as far as they are
-    known."""
+def well_used(subject: Subject) -> str:
+    """The utilisation, memory and temperature of a good run, as far as they are known."""
     figures = [f"utilisation {whole(subject.work.utilization)} %"]
     memory_share = subject.gpu.memory.p95
     if memory_share is not None:
@@ -182,7 +181,11 @@ def nothing_slows_it_down(subject: Subject) -> str:
     heat = subject.gpu.heat
     if heat is not None:
         figures.append(f"{whole(heat)} °C")
-    return f"{', '.join(figures)}: nothing slows it down"
+    return ", ".join(figures)
+
+
+def nothing_slows_it_down(subject: Subject) -> str:
+    return f"{well_used(subject)}: nothing slows it down"
 
 
 def sm_clock(subject: Subject) -> str:
@@ -289,7 +292,7 @@ def in_phases(subject: Subject) -> str:
     parts = subject.gpu.parts
     return (
         f"{paused(subject)} ({times(parts.times)}), and worked fully in between: most likely an "
-        "evaluation, a checkpoint or the start of an epoch"
+        "evaluation, a checkpoint, compilation or the start of an epoch"
     )
 
 

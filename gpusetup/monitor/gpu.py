@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from gpusetup.monitor import marks
+from gpusetup.monitor import course, marks
 from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
 from gpusetup.monitor.holders import big_holders
 from gpusetup.monitor.programs import is_display
@@ -33,8 +32,6 @@ LAST_SAMPLES = 5
 """Samples of memory that are the end."""
 LAST_WORKING_SAMPLES = 2
 """Samples with work at the end of a stretch without: what was killed in it shows some."""
-SAMPLES_OF_A_LEAK = 8
-"""Fewer samples do not show that memory grows all the time."""
 
 
 class Parts(NamedTuple):
@@ -159,6 +156,7 @@ class GpuRun:
         # What has no phase is quiet that no later work has made a pause of yet.
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[first_touch(body) :]
+        body = body[course.loading(body) :]
         work_begins = body[0].seconds if body else 0.0
         watching_begins = measured[0].seconds if measured else 0.0
         body = body[warm_up(body) :]
@@ -196,6 +194,43 @@ class GpuRun:
         return usual_length / 2 <= last_length <= usual_length * 1.5
 
     @cached_property
+    def process_ends(self) -> list[course.ProcessEnd]:
+        """The moments at which a process on the GPU ended and freed its memory."""
+        return course.process_ends(self.rows)
+
+    @cached_property
+    def slow_phases(self) -> course.SlowPhases | None:
+        """Regular phases of much less work; None if there are none."""
+        body = self.parts.body
+        return course.slow_phases(body.rows) if body else None
+
+    @cached_property
+    def rhythm(self) -> float | None:
+        """The seconds of one turn, if work and rest take turns steadily; None otherwise."""
+        body = self.parts.body
+        return course.rhythm(body.rows) if body else None
+
+    @property
+    def ended_at(self) -> float | None:
+        """The second at which the last process ended without a successor, after which the GPU did
+        nothing; None if the recording does not show that."""
+        ends = self.process_ends
+        is_over = bool(ends) and ends[-1].back_after is None
+        since = self.tally.quiet_since
+        if not is_over or since is None:
+            return None
+        return since
+
+    @property
+    def seconds_after_work(self) -> float:
+        """Seconds from the end of the GPU's last work to the end of the recording; 0 if it worked
+        to the end or never."""
+        since = self.tally.quiet_since
+        if since is None or not self.tally.has_worked:
+            return 0.0
+        return self.rows[-1].seconds - since
+
+    @cached_property
     def memory(self) -> MemoryShare:
         """How full the GPU's memory was during the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
@@ -204,22 +239,31 @@ class GpuRun:
         falls = peaks_before_a_fall(known_shares)
         last_shares = falls or known_shares[-LAST_SAMPLES:]
         usual_share = percentile(known_shares, 95) if known_shares else None
+        shares_at_work = [or_zero(row.gpu.memory_percent) for row in self._rows_since_work]
         return MemoryShare(
             p95=usual_share,
             peak=max(known_shares, default=0.0),
             last=max(last_shares, default=None),
             fell=len(falls) > 0,
-            grew=grows_all_the_time(known_shares),
-            first=known_shares[0] if known_shares else 0.0,
+            grew=course.grows_all_the_time(shares_at_work),
+            first=shares_at_work[0] if shares_at_work else 0.0,
             full_in=self._full_in,
         )
+
+    @property
+    def _rows_since_work(self) -> list[Moment]:
+        """The samples with known memory since the GPU's first work: before that a program loads,
+        which is no leak."""
+        begin = self.rows[0].seconds + self.parts.start_up
+        known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
+        return [row for row in known_rows if row.seconds >= begin]
 
     @property
     def _full_in(self) -> float | None:
         """Seconds until the memory is full if it keeps growing as in this run; None if it did not
         grow or too few samples show it."""
-        known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
-        if len(known_rows) < SAMPLES_OF_A_LEAK:
+        known_rows = self._rows_since_work
+        if len(known_rows) < course.SAMPLES_OF_A_LEAK:
             return None
         first, last = known_rows[0], known_rows[-1]
         last_share = or_zero(last.gpu.memory_percent)
@@ -303,12 +347,19 @@ class GpuRun:
                 return bool(self.holders)
         return None
 
-    def summary(self) -> GpuSummary:
-        """The figures of this GPU for the summary of the run."""
+    def summary(self, *, has_worked: bool) -> GpuSummary:
+        """The figures of this GPU for the summary of the run.
+
+        `has_worked`: it did more than run stray kernels, so that its start and the time after its
+        process ended are left out.
+        """
         work, first = self.parts.work, self.first
-        # A mean with the program's start in it would say nothing about the training.
-        first_work = self.rows[0].seconds + self.parts.start_up
-        gpus = [row.gpu for row in self.rows if row.seconds >= first_work]
+        gpus = [row.gpu for row in self.rows]
+        if has_worked:
+            # A mean with the program's start in it would say nothing about the training.
+            first_work = self.rows[0].seconds + self.parts.start_up
+            work_ends = self.rows[-1].seconds if self.ended_at is None else self.ended_at
+            gpus = [row.gpu for row in self.rows if first_work <= row.seconds <= work_ends]
         reasons = work.reasons if work else {}
         throttled = {name: round(share / 100, 4) for name, share in reasons.items()}
         working_samples = work.samples if work else 0
@@ -350,26 +401,6 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
         if is_nearly_empty and was_full:
             peaks.append(recent_peak)
     return peaks
-
-
-QUARTERS = 4
-
-
-def grows_all_the_time(shares: Sequence[float]) -> bool:
-    """Whether memory grew a lot over the run, and in each quarter of it."""
-    if len(shares) < SAMPLES_OF_A_LEAK:
-        return False
-    last = len(shares) - 1
-    quarters = []
-    for number in range(QUARTERS + 1):
-        position = number * len(shares) // QUARTERS
-        quarters.append(shares[min(last, position)])
-    growth = quarters[-1] - quarters[0]
-    steps = [later - earlier for earlier, later in pairwise(quarters)]
-    # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.
-    least_step = growth / 12
-    grows_in_each = min(steps) >= least_step
-    return growth >= marks.LEAK_GROWTH and grows_in_each
 
 
 def spins(gpu: GpuSample) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.model.units import GIB
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.gpu import GpuRun
@@ -20,7 +21,7 @@ def idle(run: WatchedRun) -> Judgement | None:
         return starved
     utilizations = [or_zero(gpu.utilization) for gpu in run.gpus]
     highest_use = max(utilizations)
-    evidence = f"utilisation {highest_use:.0f} % over {run.samples} samples"
+    evidence = f"utilisation {highest_use:.0f} % over {run.samples} samples{held_memory(run)}"
     since_gpu = run.since_held
     if since_gpu is not None and since_gpu.cpu is not None:
         evidence += f" while the command used {since_gpu.cpu:.0f} % of a core"
@@ -32,6 +33,19 @@ def idle(run: WatchedRun) -> Judgement | None:
         evidence += f" while the command used {run.cpu:.0f} % of a core"
     cause, step = why_idle(run)
     return Judgement("idle", cause, evidence, (step,))
+
+
+def held_memory(run: WatchedRun) -> str:
+    """The end of a phrase with how much GPU memory processes hold, such as `, with 40.0 GiB of GPU
+    memory in use`; empty if none is known."""
+    held_bytes = 0.0
+    for gpu in run.gpus:
+        # The memory of a DGX Spark or a Jetson is the machine's.
+        if run.held(gpu) and not gpu.latest.memory_is_unified:
+            held_bytes += or_zero(gpu.latest.memory_used_bytes)
+    if not held_bytes:
+        return ""
+    return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use"
 
 
 def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:

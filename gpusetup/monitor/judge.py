@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.cpu import judged_without_gpu
-from gpusetup.monitor.documents import Verdict
+from gpusetup.monitor.evidence import well_used
+from gpusetup.monitor.findings import findings_on, unreported
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.hangs import hang_in_collective, standstill
 from gpusetup.monitor.health import faulty_memory
@@ -20,7 +21,7 @@ from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.work import at_least
+from gpusetup.monitor.work import at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
@@ -56,27 +57,51 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
         gap = left_out(run)
         if gap:
             return gap, None
+        return good_or_to_act_on(run, subject, case)
     evidence = case.sentence(subject)
     has_several_gpus = len(run.gpus) > 1
     names_its_gpu = evidence.startswith("GPU ")
-    if has_several_gpus and case.verdict != "good" and not names_its_gpu:
+    if has_several_gpus and not names_its_gpu:
         evidence = f"GPU {subject.gpu.label}: {evidence}"
     judgement = Judgement(case.verdict, case.cause, evidence, case.steps)
     return judgement, subject
 
 
-def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
-    """The working GPU with the worst verdict, and the row of the verdict table that applies
-    to it."""
-    # If all were lost, one of them is judged all the same.
+def good_or_to_act_on(
+    run: WatchedRun, subject: Subject, case: VerdictCase
+) -> tuple[Judgement, Subject]:
+    """The verdict on a run whose GPUs are used well: the first thing to act on at one of them is
+    named, and gives the next step."""
+    for each_subject in subjects_of(run):
+        for finding in findings_on(each_subject):
+            words = finding.words(each_subject)
+            names_its_gpu = len(run.gpus) == 1 or "GPU " in words
+            place = "" if names_its_gpu else f"GPU {each_subject.gpu.label}: "
+            figures = well_used(each_subject)
+            evidence = f"{place}{figures} while it worked, but {words}"
+            return Judgement("good", case.cause, evidence, (finding.step,)), each_subject
+    evidence = case.sentence(subject)
+    missing = unreported(subject)
+    if missing:
+        evidence += f", as far as is reported (not reported: {', '.join(missing)})"
+    return Judgement("good", case.cause, evidence, case.steps), subject
+
+
+def subjects_of(run: WatchedRun) -> list[Subject]:
+    """The GPUs that worked and are not lost (if all were lost: all), as what is judged."""
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
-    judged: list[tuple[Subject, VerdictCase]] = []
+    subjects = []
     for gpu in present_gpus:
         work = considered(gpu)
         if work is not None:
-            subject = Subject(run, gpu, work)
-            case = case_of(subject)
-            judged.append((subject, case))
+            subjects.append(Subject(run, gpu, work))
+    return subjects
+
+
+def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
+    """The working GPU with the worst verdict, and the row of the verdict table that applies
+    to it."""
+    judged = [(subject, case_of(subject)) for subject in subjects_of(run)]
 
     def badness(pair: tuple[Subject, VerdictCase]) -> int:
         _, case = pair
@@ -89,7 +114,8 @@ def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
 def severity(case: VerdictCase) -> int:
     """The rank of a verdict, where a lower number is worse; memory that ended the run comes first
     with -1."""
-    if case.cause in ("before-the-end", "leak"):
+    ended_the_run = case.cause in ("before-the-end", "leak", "out-of-memory")
+    if ended_the_run and case.verdict == "memory-tight":
         return -1
     return ORDER.index(case.verdict)
 
@@ -110,10 +136,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     evidence = f"GPU {first.label} was lost at second {since:.0f} of {run.seconds:.0f}"
     if not since:
         evidence = f"GPU {first.label} was lost from the beginning"
-    # Beside others the job goes on without it, or waits.
-    has_others = len(run.gpus) > 1
-    verdict: Verdict | None = "uneven" if has_others else None
-    return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
+    return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
@@ -217,9 +240,28 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     most_words = f"GPU {most} {phrase.format(shares[most])}"
     evidence = f"{least_words}, {most_words}"
     cause = "less" if shares[least] else "none"
-    # Without a launcher it is one process with several GPUs (DataParallel, device_map).
-    step = "balance-the-work" if run.launched else "one-process-each"
+    # If some GPU does nothing and no launcher started ranks, one process drives them all.
+    all_work = min(uses.values()) >= marks.IDLE
+    has_ranks = run.launched or (all_work and not is_led_by_first(run))
+    step = "balance-the-work" if has_ranks else "one-process-each"
     return Judgement("uneven", cause, evidence, (step,))
+
+
+GATHERED = 1.25
+"""Times the memory of the others: what DataParallel gathers on its first GPU is at least a quarter
+of a replica."""
+
+
+def is_led_by_first(run: WatchedRun) -> bool:
+    """Whether the first GPU works the most and holds more memory than any other.
+
+    So it is in DataParallel, where one process gathers all outputs there.
+    """
+    first, *others = [gpu for gpu in run.at_work if gpu.lost_at is None]
+    memory_of_others = max((or_zero(gpu.memory.p95) for gpu in others), default=0.0)
+    use_of_others = max((or_zero(gpu.utilization) for gpu in others), default=0.0)
+    holds_more = or_zero(first.memory.p95) >= memory_of_others * GATHERED
+    return holds_more and or_zero(first.utilization) >= use_of_others
 
 
 def left_out(run: WatchedRun) -> Judgement | None:

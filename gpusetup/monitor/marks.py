@@ -14,6 +14,7 @@ STRAY_USE = 10.0  # %: utilisation below this does not end a pause
 STRAY_PART = 20.0  # %: of the usual utilisation, nor does less than this part of it
 PAUSE_SECONDS = 5.0  # s: a quiet stretch of this length is a pause, not a stutter
 PAUSE_SHARE = 20.0  # %: if pauses take more of the run, they are the problem
+SLOW_PHASES_SHARE = 10.0  # %: regular long phases of less work take this much of the time
 MEMORY_LOW = 70.0  # %: memory below leaves room
 MEMORY_HIGH = 90.0  # %: memory above leaves little
 MEMORY_TIGHT = 95.0  # %: a longer sequence or a library's workspace ends the run

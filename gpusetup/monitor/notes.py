@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.evidence import lanes, megabytes, memory_will_be_full, times, whole
+from gpusetup.monitor.course_signs import fills_soon, leak_words, restarted
+from gpusetup.monitor.evidence import lanes, megabytes, times, whole
+from gpusetup.monitor.findings import end_of_work, several_processes, work_ended
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.health import earlier_errors
 from gpusetup.monitor.holders import named_with_size
@@ -146,7 +148,9 @@ waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
 """It waits, and half of its lanes seldom are the cause; a quarter of them is a verdict."""
 
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
-    (s.memory_grew & ~s.peak_high, lambda subject: f"{memory_will_be_full(subject)}; a leak?"),
+    (s.memory_grew & ~(s.peak_high | fills_soon), leak_words),
+    (s.several_holders & ~s.held_by_others, several_processes),
+    (work_ended & ~restarted, end_of_work),
     (s.memory_high & ~(s.memory_grew | c.server), high_memory),
     (s.held_by_others, foreign_memory),
     (has_room & c.training, lambda subject: f"{memory_p95(subject)}: 70 to 90 % is usual"),
@@ -171,8 +175,7 @@ def notes(run: WatchedRun) -> Iterator[str]:
     elif run.samples < marks.FEW_SAMPLES:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
         yield f"{words}: a minute of them says more"
-    for gpu in run.gpus:
-        yield from notes_of(run, gpu)
+    yield from grouped_notes(run)
     # Where no GPU worked, the verdict itself says what they did.
     if run.at_work:
         yield from what_rested(run)
@@ -181,16 +184,26 @@ def notes(run: WatchedRun) -> Iterator[str]:
         yield f"the machine's memory is {memory_share:.0f} % full"
 
 
+def grouped_notes(run: WatchedRun) -> Iterator[str]:
+    """Yields the notes on the GPUs, where those with the same note share a line."""
+    labels_of: dict[str, list[str]] = {}
+    for gpu in run.gpus:
+        if gpu.lost_at is not None:
+            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
+            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
+            continue
+        for sentence in notes_of(run, gpu):
+            labels_of.setdefault(sentence, []).append(gpu.label)
+    for sentence, labels in labels_of.items():
+        yield f"GPU {', '.join(labels)}: {sentence}"
+
+
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU; none if it did not work, except that it is lost or had memory
-    errors."""
-    if gpu.lost_at is not None:
-        since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-        yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
-        return
+    """Yields the notes on one GPU that is not lost; none if it did not work, except that it had
+    memory errors."""
     errors = earlier_errors(gpu, is_reading=run.is_reading)
     if errors:
-        yield f"GPU {gpu.label}: {errors}"
+        yield errors
     work = considered(gpu) if worked(gpu) else None
     # A GPU that did nothing has no figures to remark on.
     if work is None:
@@ -198,7 +211,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
     subject = Subject(run, gpu, work)
     for is_seen, sentence in NOTES:
         if is_seen(subject):
-            yield f"GPU {gpu.label}: {sentence(subject)}"
+            yield sentence(subject)
 
 
 def what_rested(run: WatchedRun) -> Iterator[str]:

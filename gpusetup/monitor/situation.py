@@ -163,6 +163,12 @@ def where_it_waits(situation: Situation) -> str:
     """Advice for a process that waits: look at it or, if there may be several ranks, at each."""
     run = situation.run
     has_one_gpu = len(run.gpus) <= 1
+    is_idle_with_a_model = not run.at_work and run.busiest_cpu is None
+    if is_idle_with_a_model and has_one_gpu:
+        return (
+            "A loaded model that gets no requests is normal. If the program should compute, see "
+            "where it waits: the command prints what it is doing now"
+        )
     # Only if the command's processes were watched does `launched` say whether there are ranks.
     processes_are_known = run.command is not None and run.cpu is not None
     has_ranks = run.launched or run.nodes > 1
@@ -415,4 +421,52 @@ def other_gpus(situation: Situation) -> str:
         f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {labels}). If they are "
         "yours, train on all of them: start one process for each GPU with torchrun "
         "(--nproc_per_node), and look at CUDA_VISIBLE_DEVICES"
+    )
+
+
+def feed_the_gpu(situation: Situation) -> str:
+    """Advice for a GPU that waits for data between its batches, with the loader's settings."""
+    workers = useful_workers(situation.run)
+    return (
+        f"Load data faster: a DataLoader with num_workers={workers} (up to one for each core), "
+        "pin_memory, persistent_workers and a larger prefetch_factor, then faster storage or "
+        f"cheaper decoding. {watching_words(situation)}"
+    )
+
+
+def whose_they_are(situation: Situation) -> str:
+    """Advice about several processes on one GPU, with their names and memory."""
+    subject = situation.subject
+    holders = subject.gpu.big_holders if subject else []
+    names = " and ".join(map(named_with_size, holders)) or "Several processes"
+    label = situation.gpu_label
+    return (
+        f"{names} share GPU {label}. Are all of them yours? If not, or if one is left over from an "
+        "earlier run, end it or use another GPU"
+    )
+
+
+def balance(situation: Situation) -> str:
+    """Advice for GPUs that work differently: balance the ranks and, if nothing shows that there are
+    ranks, also one process for each GPU."""
+    words = (
+        "Give every rank the same amount of work: batches of similar length, a "
+        "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
+        "others do not"
+    )
+    if situation.run.launched:
+        return words
+    return f"{words}. If one process drives all GPUs, start one process for each GPU"
+
+
+def one_process_each(situation: Situation) -> str:
+    """Advice for several GPUs that one process drives."""
+    words = "Start one process for each GPU"
+    all_work = len(situation.run.at_work) == situation.working_gpus
+    if situation.run.launched or not all_work:
+        return words
+    # Each of them works, so there may be a process for each already.
+    return (
+        f"{words} (DistributedDataParallel with torchrun). If there is one for each already, give "
+        "them the same amount of work"
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpusetup.monitor import command_signs as c
+from gpusetup.monitor import course_signs as k
 from gpusetup.monitor import signs as s
 from gpusetup.monitor import situation as w
 from gpusetup.monitor.documents import NextStep
@@ -50,6 +51,7 @@ STEPS: dict[str, StepRule] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": StepRule(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
+    "feed-the-gpu": StepRule(w.feed_the_gpu, w.watch_the_command),
     "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
     "reset-the-gpu": StepRule(always(
         "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
@@ -75,7 +77,9 @@ STEPS: dict[str, StepRule] = {
         w.benchmark),
     "fewer-bytes-between-gpus": StepRule(always(
         "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
-        "buckets, or shard within one node"), always("nvidia-smi topo -m")),
+        "buckets, or shard within one node. With several machines, check the network: with "
+        "NCCL_DEBUG=INFO the log shows NET/IB or the slower NET/Socket; nccl-tests measures it"),
+        always("nvidia-smi topo -m")),
     "stay-on-the-gpu": StepRule(always(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes"), w.plan),
@@ -88,6 +92,18 @@ STEPS: dict[str, StepRule] = {
     "find-the-leak": StepRule(always(
         "Find out what keeps tensors in memory: losses with their graph, lists of outputs, "
         "caches. torch.cuda.memory._record_memory_history shows it")),
+    "read-the-log": StepRule(always(
+        "Read the program's log where it ended: `gpusetup doctor --report LOG` explains it. "
+        "If it ran out of memory, use a smaller batch, or find out what keeps tensors in memory "
+        "(losses with their graph, lists of outputs)")),
+    "see-how-it-ended": StepRule(always(
+        "See whether the program finished or failed: read the end of its log (`gpusetup doctor "
+        "--report LOG` explains an error) and, if it was killed, the kernel log"),
+        always("sudo dmesg -T | grep -iE 'killed process|xid'")),
+    "see-whose-they-are": StepRule(w.whose_they_are, always(
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")),
+    "record-longer": StepRule(always(
+        "Record longer: a minute or more after the start shows how the work itself runs")),
     "cool": StepRule(always(
         "Improve the GPU's cooling: check fans, dust, airflow and neighbouring cards"),
         always("nvidia-smi -q -d TEMPERATURE,PERFORMANCE")),
@@ -144,16 +160,21 @@ STEPS: dict[str, StepRule] = {
     "overlap-the-pauses": StepRule(always(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
         "works, or run a second instance at the same time"), when=c.no_training),
+    "faster-phases": StepRule(always(
+        "Speed up the slower phases, or run them less often: evaluate with a larger batch under "
+        "torch.inference_mode, with as many loader workers as the training, and without copying "
+        "each result to the CPU"), when=k.works_in_slow_phases),
     "shorter-pauses": StepRule(always(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)")),
-    "one-process-each": StepRule(always("Start one process for each GPU"), w.torchrun),
+    "compute-at-once": StepRule(always(
+        "Let all GPUs compute at once: if the model fits on one of them, start one process for "
+        "each GPU (DDP); otherwise shard it (FSDP), or split each batch into micro-batches "
+        "(torch.distributed.pipelining)")),
+    "one-process-each": StepRule(w.one_process_each, w.torchrun),
     "use-the-other-gpus": StepRule(w.other_gpus, w.torchrun, when=c.leaves_gpus_unused),
-    "balance-the-work": StepRule(always(
-        "Give every rank the same amount of work: batches of similar length, a "
-        "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
-        "others do not")),
+    "balance-the-work": StepRule(w.balance),
     "more-threads": StepRule(w.more_threads, always("gpusetup doctor")),
     "use-a-gpu": StepRule(always(
         "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "

@@ -13,7 +13,7 @@ from gpusetup.monitor.judge import judge, picture_of
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.notes import notes
-from gpusetup.monitor.run import WatchedRun
+from gpusetup.monitor.run import WatchedRun, worked
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.tally import RunTally
@@ -54,18 +54,28 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
         evidence=judgement.evidence,
         next=next_step(judgement.steps, subject, run),
         advice=advice_for(run, judgement, subject),
-        notes=tuple(notes(run)),
+        notes=further_notes(run, judgement),
         source=story.source,
         not_watched=story.not_watched,
         seconds=tally.seconds,
         samples=tally.samples,
         epochs=story.epochs,
-        gpus=tuple(gpu.summary() for gpu in run.gpus),
+        gpus=tuple(gpu.summary(has_worked=worked(gpu)) for gpu in run.gpus),
         tree=tree_summary(tally),
         host=host_summary(tally),
         command=story.command,
         exit=story.exit_code,
     )
+
+
+def further_notes(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
+    """The notes on the run, without those whose words are already in the evidence."""
+    further = []
+    for note in notes(run):
+        words = note.partition(": ")[2]
+        if not words or words not in judgement.evidence:
+            further.append(note)
+    return tuple(further)
 
 
 def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:

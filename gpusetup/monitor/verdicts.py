@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import command_signs as c
+from gpusetup.monitor import course_signs as k
 from gpusetup.monitor import evidence as e
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
@@ -58,6 +59,9 @@ def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) ->
 
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run: whatever else was slow, this comes first.
+    VerdictCase("memory-tight", "out-of-memory",
+         k.restarted & k.ended_when_full & ~c.server,
+         k.ended_with_full_memory, ("read-the-log",)),
     VerdictCase("memory-tight", "before-the-end",
          c.failed & s.full_at_the_end & s.memory_grew,
          e.memory_grew, ("find-the-leak",)),
@@ -66,7 +70,7 @@ CASES: tuple[VerdictCase, ...] = (
          e.memory_in_use, margin),
     # Memory that will end the run.
     VerdictCase("memory-tight", "leak",
-         s.memory_grew & s.peak_high & ~c.server,
+         s.memory_grew & (s.peak_high | k.fills_soon) & ~c.server,
          e.memory_will_be_full, ("find-the-leak",)),
     # Clocks that are held down.
     throttled_by("heat", e.throttled_by_heat, "cool"),
@@ -111,6 +115,9 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("bursty", "cells",
          c.notebook & partly,
          e.in_bursts, ("release-between-cells",)),
+    VerdictCase("bursty", "restarts",
+         s.pauses_rule & k.restarted,
+         k.ended_and_started, ("read-the-log",)),
     VerdictCase("bursty", "saves",
          s.pauses_rule & c.writes_in_pauses,
          e.paused_and_wrote, shorter),
@@ -167,8 +174,17 @@ CASES: tuple[VerdictCase, ...] = (
          e.small_kernels, small),
     # The pattern, where no source shows a cause.
     VerdictCase("bursty", "phases",
+         k.slows_down_regularly & ~(c.watched | c.no_loader),
+         k.slower_phases, ("faster-phases", *shorter)),
+    VerdictCase("bursty", "phases",
          s.pauses_rule & s.busy_between_long_pauses & ~(c.watched | c.no_loader),
          e.in_phases, shorter),
+    VerdictCase("bursty", "one after the other",
+         partly & s.gaps & k.takes_turns_with_others & ~c.no_loader,
+         k.one_after_the_other, ("compute-at-once",)),
+    VerdictCase("input-starved", "turns",
+         partly & s.gaps & k.works_in_turns & ~(c.watched | c.no_training),
+         k.in_turns, ("feed-the-gpu",)),
     VerdictCase("bursty", "unknown",
          partly & s.gaps,
          e.in_bursts, unseen),
@@ -178,6 +194,9 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "each-step",
          waits & ~s.several,
          e.waited_in_each_step, waits_where),
+    VerdictCase("input-starved", "short-pieces",
+         partly & ~(c.watched | c.no_training),
+         k.host_is_behind, unseen),
     VerdictCase("bursty", "short-pieces",
          partly,
          e.in_short_pieces, unseen),
@@ -190,7 +209,7 @@ CASES: tuple[VerdictCase, ...] = (
          e.memory_busy, ("more-in-parallel", "fewer-bytes")),
     VerdictCase("good", "",
          Sign(lambda subject: True),
-         e.nothing_slows_it_down, ("use-the-other-gpus",)),
+         e.nothing_slows_it_down),
 )  # fmt: skip
 
 ORDER = (

@@ -216,7 +216,7 @@ def _(d: Dice) -> Run:
 
 @kind(
     "one card of eight falls off the bus, the ranks spin, the run ends with an error",
-    "uneven",
+    "faulty",
     "see-why-it-was-lost",
 )
 def _(d: Dice) -> Run:

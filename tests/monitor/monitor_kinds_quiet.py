@@ -77,7 +77,12 @@ kind("a notebook whose cells are run by hand", "bursty idle", "release-between-c
     )
 )
 
-kind("bursts that nobody watched the cause of", "bursty", "watch-the-command")(
+kind(
+    "bursts that nobody watched the cause of",
+    "bursty input-starved",
+    "watch-the-command",
+    "feed-the-gpu",
+)(
     lambda d: compose(
         d, [Gpu(use=d.choice((loop(2, 3), loop(0.2, 0.3), random_bursts(d, 2, 3))))], card=card(d)
     )
@@ -126,7 +131,7 @@ def _(d: Dice) -> Run:
     )
 
 
-kind("the only card is lost in the middle of a good run", "none", "see-why-it-was-lost")(
+kind("the only card is lost in the middle of a good run", "faulty", "see-why-it-was-lost")(
     lambda d: train(
         d, Gpu(use=steady(d), lost_after=60), Tree(main=70, workers=4, each=20), seconds=90, exit=1
     )

@@ -105,7 +105,8 @@ LOW = {
 def test_a_reading_at_45_percent_gets_the_guides_steps_in_order(form: str, judged: Judge) -> None:
     """001-14: 45 % and 6 of 24 GB: larger batch, more workers, mixed precision."""
     summary = judged(LOW[form])
-    assert summary["verdict"] == "bursty"
+    # A minute shows that it is steady, one reading does not.
+    assert summary["verdict"] == ("input-starved" if form == "CSV of a minute" else "bursty")
     batch, loader, precision = summary["advice"]
     assert "batch" in batch and "workers" in loader and "mixed precision" in precision
     assert "45 %" in summary["text"] and "doctor --report" not in summary["text"]

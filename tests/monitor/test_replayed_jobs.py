@@ -100,7 +100,8 @@ MEMORY = (
     "first, last, said, words",
     [
         (30000, 77000, "memory-tight/leak find-the-leak", "full in"),
-        (30000, 57000, "good/ none", "at this rate it is full in 28 min; a leak?"),
+        (30000, 57000, "memory-tight/leak find-the-leak", "at this rate it is full in 28 min"),
+        (20000, 40000, "good/ find-the-leak", "at this rate it is full in 63 min; a leak?"),
         (70000, 72000, "good/ none", ""),
     ],
 )
@@ -151,9 +152,9 @@ SLOW_RANK = f"{CARD}, 98 %, 135 W, 300 W, 20000 MiB, 49140 MiB"
     [
         ([BUSY, BUSY, BUSY, UNUSED], (), "uneven/unused use-the-other-gpus"),
         ([BUSY, BUSY, BUSY, UNUSED], ("torchrun", "train.py"), "uneven/unused use-the-other-gpus"),
-        # Half of the machine may be somebody else's.
-        ([BUSY, BUSY, UNUSED, UNUSED], (), "good/ none"),
-        ([BUSY, UNUSED], (), "good/ none"),
+        # Half of the machine may be somebody else's: the step asks whose they are.
+        ([BUSY, BUSY, UNUSED, UNUSED], (), "good/ use-the-other-gpus"),
+        ([BUSY, UNUSED], (), "good/ use-the-other-gpus"),
         # Two jobs of different size say nothing of the third card.
         ([BUSY, OTHER_JOB, UNUSED], (), "good/ none"),
         ([BUSY, BUSY, BUSY, UNUSED.replace(CARD, "NVIDIA T400")], (), "good/ none"),

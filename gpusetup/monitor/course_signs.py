@@ -1,0 +1,170 @@
+"""Signs about the course of a GPU's run, and the sentences that explain them with figures. Pure
+functions."""
+
+from __future__ import annotations
+
+from gpusetup.monitor import marks
+from gpusetup.monitor.evidence import memory_will_be_full, times, whole, worked
+from gpusetup.monitor.subject import Sign, Subject
+from gpusetup.monitor.tally import stray_use
+from gpusetup.monitor.work import at_least, or_zero
+
+# --- signs ----------------------------------------------------------------------------------------
+
+
+@Sign
+def restarted(subject: Subject) -> bool:
+    """Whether a process on the GPU ended and another one took its place."""
+    ends = subject.gpu.process_ends
+    return any(end.back_after is not None for end in ends)
+
+
+@Sign
+def ended_when_full(subject: Subject) -> bool:
+    """Whether the GPU's memory was full each time before a process on it ended."""
+    ends = subject.gpu.process_ends
+    # A run that a person stopped in between may end with any memory, so most of them are enough.
+    full_ends = [end for end in ends if at_least(end.peak, marks.MEMORY_TIGHT)]
+    return len(full_ends) * 2 > len(ends)
+
+
+@Sign
+def fills_soon(subject: Subject) -> bool:
+    """Whether memory that grows is full before the run has gone on for as long again."""
+    memory = subject.gpu.memory
+    if memory.full_in is None:
+        return False
+    return memory.grew and memory.full_in <= subject.run.seconds
+
+
+@Sign
+def slows_down_regularly(subject: Subject) -> bool:
+    """Whether long phases of much less work come back regularly and take a tenth of the time."""
+    phases = subject.gpu.slow_phases
+    # Less is what evaluation and checkpoints cost in most trainings.
+    return phases is not None and phases.share >= marks.SLOW_PHASES_SHARE
+
+
+@Sign
+def works_in_slow_phases(subject: Subject) -> bool:
+    """Whether the GPU works in its phases of less work, and not just runs stray kernels."""
+    phases = subject.gpu.slow_phases
+    if phases is None:
+        return False
+    return phases.utilization > stray_use(phases.full_utilization)
+
+
+@Sign
+def works_in_turns(subject: Subject) -> bool:
+    """Whether work and rest of some seconds take turns steadily, while memory stays the same."""
+    return subject.gpu.rhythm is not None
+
+
+MOST_OF_THE_MOMENTS = 80.0
+"""Percent: GPUs that hand a batch on to each other overlap for a moment now and then."""
+
+
+@Sign
+def takes_turns_with_others(subject: Subject) -> bool:
+    """Whether nearly always exactly one of the GPUs works, each for a part of the time."""
+    team = subject.run.team(subject.gpu)
+    if len(team) < 2:
+        return False
+    least_share = 100 / len(team) / 2
+    if any(or_zero(gpu.utilization) < least_share for gpu in team):
+        return False
+    workers_at: dict[float, int] = {}
+    for gpu in team:
+        for row in gpu.rows:
+            is_working = or_zero(row.gpu.utilization_percent) >= marks.LOW
+            workers_at[row.seconds] = workers_at.get(row.seconds, 0) + is_working
+    alone = [second for second, count in workers_at.items() if count == 1]
+    return len(alone) / len(workers_at) * 100 >= MOST_OF_THE_MOMENTS
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def ended_with_full_memory(subject: Subject) -> str:
+    """The sentence for a process that ran out of memory and was started again."""
+    ends = subject.gpu.process_ends
+    peaks = [or_zero(end.peak) for end in ends]
+    return (
+        f"memory rose to {max(peaks):.0f} % and fell to nothing {times(len(ends))} "
+        f"({seconds_of_ends(subject)}): the process ran out of memory, ended and started again"
+    )
+
+
+def ended_and_started(subject: Subject) -> str:
+    """The sentence for processes that ended and started again for an unknown reason."""
+    ends = subject.gpu.process_ends
+    return (
+        f"the process on GPU {subject.gpu.label} ended and freed its memory {times(len(ends))} "
+        f"({seconds_of_ends(subject)}), and another one started: it failed and was started again, "
+        "or several programs ran one after the other"
+    )
+
+
+MOST_ENDS_NAMED = 4
+"""Seconds that one line names."""
+
+
+def seconds_of_ends(subject: Subject) -> str:
+    """When the processes on a GPU ended, as `at second 80, 180`."""
+    seconds = [whole(end.second) for end in subject.gpu.process_ends]
+    more = ", …" if len(seconds) > MOST_ENDS_NAMED else ""
+    return f"at second {', '.join(seconds[:MOST_ENDS_NAMED])}{more}"
+
+
+def slower_phases(subject: Subject) -> str:
+    """How often and for how long the GPU works less, with its mean utilisation; a question mark if
+    it has no such phases."""
+    phases = subject.gpu.slow_phases
+    body = subject.gpu.parts.body
+    if phases is None or body is None:
+        return "?"
+    stops = phases.utilization <= marks.QUIET
+    what_happens = "it stopped" if stops else f"it fell to {phases.utilization:.0f} %"
+    guess = "an evaluation" if works_in_slow_phases(subject) else "an evaluation or a checkpoint"
+    return (
+        f"GPU {subject.gpu.label} worked at {phases.full_utilization:.0f} %, but about every "
+        f"{phases.period:.0f} s {what_happens} for {phases.seconds:.0f} s, "
+        f"{phases.share:.0f} % of the time (mean {body.utilization:.0f} %): most likely {guess}"
+    )
+
+
+def in_turns(subject: Subject) -> str:
+    """The sentence for a GPU that works and rests in turns of some seconds."""
+    cycle = or_zero(subject.gpu.rhythm)
+    whole_run = subject.gpu.parts.body
+    use = whole(whole_run.utilization if whole_run else None)
+    return (
+        f"GPU {subject.gpu.label} worked {use} % of the time, in turns of work and rest of about "
+        f"{cycle:.0f} s with the same memory: most likely it waits for its next batch of data"
+    )
+
+
+def one_after_the_other(subject: Subject) -> str:
+    """The sentence for GPUs of which one works while the others wait."""
+    labels = ", ".join(gpu.label for gpu in subject.run.team(subject.gpu))
+    use = whole(subject.work.utilization)
+    return (
+        f"GPU {labels} work one after the other ({use} % of the time each): most likely the model "
+        "is split over them, and each waits for the one before"
+    )
+
+
+def host_is_behind(subject: Subject) -> str:
+    """The sentence for a GPU that works a steady part of the time, in pieces shorter than a
+    sample."""
+    work = subject.work
+    return (
+        f"{worked(subject)}, evenly (p5 {whole(work.utilization_p5)} %, "
+        f"p95 {whole(work.utilization_p95)} %): the host does not keep up, with data or with "
+        "launching kernels"
+    )
+
+
+def leak_words(subject: Subject) -> str:
+    """How fast memory grows, and that this may be a leak."""
+    return f"{memory_will_be_full(subject)}; a leak?"

@@ -1,0 +1,179 @@
+"""What a person should act on although the GPUs that work are used well: memory that leaks, work
+that ended, GPUs without work. Pure functions.
+
+A good verdict names the first finding and takes its next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from gpusetup.monitor import command_signs as c
+from gpusetup.monitor import course_signs as k
+from gpusetup.monitor import marks
+from gpusetup.monitor import signs as s
+from gpusetup.monitor.evidence import times, whole
+from gpusetup.monitor.holders import named_with_size
+from gpusetup.monitor.subject import Sign, Subject
+from gpusetup.monitor.work import at_least
+
+MOST_PAUSED = 10.0
+"""Percent of the time in pauses: less is the price of checkpoints in most trainings."""
+LONG_REST_SECONDS = 60.0
+"""A GPU that holds memory and rests for so long at the end of a recording has perhaps finished."""
+
+
+class Finding(NamedTuple):
+    """Something to act on, with its words and the id of its next step."""
+
+    is_seen: Sign
+    words: Callable[[Subject], str]
+    step: str
+
+
+# --- signs ----------------------------------------------------------------------------------------
+
+
+@Sign
+def work_ended(subject: Subject) -> bool:
+    """Whether the process ended long before the recording did, and nobody told how."""
+    is_told = subject.run.exit is not None
+    rest = subject.gpu.seconds_after_work
+    return not is_told and subject.gpu.ended_at is not None and rest >= marks.PAUSE_SECONDS
+
+
+@Sign
+def rests_at_the_end(subject: Subject) -> bool:
+    """Whether the GPU did nothing for long at the end of the recording, while its memory is still
+    in use."""
+    gpu = subject.gpu
+    is_told = subject.run.exit is not None
+    rest = gpu.seconds_after_work
+    # A pause like those before will end.
+    is_longer_than_pauses = rest > 2 * gpu.parts.longest_pause
+    is_held = subject.run.held(gpu)
+    return is_held and not is_told and rest >= LONG_REST_SECONDS and is_longer_than_pauses
+
+
+@Sign
+def leaves_others_unused(subject: Subject) -> bool:
+    """Whether GPUs of the same model are unused, while those that work may be one job."""
+    run = subject.run
+    if not c.leaves_gpus_unused(subject):
+        return False
+    # Jobs of different size are not one job, and nobody knows for whom the others are.
+    is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
+    # A card of another model may be there for the display.
+    models = {gpu.name for gpu in run.unused_gpus}
+    return is_one_job and subject.gpu.name in models
+
+
+@Sign
+def pauses_cost(subject: Subject) -> bool:
+    """Whether pauses take a tenth of the time or more."""
+    return at_least(subject.gpu.parts.pause_share, MOST_PAUSED)
+
+
+@Sign
+def has_only_begun(subject: Subject) -> bool:
+    """Whether the recording shows mostly the start of a program, and only some seconds of work."""
+    parts = subject.gpu.parts
+    body = parts.body
+    if body is None or subject.run.exit is not None:
+        return False
+    seconds = body.rows[-1].seconds - body.rows[0].seconds
+    return seconds < marks.YOUNG_SECONDS and parts.start_up > seconds
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def end_of_work(subject: Subject) -> str:
+    """When the work ended, and how long the GPU has rested since then."""
+    gpu = subject.gpu
+    words = (
+        f"its work ended at second {whole(gpu.ended_at)} of {whole(subject.run.seconds)}, and its "
+        "memory was freed: the process ended"
+    )
+    peak = gpu.process_ends[-1].peak if gpu.process_ends else None
+    if at_least(peak, marks.MEMORY_TIGHT):
+        return f"{words} when its memory was {whole(peak)} % full"
+    return words
+
+
+def rest_at_the_end(subject: Subject) -> str:
+    """How long the GPU has rested at the end, with its memory in use."""
+    seconds = whole(subject.gpu.seconds_after_work)
+    return f"nothing ran in the last {seconds} s, while its memory was still in use"
+
+
+def several_processes(subject: Subject) -> str:
+    """The processes that hold much of the GPU's memory."""
+    holders = subject.gpu.big_holders
+    return f"{len(holders)} processes hold its memory: {', '.join(map(named_with_size, holders))}"
+
+
+def unused(subject: Subject) -> str:
+    """The GPUs that did nothing."""
+    labels = ", ".join(gpu.label for gpu in subject.run.unused_gpus)
+    return f"GPU {labels} did nothing"
+
+
+def pauses_and_mean(subject: Subject) -> str:
+    """How much of the time pauses took, and the mean utilisation with them."""
+    parts = subject.gpu.parts
+    mean = whole(parts.body.utilization if parts.body else None)
+    return (
+        f"it paused {times(parts.times)}, {whole(parts.pause_share)} % of its time "
+        f"(mean utilisation with the pauses: {mean} %)"
+    )
+
+
+def beginning(subject: Subject) -> str:
+    """How long the start took, and how short the work is that could be judged."""
+    parts = subject.gpu.parts
+    rows = parts.body.rows if parts.body else ()
+    seconds = whole(rows[-1].seconds - rows[0].seconds) if rows else "0"
+    return (
+        f"the first {whole(parts.start_up)} s were the start (loading, compilation), and "
+        f"{seconds} s of work are too short to judge"
+    )
+
+
+FINDINGS: tuple[Finding, ...] = (
+    Finding(s.memory_grew & ~c.server, k.leak_words, "find-the-leak"),
+    Finding(k.restarted & ~c.server, k.ended_and_started, "read-the-log"),
+    Finding(work_ended, end_of_work, "see-how-it-ended"),
+    Finding(rests_at_the_end & ~(c.server | c.notebook), rest_at_the_end, "see-how-it-ended"),
+    Finding(s.several_holders & ~s.held_by_others, several_processes, "see-whose-they-are"),
+    Finding(has_only_begun, beginning, "record-longer"),
+    Finding(pauses_cost & ~(c.watched | c.no_training), pauses_and_mean, "shorter-pauses"),
+    Finding(leaves_others_unused, unused, "use-the-other-gpus"),
+)
+"""The most urgent first."""
+
+
+def findings_on(subject: Subject) -> Iterator[Finding]:
+    """Yields what is to be acted on at this GPU, the most urgent first."""
+    for finding in FINDINGS:
+        if finding.is_seen(subject):
+            yield finding
+
+
+# --- what no source reported ----------------------------------------------------------------------
+
+
+def unreported(subject: Subject) -> list[str]:
+    """The figures without which nobody can say that nothing slows the GPU down, if they are
+    missing."""
+    work = subject.work
+    latest = subject.gpu.latest
+    # Clocks near their maximum show as well as reasons that nothing throttles them.
+    shows_throttling = latest.throttle_reasons is not None or work.clock_most is not None
+    known = {
+        "power": work.power_watts is not None,
+        "temperature": subject.gpu.heat is not None,
+        "throttling": shows_throttling,
+    }
+    return [name for name, is_known in known.items() if not is_known]

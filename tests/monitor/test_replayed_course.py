@@ -1,0 +1,211 @@
+"""The course of a run over time, as a log shows it: starts, ends, phases, turns; and what a good
+run needs somebody to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from each_row import each
+from replayed import Judge, csv, dmon, judge_in, verdict_and_step
+
+Said = pytest.CaptureFixture[str]
+COLUMNS = (
+    "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
+    "memory.total [MiB], temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz]"
+)
+
+
+@pytest.fixture
+def judged(tmp_path: Path, capsys: Said) -> Judge:
+    return judge_in(tmp_path, capsys)
+
+
+def card(use: int, used: int = 30000) -> str:
+    """A row of an L40S at this utilisation, with this much memory in use (MiB)."""
+    return f"NVIDIA L40S, {use} %, {40 + 3 * use}, 350, {used} MiB, 46068 MiB, 61, 2400, 2520"
+
+
+def log(uses: Iterable[int], *, used: int = 30000, seconds: int = 1) -> str:
+    return csv(COLUMNS, [[card(use, used)] for use in uses], seconds=seconds)
+
+
+WORK, REST = [97, 99, 96, 98], [0, 0, 0, 0]
+EMPTY = card(0, 3)
+
+
+# --- a process that ends --------------------------------------------------------------------------
+
+
+def runs(peaks: Iterable[int], *, rest: int = 20) -> str:
+    """Runs of 90 s whose memory grows to each of these peaks (MiB), with an empty GPU between."""
+    moments = []
+    for peak in peaks:
+        for number in range(90):
+            moments.append([card(97 + number % 3, 20000 + (peak - 20000) * number // 89)])
+        moments += [[EMPTY]] * rest
+    return csv(COLUMNS, moments)
+
+
+def test_memory_that_rises_to_the_limit_and_falls_to_nothing_is_out_of_memory(
+    judged: Judge,
+) -> None:
+    summary = judged(runs([45300, 45100, 45400]))
+    assert verdict_and_step(summary) == "memory-tight/out-of-memory read-the-log"
+    assert "fell to nothing 3 times (at second 90, 200, 310)" in summary["evidence"]
+
+
+def test_a_process_that_starts_again_with_free_memory_ran_out_of_none(judged: Judge) -> None:
+    summary = judged(runs([21000, 21000, 21000], rest=30))
+    assert verdict_and_step(summary) == "bursty/restarts read-the-log"
+    assert "out of memory" not in summary["evidence"]
+
+
+@each("rest", [15, 60, 300])
+def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Judge) -> None:
+    moments = [[card(use)] for use in WORK * 40] + [[EMPTY]] * rest
+    summary = judged(csv(COLUMNS, moments))
+    assert verdict_and_step(summary) == "good/ see-how-it-ended"
+    assert f"ended at second 160 of {159 + rest}" in summary["evidence"]
+    # The table says the same as the verdict.
+    assert summary["gpus"][0]["utilization_percent"]["mean"] > 95
+
+
+def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
+    summary = judged(log(WORK * 40 + REST * 40))
+    assert verdict_and_step(summary) == "good/ see-how-it-ended"
+    assert "nothing ran in the last 159 s" in summary["evidence"]
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+@each("work, seconds", [(12, "61 s"), (50, "")])
+def test_a_recording_of_little_more_than_the_start_is_too_short(
+    work: int, seconds: str, judged: Judge
+) -> None:
+    moments = [[card(number % 4 * 2, 600 + 400 * number)] for number in range(61)]
+    moments += [[card(98)]] * work
+    summary = judged(csv(COLUMNS, moments))
+    short = "record-longer" if seconds else "none"
+    assert verdict_and_step(summary) == f"good/ {short}", summary["evidence"]
+    assert seconds in summary["evidence"] and "first 61 s" in summary["text"]
+
+
+@each(
+    "low, step, words",
+    [
+        (0, "shorter-pauses", "every 120 s it stopped for 20 s, 17 % of the time (mean 8"),
+        (40, "faster-phases", "every 120 s it fell to 40 % for 20 s, 17 % of the time (mean 8"),
+        (60, "faster-phases", "it fell to 60 % for 20 s"),
+    ],
+)
+def test_long_phases_that_come_back_are_named_although_the_median_is_high(
+    low: int, step: str, words: str, judged: Judge
+) -> None:
+    summary = judged(log(([*WORK] * 25 + [low] * 20) * 5 + WORK * 5))
+    assert verdict_and_step(summary) == f"bursty/phases {step}", summary["evidence"]
+    assert words in summary["evidence"]
+
+
+def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
+    summary = judged(log((WORK * 60 + [0] * 12) * 4 + WORK * 5))
+    assert verdict_and_step(summary) == "good/ none", summary["evidence"]
+
+
+# --- turns and steady use -------------------------------------------------------------------------
+
+
+@each(
+    "pattern, said",
+    [
+        ([94, 97, 0, 0, 0], "input-starved/turns feed-the-gpu"),
+        ([95, 91, 96, 0, 0, 3, 0, 95, 92, 0, 0, 0], "input-starved/turns feed-the-gpu"),
+        # A few seconds of work now and then come on request.
+        ([95, 91] + REST * 4, "bursty/unknown watch-the-command"),
+        ([41, 38, 44, 47, 35], "input-starved/short-pieces watch-the-command"),
+        ([62, 70, 66, 59, 73], "input-starved/short-pieces watch-the-command"),
+    ],
+)
+def test_turns_of_work_and_rest_and_steady_half_use(
+    pattern: list[int], said: str, judged: Judge
+) -> None:
+    summary = judged(log(pattern * 20))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+
+
+def test_gpus_that_work_one_after_the_other_are_a_split_model(judged: Judge) -> None:
+    moments = [[card(97), card(0)]] * 3 + [[card(0), card(96)]] * 3
+    summary = judged(csv(COLUMNS, moments * 20))
+    assert verdict_and_step(summary) == "bursty/one after the other compute-at-once"
+
+
+# --- several GPUs ---------------------------------------------------------------------------------
+
+
+@each(
+    "gpus, step, words",
+    [
+        ([card(99), card(70), card(99)], "balance-the-work", "one process for each GPU"),
+        ([card(90, 40000), card(45, 20000)], "one-process-each", "same amount of work"),
+    ],
+)
+def test_an_uneven_load_of_unknown_kind_names_both_ways_out(
+    gpus: list[str], step: str, words: str, judged: Judge
+) -> None:
+    summary = judged(csv(COLUMNS, [gpus] * 60))
+    assert verdict_and_step(summary).split() == [f"uneven/{summary['cause']}", step]
+    assert words in summary["next"]["text"]
+
+
+def test_the_same_note_on_several_gpus_is_one_line(judged: Judge) -> None:
+    summary = judged(csv(COLUMNS, [[card(97, 44000)] * 4] * 60))
+    assert summary["notes"] == ["GPU 0, 1, 2, 3: memory 96 % full, more than 90 %"]
+
+
+def test_a_lost_gpu_is_faulty(judged: Judge) -> None:
+    lost = ", ".join(["NVIDIA L40S", *["[GPU is lost]"] * 8])
+    summary = judged(csv(COLUMNS, [[card(97), card(97)]] * 40 + [[card(99), lost]] * 40))
+    assert verdict_and_step(summary) == "faulty/lost see-why-it-was-lost"
+
+
+# --- what a log does not tell ---------------------------------------------------------------------
+
+
+def test_a_good_verdict_says_what_was_not_reported(judged: Judge) -> None:
+    head = "utilization.gpu [%], power.draw [W], clocks_event_reasons.sw_power_cap"
+    rows = [["97 %, [Not Supported], [Not Supported]"]] * 60
+    summary = judged(csv(head, rows))
+    assert summary["evidence"].endswith("(not reported: power, temperature, throttling)")
+
+
+def test_an_idle_gpu_with_a_loaded_model_may_be_a_server_without_requests(judged: Judge) -> None:
+    summary = judged(log([0] * 120, used=38000))
+    assert verdict_and_step(summary) == "idle/held see-where-it-waits"
+    assert "37.1 GiB of GPU memory in use" in summary["evidence"]
+    assert "gets no requests is normal" in summary["next"]["text"]
+
+
+@each("heading", ["# Time gpu sm", "#Time gpu sm"])
+def test_dmon_tells_the_time_of_day_across_midnight(heading: str, judged: Judge) -> None:
+    times = [f"23:59:{second}" for second in range(10, 60, 5)]
+    times += [f"00:00:{second:02d}" for second in range(0, 60, 5)]
+    text = "\n".join([heading, "# HH:MM:SS Idx %", *(f" {time} 0 97" for time in times)])
+    assert judged(text)["seconds"] == 105
+    assert judged(dmon("sm", [["97"]] * 20))["seconds"] == 19
+
+
+NAMELESS = "timestamp, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
+
+
+def test_rows_of_one_moment_are_several_gpus_if_nothing_names_them(
+    tmp_path: Path, capsys: Said
+) -> None:
+    lines = [NAMELESS]
+    for second in range(10, 50):
+        for milliseconds, use in (("000", 97), ("004", 31)):
+            stamp = f"2026/11/20 06:00:{second}.{milliseconds}"
+            lines.append(f"{stamp}, {use} %, 20000 MiB, 46068 MiB")
+    summary = judge_in(tmp_path, capsys)("\n".join(lines))
+    assert summary["samples"] == 40 and len(summary["gpus"]) == 2
