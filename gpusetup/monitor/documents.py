@@ -164,7 +164,8 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
-    """The figures of one GPU from its first work on, or for the whole run if it never worked."""
+    """The figures of one GPU from its first work on until its process ended, or for the whole run
+    if it never worked."""
 
     index: int
     name: str | None = None

@@ -6,8 +6,9 @@ A figure that no source told is a question mark.
 from __future__ import annotations
 
 from gpusetup.monitor.holders import named_with_size
+from gpusetup.monitor.marks import QUIET, SPINNING_USE
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.work import Work, or_zero
+from gpusetup.monitor.work import Work, below, or_zero
 
 UNKNOWN = "?"
 
@@ -414,7 +415,13 @@ def small_kernels(subject: Subject) -> str:
     """The sentence for kernels that are too small to fill the GPU, recognised by its low power."""
     power_share = subject.work.power_share
     power = whole(power_share)
-    return f"{kernels_ran(subject)} but drew only {power} % of the power limit: they are too small"
+    sentence = f"{kernels_ran(subject)} but drew only {power} % of the power limit"
+    memory_busy = subject.work.memory_busy
+    # A kernel that waits for another rank polls all the time, and needs no memory for that.
+    may_poll = subject.work.utilization >= SPINNING_USE and below(memory_busy, QUIET)
+    if may_poll:
+        return f"{sentence} and hardly used memory: they are too small, or one of them only waits"
+    return f"{sentence}: they are too small"
 
 
 def memory_in_use(subject: Subject) -> str:

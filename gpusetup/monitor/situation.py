@@ -434,6 +434,15 @@ def feed_the_gpu(situation: Situation) -> str:
     )
 
 
+def help_the_host(situation: Situation) -> str:
+    """Advice for a GPU that waits for the host, either for data or for kernels."""
+    workers = useful_workers(situation.run)
+    return (
+        f"Load data with more workers (num_workers={workers} or more), or give the GPU more work "
+        f"in each launch (a larger batch, torch.compile). {watching_words(situation)}"
+    )
+
+
 def whose_they_are(situation: Situation) -> str:
     """Advice about several processes on one GPU, with their names and memory."""
     subject = situation.subject

@@ -51,6 +51,7 @@ STEPS: dict[str, StepRule] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": StepRule(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
+    "help-the-host": StepRule(w.help_the_host, w.watch_the_command),
     "feed-the-gpu": StepRule(w.feed_the_gpu, w.watch_the_command),
     "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
     "reset-the-gpu": StepRule(always(

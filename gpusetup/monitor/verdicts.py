@@ -196,7 +196,7 @@ CASES: tuple[VerdictCase, ...] = (
          e.waited_in_each_step, waits_where),
     VerdictCase("input-starved", "short-pieces",
          partly & ~(c.watched | c.no_training),
-         k.host_is_behind, unseen),
+         k.host_is_behind, ("help-the-host",)),
     VerdictCase("bursty", "short-pieces",
          partly,
          e.in_short_pieces, unseen),

@@ -10,6 +10,8 @@ import pytest
 from each_row import each
 from replayed import Judge, csv, dmon, judge_in, verdict_and_step
 
+from gpusetup import cli
+
 Said = pytest.CaptureFixture[str]
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
@@ -124,8 +126,8 @@ def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
         ([95, 91, 96, 0, 0, 3, 0, 95, 92, 0, 0, 0], "input-starved/turns feed-the-gpu"),
         # A few seconds of work now and then come on request.
         ([95, 91] + REST * 4, "bursty/unknown watch-the-command"),
-        ([41, 38, 44, 47, 35], "input-starved/short-pieces watch-the-command"),
-        ([62, 70, 66, 59, 73], "input-starved/short-pieces watch-the-command"),
+        ([41, 38, 44, 47, 35], "input-starved/short-pieces help-the-host"),
+        ([62, 70, 66, 59, 73], "input-starved/short-pieces help-the-host"),
     ],
 )
 def test_turns_of_work_and_rest_and_steady_half_use(
@@ -194,6 +196,23 @@ def test_dmon_tells_the_time_of_day_across_midnight(heading: str, judged: Judge)
     text = "\n".join([heading, "# HH:MM:SS Idx %", *(f" {time} 0 97" for time in times)])
     assert judged(text)["seconds"] == 105
     assert judged(dmon("sm", [["97"]] * 20))["seconds"] == 19
+
+
+def test_a_log_without_its_header_line_is_named(tmp_path: Path, capsys: Said) -> None:
+    file = tmp_path / "noheader.csv"
+    file.write_text(log(WORK).partition("\n")[2], encoding="utf-8")
+    assert cli.main(["monitor", "--replay", str(file)]) == 2
+    assert "without its header line" in capsys.readouterr().err
+
+
+@each("bus, may_wait", [(0, True), (12, False)])
+def test_a_gpu_that_is_full_and_light_may_only_poll(
+    bus: int, may_wait: bool, judged: Judge
+) -> None:
+    head = "name, utilization.gpu [%], utilization.memory [%], power.draw [W], power.limit [W]"
+    summary = judged(csv(head, [[f"NVIDIA L40S, 100 %, {bus} %, 90, 350"]] * 60))
+    assert verdict_and_step(summary) == "launch-bound/kernels larger-work"
+    assert ("only waits" in summary["evidence"]) == may_wait
 
 
 NAMELESS = "timestamp, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"

@@ -136,8 +136,8 @@ def with_a_link(use: int, watts: int, link: str) -> str:
         (40, 160, "1, 4, 1, 16", FEW_LANES, "1 of 16 lanes"),
         (40, 160, "4, 4, 4, 16", FEW_LANES, "4 of 16 lanes"),
         # Half of the lanes is what two cards on one board get, and such a GPU rarely waits for it.
-        (40, 160, "4, 4, 8, 16", "input-starved/short-pieces watch-the-command", "8 of 16 lanes"),
-        (40, 160, "4, 4, 16, 16", "input-starved/short-pieces watch-the-command", ""),
+        (40, 160, "4, 4, 8, 16", "input-starved/short-pieces help-the-host", "8 of 16 lanes"),
+        (40, 160, "4, 4, 16, 16", "input-starved/short-pieces help-the-host", ""),
         (98, 400, "4, 4, 1, 16", "good/ none", "1 of 16 lanes"),
         (98, 400, "4, 4, 16, 16", "good/ none", ""),
     ],
@@ -165,7 +165,7 @@ def test_a_link_that_is_slow_at_rest_only_is_no_fault(tmp_path: Path, capsys: Sa
     [
         (51, 11700, "communication-bound/host stay-on-the-gpu"),
         (51, 24000, "communication-bound/host stay-on-the-gpu"),
-        (51, 2000, "input-starved/short-pieces watch-the-command"),
+        (51, 2000, "input-starved/short-pieces help-the-host"),
         (98, 2000, "good/ none"),
     ],
 )

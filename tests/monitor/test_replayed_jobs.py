@@ -55,6 +55,11 @@ TIGHT = "memory-tight/margin free-the-card"
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
         (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
         (((1, "python", 24000),), "memory-tight/margin leave-a-margin", ""),
+        (
+            ((31, "python3", 9000), (48, "python", 8000)),
+            "good/ see-whose-they-are",
+            "python3 (PID 31, 8.8 GiB) and python (PID 48, 7.8 GiB) share GPU 0",
+        ),
     ],
 )
 def test_who_holds_the_memory_of_a_full_gpu(
