@@ -116,10 +116,9 @@ LAYER_MEANS = {
     "driver.",
     Layer.WHEEL: "The GPU itself is fine: the installed PyTorch and this machine don't fit "
     "together.",
-    Layer.LIBRARIES: "The GPU and the driver are usually fine, because the program fails on a "
-    "library or a kernel that it loads.",
-    Layer.RUNNING: "PyTorch and the driver are usually fine, because the program fails while it "
-    "runs.",
+    Layer.LIBRARIES: "The program fails on a library or a kernel that it loads, so the GPU and the "
+    "driver are usually fine.",
+    Layer.RUNNING: "The program fails while it runs, so PyTorch and the driver are usually fine.",
     Layer.LOSSES: "Your program works, but slower than it could.",
 }
 """What a cause of each layer means for the reader: where to look, and what does not help."""

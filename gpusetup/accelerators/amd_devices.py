@@ -15,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 
 
 class AmdDevice(Frozen):
-    """One PCI id of AMD's."""
+    """One of AMD's PCI ids."""
 
     target: str
     name: str

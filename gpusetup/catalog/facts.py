@@ -23,7 +23,7 @@ class PciName(Frozen):
 
 
 class Generation(Frozen):
-    """The lowest compute capability of all GPUs whose PCI device id is at least this one."""
+    """GPUs with a PCI device id of `from_id` or higher have at least this compute capability."""
 
     from_id: str
     capability: Capability

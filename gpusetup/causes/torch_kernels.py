@@ -167,8 +167,8 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
-        means="Newer PyTorch builds drop old GPU generations to stay small. For example, builds for "
-        "CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
+        means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
+        "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
         proven_by="No architecture in the build matches the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -185,7 +185,7 @@ CAUSES = (
         "builds-for-gpu",
         no_command="this is only information about your GPU, and nothing is wrong so far.",
         severity=Severity.NOTE,
-        title="{gpu} needs a build of torch from {builds}: others have no kernels for it",
+        title="{gpu} needs a build of torch from {builds}: most others have no kernels for it",
         plain="The GPU needs certain builds of torch",
         means="The text does not show which torch is installed.",
         text="Check whether your torch is one of these builds",

@@ -57,7 +57,8 @@ class ResolveQuestion(CommandQuestion):
     backend: str = shared(BACKEND, group=REQUEST)
     index: str | None = shared(INDEX, group=REQUEST)
     installer: str | None = option(
-        "print the commands for this installer; uv-tool prints `uv tool install` for a PACKAGE",
+        "print the commands for this installer; with `uv-tool`, a `uv tool install` command for "
+        "PACKAGE",
         choices=("uv", "pip", "conda", "uv-tool"),
         group=REQUEST,
     )

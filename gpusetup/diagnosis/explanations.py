@@ -22,7 +22,8 @@ VERDICTS = (
         no_command="nothing is broken.",
         severity=Severity.NOTE,
         title="nothing to fix for CUDA",
-        means="The driver, the GPU and torch work together, so the failure has another cause.",
+        means="The driver, the GPU and torch work together. If a program still fails, the cause "
+        "lies elsewhere.",
         proven_by=(
             "There is a GPU, a driver that responds, and a torch with kernels for the GPU. Or "
             "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi. If a text "

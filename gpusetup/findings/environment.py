@@ -120,7 +120,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.torch
     messages = events(context, "torch-not-compiled-with-cuda")
-    # Current builds support neither such an old GPU nor a Jetson, which has wheels of its own.
+    # torch's current builds support neither GPUs this old nor Jetsons, which have their own wheels.
     if context.os.jetson or context.catalog.never_serves(context.snapshot.gpus or ()):
         return
     has_gpu = has_nvidia(context)

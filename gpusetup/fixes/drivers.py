@@ -255,7 +255,7 @@ def load_fix(context: RuleContext, _text: str) -> Fix:
         )
     build = BUILD_MODULE.get(family, "sudo dkms autoinstall")
     unbuilt = events(context, "module-not-found")
-    # Few texts show whether the module is built: loading it says what is wrong.
+    # Few reports show whether the module is built. Loading it shows what is wrong.
     first = (build,) if unbuilt or not is_report(context) else ()
     # Nothing is built without the headers of the kernel that runs.
     headers = _headers(context.os.kernel or "") if unbuilt else ()

@@ -129,8 +129,8 @@ SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
 
 
 def image(context: RuleContext) -> EnvironmentOwner | None:
-    """A container image whose maker built its torch, or a program's image with the torch it
-    needs."""
+    """The image that torch belongs to: a vendor's image with its own torch, or a program's image
+    with the torch that it needs."""
     for event in _named(context, "image"):
         name = event.values["name"]
         repository = re.sub(r":[\w.-]+$", "", name)

@@ -1,8 +1,8 @@
 """Reads what a pyproject.toml says about torch: the extras and groups that contain it, and uv's
 tables.
 
-The file is a stranger's: it is read up to a size, and nothing of it goes further but names that are
-those of extras.
+The file may come from a stranger. So we read it only up to a size limit, and pass on nothing but
+valid names of extras.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ AROUND = 160
 
 
 class MessageRow(Frozen):
-    """One message of one program, in its versions."""
+    """One message of one program, in all its wordings."""
 
     kind: str
     pattern: str

@@ -208,7 +208,7 @@ def in_a_cell(line: str) -> Line:
         name = line.removeprefix("unset ")
         return Line(f'import os; os.environ.pop("{name}", None)')
     exported = _exported(line)
-    # `$(...)` must be computed by a shell.
+    # Only a shell can expand `$(...)`.
     if len(exported) != 1 or "$(" in line:
         return Line(f"!{line}")
 

@@ -443,8 +443,8 @@ LEAST_WARM_UP_SAMPLES = 3
 
 
 def warm_up(body: Sequence[Moment]) -> int:
-    """The number of first samples that are a warm-up, in which the GPU worked much less than later;
-    0 if there is none."""
+    """How many samples at the start are warm-up, in which the GPU works much less than later; 0 if
+    none."""
     chunk_length = len(body) // WARM_UP_CHUNKS + 1
     uses = [or_zero(row.gpu.utilization_percent) for row in body]
     levels = []

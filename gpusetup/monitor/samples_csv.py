@@ -119,7 +119,7 @@ class CsvWriter:
             safe_cells = map(harmless, gpu_cells)
             row = (sample.at, sample.seconds, *safe_cells, *tree_cells, *host_cells)
             self._rows.writerow(row)
-        # The file is whole whenever somebody looks at it.
+        # Flush, so that a reader never sees half a row.
         self._file.flush()
 
 

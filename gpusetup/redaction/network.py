@@ -328,7 +328,7 @@ HOSTS: tuple[Rule, ...] = (
 
 
 def hide_servers(value: str) -> str:
-    """The value of a variable that lists servers; public ones stay.
+    """The value of a variable that lists servers, with all but the public ones hidden.
 
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'

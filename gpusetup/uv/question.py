@@ -380,8 +380,8 @@ def _without_prereleases(
         try:
             answer = ask(disallowed)
         except Unsatisfiable:
-            # A package that was asked for by its name alone is refused. A dependency may be
-            # required as a pre-release by what depends on it; then it comes, and is named.
+            # Never take a pre-release of a package that the user named without a version. A
+            # dependency may be a pre-release if another package requires one; a note names it.
             if named & replaceable:
                 raise
             break

@@ -214,7 +214,7 @@ def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
     for rank in ranks:
         name = f"rank {rank}"
         host = hosts.get(rank)
-        # A rank that never came did not say where it is.
+        # A rank that never joined did not report its host.
         if host:
             name += f" on {host}"
         names.append(name)

@@ -63,7 +63,7 @@ def compiled(device: str) -> Outcome:
 
 
 def has_compiler() -> bool:
-    """Whether a C++ compiler is found in the way that torch looks for it."""
+    """Whether there is a C++ compiler where torch looks for one."""
     names = ["cl"] if os.name == "nt" else ["g++", "clang++"]
     chosen_by_user = os.environ.get("CXX")
     if chosen_by_user:

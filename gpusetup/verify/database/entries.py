@@ -102,7 +102,7 @@ class Entry(NamedTuple):
         number says, or returns fractions, which do not hold large numbers exactly."""
         if not self.of_single_numbers:
             return True
-        # If the call has no answer, nothing is known about it.
+        # A call that fails tells us nothing about how its result is computed.
         try:
             outputs = plain(torch, self.run(*call.args, **call.options))
         except Exception:

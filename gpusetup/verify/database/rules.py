@@ -1,8 +1,8 @@
-"""Which entries of torch's database are not asked, or are judged with more tolerance, each with its
+"""Which entries of torch's operator database are skipped or judged more leniently, each with its
 reason.
 
 Seen on the CPU with torch 2.5.1, 2.9.1, 2.13.0 and 2.15.0 in November 2026: without the rule, a
-sound machine is called wrong.
+healthy machine fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def release(torch: Any) -> Tuple[int, ...]:
 
 
 class Rule(NamedTuple):
-    """Entries that are not asked, by name (a `*` at the end matches any rest) and format, with the
+    """Entries that are skipped, by name (a `*` at the end matches any rest) and format, with the
     reason."""
 
     reason: str

@@ -176,7 +176,7 @@ def logarithms_and_roots() -> Tuple[Function, ...]:
         positive_only("log1p", math.log1p, ABOVE_MINUS_ONE),
         positive_only("sqrt", math.sqrt),
         positive_only("rsqrt", rsqrt),
-        # The reciprocal of the least number is too large for float16.
+        # The smallest number is left out: its reciprocal is too large for float16.
         Function("reciprocal", torch.reciprocal, lambda x: 1 / x, POSITIVE[1:]),
     )
 

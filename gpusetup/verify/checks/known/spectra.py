@@ -198,7 +198,7 @@ def triangles(size: int, device: str) -> Iterator[Part]:
     for number in range(size):
         row = []
         for other in range(size):
-            # Up to the shorter row all products are the same.
+            # All products are equal up to the end of the shorter row.
             common = min(number, other) + 1
             row.append(common * lower[number][0] * lower[other][0])
         square.append(row)
