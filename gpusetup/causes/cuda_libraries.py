@@ -6,7 +6,7 @@ import re
 
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
@@ -122,6 +122,10 @@ OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\
 CAUSES = (
     Cause(
         "cuda-lib-missing",
+        check=CheckCommand(
+            command="python -m pip list | grep -i nvidia  # on Windows: findstr nvidia",
+            prints="nvidia-cudnn-cu12        8.9.2.26",
+        ),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
