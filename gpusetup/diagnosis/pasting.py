@@ -194,8 +194,8 @@ def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
     profile = PROFILES.get(context.os.family, PROFILES["linux"])
     # A variable that is in the way was set in such a file.
     unsets = any(line.lstrip("!").startswith("unset ") for line in fix.commands)
-    verb = "remove" if unsets else "set"
+    verb, done = ("remove", "removed") if unsets else ("set", "set")
     return (
-        f". This holds for the current shell. To make it permanent, {verb} it {profile} and open a "
-        "new shell"
+        f". The variable is {done} until you close this shell. To make that permanent, {verb} it "
+        f"{profile} and open a new shell"
     )
