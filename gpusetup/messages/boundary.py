@@ -148,6 +148,13 @@ ROWS = (
         r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
         gpus="asked for",
     ),
+    # #SBATCH --gpus-per-task=1
+    row("slurm-job", r"--gpus-per-task[= ]\d|--gpu-bind[= ]\w", gpus="asked for", binding="task"),
+    # jobs on node dgk713
+    row(
+        "shared-node",
+        r"\bjobs? (?:\S{1,20} ){0,3}on node \w|\b[Jj]ob IDs? (?:are|is|were)\b",
+    ),
     # our cluster
     row(
         "shared-node",

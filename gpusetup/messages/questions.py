@@ -16,6 +16,7 @@ from gpusetup.model.patterns import in_any_case
 INTENTS: dict[str, str] = {
     "need": r"\b(?:need(?:ed)?|have to|must|required?|requires?|necessary|should I|do I install|enough to)\b|需要|必须|要不要|用不用|要装|要先|必要|要り|いる(?:の|ん)?ですか|入れないと|필요|설치해야|꼭|\b(?:brauch\w*|muss|n(?:ö|oe)tig|notwendig|reicht)\b|\b(?:faut-il|il faut|besoin|n[ée]cessaire|dois-je|doit-on|obligatoire)\b|\b(?:necesito|hace falta|tengo que|necesari[oa]|debo|hay que)\b|\b(?:preciso|precisa|necess[áa]ri[oa]|tenho que|devo)\b|нужен|нужн[аоы]|надо|обязательно|требуется",
     "which": r"\b(?:which|what)\b|哪个|哪一个|什么版本|哪种|几版|どの|どれ|何を|어떤|어느|몇|무슨|\bwelche[rsn]?\b|\bwas f(?:ü|ue)r\b|\bquel(?:le)?s?\b|\bqu[ée]\b|\bcu[áa]l(?:es)?\b|\bqual\b|\bque vers[aã]o\b|как(?:ую|ой|ая|ие|ое)",
+    "either": r"\b(?:cu\d{2,3}|(?:cuda ?)?1[0-3]\.\d|cuda ?1[0-3]) or (?:cu\d{2,3}|(?:cuda ?)?1[0-3])",
     "works": r"\b(?:fine|ok(?:ay)?|good|alright) (?:for|with|on)\b|\bcan (?:I|we|you|one)\b|\b(?:supports?|supported|compatible|works?|runs?|use|usable|possible|train|together|fits?)\b|支持|兼容|能用|可以|能不能|能跑|可否|対応|サポート|使え|使う|動き|動く|互換|지원|호환|사용|가능|돌아가|돌릴|쓸 수|unterst(?:ü|ue)tz\w*|kompatibel|\bl(?:ä|ae)uft\b|\bgeht\b|\bkann\b|prend(?:re)? en charge|compatible|supporte|marche|fonctionne|puis-je|peut-on|soporta|funciona|puedo|sirve|suporta|compat[ií]vel|posso|\broda\b|поддержива|совместим|работа|можно|пойд[её]т|подойд",
     "enough": r"\b(?:new|recent|up to date|modern) enough\b|\bsufficient\b|\btoo old\b|\bis enough\b|够新|够用|够不够|太旧|太老|足够|十分|古すぎ|충분|오래된|neu genug|aktuell genug|ausreich|reicht|zu alt|assez r[ée]cent|suffi|trop (?:ancien|vieux)|suficiente|demasiado (?:viejo|antiguo)|recente o suficiente|antigo demais|достаточно|хватит|хватает|слишком стар",
     "downgrade": r"\b(?:downgrad\w*|roll(?:ing)? ?back|go(?:ing)? back\b|uninstall\w*|remove|removing)\b|降级|降到|降低|卸载|回退|换成|ダウングレード|下げ|アンインストール|다운그레이드|낮춰|낮추|제거|downgraden|herunterstufen|deinstallier|zur(?:ü|ue)ck auf|r[ée]trograder|revenir|d[ée]sinstaller|bajar|degradar|desinstalar|rebaixar|voltar para|понизить|понижать|откат|удал(?:ить|ять)|даунгрейд",
@@ -30,7 +31,7 @@ INTENTS: dict[str, str] = {
 # --- what is named --------------------------------------------------------------------------------
 
 THINGS: dict[str, str] = {
-    "cuda": r"\bcuda\b(?!\W?cores?)|(?<=[\u3040-\uac00-\ud7a3\u4e00-\u9fff])cuda|cuda(?=[\u3040-\ud7a3])|쿠다",
+    "cuda": r"\bcuda\b(?!\W?cores?)|\bcu\d{2,3}\b|(?<=[\u3040-\uac00-\ud7a3\u4e00-\u9fff])cuda|cuda(?=[\u3040-\ud7a3])|쿠다",
     "toolkit": r"\b(?:cuda[- ]?)?toolkit\b|\bnvcc\b|\bcudnn\b|toolkit(?=[\u3040-\ud7a3])|nvcc(?=[\u3040-\ud7a3])|cudnn(?=[\u3040-\ud7a3])|工具包|ツールキット|툴킷",
     "driver": r"\bdrivers?\b|驱动|ドライバ|드라이버|Treiber|\bpilotes?\b|controlador|драйвер",
     "torch": r"(?:py)?torch|파이토치",
@@ -58,6 +59,8 @@ class Topic(NamedTuple):
 
 
 TOPICS: tuple[Topic, ...] = (
+    Topic("build", ("either",), ("cuda",)),
+    Topic("build", ("either",), ("torch",)),
     Topic("wsl-driver", ("need", "which", "works"), ("wsl", "driver")),
     Topic("two-numbers", ("differs",), ("smi", "other-cuda")),
     Topic("jetson", ("works", "which", "need", "exists"), ("torch", "jetson")),

@@ -278,13 +278,17 @@ def complaints(text: Text) -> Facts:
             return
 
 
+ASKS_FOR_SUPPORT = lazy(r"(?i)\bnot support\w*[^.!?\n]{0,60}\?\s*$")
+"""A question whether something is supported, which is no complaint yet."""
+
+
 def complains(line: str) -> bool:
     """Whether a line contains a complaint outside a label.
 
     >>> complains("GPU Slowdown T.Limit Temp     : -2 C"), complains("it is a slowdown")
     (False, True)
     """
-    words = FROZEN_MODULE.sub("", line)
+    words = ASKS_FOR_SUPPORT.sub("", FROZEN_MODULE.sub("", line))
     label = ALIGNED_LABEL.match(words)
     label_end = label.end() if label else 0
     for match in COMPLAINT_WORD.finditer(words.lower()):

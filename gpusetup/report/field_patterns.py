@@ -243,7 +243,7 @@ PATTERNS = (
     # `JetPack 6.1`, `JP5.1`.
     FieldPattern(fields.OS_JETSON, ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     # `Jetson Orin Nano`, `on my Jetson.`
-    FieldPattern(fields.OS_JETSON, "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
+    FieldPattern(fields.OS_JETSON, "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
     # A board without the word Jetson: `Orin NX`, and the driver `nvgpu`.
     FieldPattern(fields.OS_JETSON, ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of a message of WSL.

@@ -23,7 +23,7 @@ REACHED_FROM_THERE = lazy(
     rf"(?i)(?:\b{WORKS_OR_RUNS}(?: \w+){{0,3}} (?:on|for|with|in|under|inside)(?: \w+(?:'s)?){{0,2}}"
     r"|\b(?:from|via|through|unlike|besides)(?: (?:my|an?|the|our))?(?: \w+)?|(?<!I am )(?<!I'm )(?<!are )\busing(?: (?:my|an?|the|our))?(?: \w+)?"
     r"|\b(?:ssh|connect\w*|develop\w*|log(?:ged|ging)? in|remote\w*|prototyp\w+)\b[^.\n]{0,40}"
-    r"|\b(?:support|available(?! for execution)|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
+    r"|\b(?:support|available(?! for execution)(?!\W{0,4}(?:False|True)\b)|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
 )
 """The words before a machine that works, or from which another one is reached."""
 # `, it works`, ` everything runs fine`, right behind the name; not `works only on the CPU`.

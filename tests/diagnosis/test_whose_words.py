@@ -5,6 +5,7 @@ from __future__ import annotations
 from each_row import each
 
 from gpusetup.api import read_report
+from gpusetup.model.documents import DoctorAnswer
 
 PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"
 TITLED = f"{PTXAS}\n\n### Describe the bug\n\n```\nPTXASError: PTXAS error\n{PTXAS}\n```\n"
@@ -75,3 +76,46 @@ def test_a_damaged_dll_needs_no_runtime() -> None:
         assert answer.cause == "windows-dll-missing"
         fix = answer.findings[0].fix
         assert fix is not None and way in fix.text
+
+
+@each(
+    "question, answer",
+    [
+        ("Cu118 or cu124 for Tesla P40? Do I have to reinstall torch?", "cu126 fits"),
+        ("Which pytorch for RTX 3090 and driver 550.54.14, cu118 or cu124?", "fits"),
+    ],
+)
+def test_a_choice_between_two_builds_is_a_question_about_a_build(
+    question: str, answer: str
+) -> None:
+    diagnosis = read_report(question)
+    assert diagnosis.cause == "ok" and answer in str(diagnosis.proof)
+
+
+def test_a_pod_is_no_machine_without_a_driver() -> None:
+    lost = "Exception happens when checking CUDA platform: NVML Shared Library Not Found\n"
+    assert read_report(f"vLLM in Docker with Kubernetes, Nvidia L4\n{lost}").cause != (
+        "driver-missing"
+    )
+
+
+def test_a_jetson_in_small_letters_is_one() -> None:
+    text = "Cuda available: False, in jetson orin nx\n\nassertionError: cuda is not available."
+    assert read_report(text).cause == "jetson-wrong-wheel"
+
+
+def test_slurm_numbers_the_gpu_of_each_task_from_zero() -> None:
+    error = "RuntimeError: CUDA error: invalid device ordinal\n"
+    several, single = (
+        read_report(f"#SBATCH {option}\n{error}")
+        for option in ("--gpus-per-node=8", "--gpus-per-task=1")
+    )
+    assert "--gpus-per-node" in fix_text(single)
+    assert "--gpus-per-node" not in fix_text(several)
+
+
+def fix_text(answer: DoctorAnswer) -> str:
+    """The way out of the first finding, in words."""
+    fix = answer.findings[0].fix
+    assert fix is not None
+    return fix.text
