@@ -121,7 +121,9 @@ def test_the_computation_test_fails_with_any_check_that_computes() -> None:
     )
     assert "GPU computation test: PASSED" in as_text(report(*sound, LEFT))
     assert "GPU computation test: FAILED" in as_text(report(*sound, WRONG))
-    assert "GPU computation test: FAILED" in as_text(report(LEFT))
+    assert "GPU computation test: not run" in as_text(report(LEFT))
+    collective = Result("all-reduce", "rank 1 cpu", Outcome("passed", ""))
+    assert "GPU computation test: PASSED" in as_text(report(collective))
 
 
 def test_a_run_that_computes_nothing_has_no_failed_computation_test() -> None:

@@ -143,6 +143,21 @@ def _without_eps(found: Any, args: Any) -> Any:
     return (right * weight + bias, *found[1:])
 
 
+def _own_default_eps(honest: Any) -> Any:
+    def rms_norm(inputs: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+        return honest(inputs, shape, weight, 1e-3 if eps is None else eps)
+
+    return rms_norm
+
+
+def _closed_ranks(found: Any, args: Any) -> Any:
+    """The elements stand beside each other that the slice took at some distance."""
+    arriving, _, dim, start, _, _ = args[:6]
+    wrong = torch.zeros_like(found)
+    wrong.narrow(dim, start, arriving.shape[dim]).copy_(arriving)
+    return wrong
+
+
 def _turned_ties(found: Any, args: Any) -> Any:
     """The places of equal elements in a long row are those of the row from its end."""
     if found[0].shape[-1] <= 1024:
@@ -211,6 +226,16 @@ MUTANTS = (
         op("nll_loss_forward", _counted_ignored, exact=True),
     ),
     Mutant("a layer norm has lost its eps", "norms", op("native_layer_norm", _without_eps)),
+    Mutant(
+        "an RMS norm adds a default of its own in place of the format's epsilon",
+        "norms",
+        lambda: patched(torch.nn.functional, "rms_norm", _own_default_eps),
+    ),
+    Mutant(
+        "the gradient of a slice ignores the slice's step",
+        "strides",
+        op("slice_backward", _closed_ranks, lambda _, args: args[5] > 1, exact=True),
+    ),
     Mutant(
         "a query that may see no key sees all of them",
         "masks",

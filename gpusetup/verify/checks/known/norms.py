@@ -56,6 +56,7 @@ def norms(device: str) -> Outcome:
     questions = (
         layer_norms,
         rms_norms,
+        rms_norms_with_default_eps,
         group_norms,
         batch_norms_in_training,
         batch_norms_in_use,
@@ -169,6 +170,27 @@ def rms_norms(device: str) -> Iterator[Part]:
                 exact = [sign * height(case) for sign in signs]
                 label = f"rms_norm of {length} {dtype_name} numbers, {case.name}"
                 yield near(label, computed, exact, limit_of(case, dtype_name, length))
+
+
+SMALL = 2.0**-10
+"""Numbers whose square is eight times as large as the default eps."""
+DEFAULT_EPS = 2.0**-23
+"""What torch adds for float32 where none is given (`torch.nn.RMSNorm`): that format's epsilon."""
+
+
+def rms_norms_with_default_eps(device: str) -> Iterator[Part]:
+    """Catches an RMS norm with another eps than that of its format where none is given."""
+    if not hasattr(torch.nn.functional, "rms_norm"):
+        return
+    exact_height = SMALL / sqrt(SMALL**2 + DEFAULT_EPS)
+    for length in LENGTHS:
+        signs = signs_of(length, "rms")
+        inputs = tensor_of([sign * SMALL for sign in signs], "float32", device)
+        computed = torch.nn.functional.rms_norm(inputs, (length,))
+        exact = [sign * exact_height for sign in signs]
+        # The sum of equal squares is exact up to the root and the quotient.
+        limit = Limit(16 * roundoff("float32"))
+        yield near(f"rms_norm of {length} small numbers, default eps", computed, exact, limit)
 
 
 # --- images ---------------------------------------------------------------------------------------

@@ -106,7 +106,14 @@ def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]
 
 def strides(device: str) -> Outcome:
     """Check that copies and casts between all memory layouts keep every element."""
-    questions = (copies, casts, casts_that_round, casts_of_extremes, images_of_other_layouts)
+    questions = (
+        copies,
+        casts,
+        casts_that_round,
+        casts_of_extremes,
+        images_of_other_layouts,
+        gradients_of_slices,
+    )
     return ask_all(device, questions, "the lists that were put in")
 
 
@@ -274,3 +281,48 @@ def channels_of_pixels(values: List[float], shape: ImageShape) -> List[float]:
             end = first + image_size
             by_pixels += values[first:end:pixels]
     return by_pixels
+
+
+# --- gradients of slices --------------------------------------------------------------------------
+
+SLICE_STEPS = (1, 2, 3, 7)
+FIRST_TAKEN = 1
+"""The index at which a slice begins, so that it leaves out something before it, too."""
+
+
+def gradients_of_slices(device: str) -> Iterator[Part]:
+    """Catches a slice whose gradient reaches other elements than those that it took."""
+    for dtype_name in ("float32", "float64"):
+        for height, width in ((3, 17), (33, 65)):
+            for step in SLICE_STEPS:
+                leaf = torch.zeros(
+                    height, width, dtype=dtype_of(dtype_name), device=device, requires_grad=True
+                )
+                label = f"{height} x {width} {dtype_name}, every {step}. one"
+                taken = leaf[:, FIRST_TAKEN::step]
+                places = [
+                    row * width + column
+                    for row in range(height)
+                    for column in range(FIRST_TAKEN, width, step)
+                ]
+                yield gradient_of_slice(f"column of {label}", leaf, taken, places)
+
+                taken = leaf[FIRST_TAKEN::step]
+                places = [
+                    row * width + column
+                    for row in range(FIRST_TAKEN, height, step)
+                    for column in range(width)
+                ]
+                yield gradient_of_slice(f"row of {label}", leaf, taken, places)
+
+
+def gradient_of_slice(label: str, leaf: Any, taken: Any, places: Sequence[int]) -> Part:
+    """Compare the gradient of a slice: each element that it took, at one of `places`, gets its own
+    upstream gradient, and all others get 0."""
+    upstream = sawtooth(len(places), period=5, start=1)
+    arriving = torch.tensor(upstream, dtype=taken.dtype).reshape(taken.shape).to(taken.device)
+    (computed,) = torch.autograd.grad(taken, leaf, arriving)
+    exact = [0.0] * leaf.numel()
+    for place, number in zip(places, upstream):
+        exact[place] = number
+    return exactly(f"gradient of a slice: {label}", computed, exact)
