@@ -106,12 +106,15 @@ def mig_misconfigured(context: RuleContext) -> Findings:
 
 
 def _messages_of_mig(context: RuleContext) -> Events:
-    """The messages about MIG, if a GPU has MIG switched on or the variable names an instance."""
+    """The messages about MIG. Those that mean it only beside a MIG that was read count only if a
+    GPU has MIG switched on or the variable names an instance."""
     has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
     variable = context.snapshot.environment.get(HIDES, "")
     messages = events(context, "mig-misconfigured")
     if not has_mig and "MIG-" not in variable:
+        # The record marks such a message: `shown` says what it is read from.
         messages = tuple(message for message in messages if "shown" not in message.values)
+    # CUDA takes one instance; of several it calls the variable invalid.
     if variable.count("MIG-") > 1:
         messages += cuda_errors(context, INVALID_DEVICE)
     return messages

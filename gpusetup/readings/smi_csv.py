@@ -205,6 +205,17 @@ def _rows(names: Sequence[str], lines: Sequence[str]) -> list[dict[str, str]]:
 MUST_BE = {"name": NAMED_GPU, "gpu_name": NAMED_GPU, "uuid": UUID, "gpu_uuid": UUID}
 
 
+OF_NUMBERS = re.compile(
+    r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
+    r"|fan\.speed|ecc\.errors|pcie\."
+)
+"""How columns are called that hold numbers with their units."""
+NUMBER = re.compile(r"-?\d|\[?N/A|\[|ERR|Unknown", re.IGNORECASE)
+"""How nvidia-smi begins a number, or says why there is none: `[Not Supported]`."""
+LONGEST_CELL = 80
+"""Characters; a GPU's name, the longest cell, has fewer."""
+
+
 def _is_plausible(row: Mapping[str, str]) -> bool:
     """Whether a row fits its heading, rather than being a sentence with as many commas."""
     for name, text in row.items():
@@ -213,8 +224,9 @@ def _is_plausible(row: Mapping[str, str]) -> bool:
             return False
         if name == DRIVER and dotted(text) is None:
             return False
-    # Numbers and N/A alone: every cell is short and begins with what a value begins with.
-    return all(len(text) < 80 for text in row.values())
+        if OF_NUMBERS.match(name) and not NUMBER.match(text):
+            return False
+    return all(len(text) < LONGEST_CELL for text in row.values())
 
 
 def _output(rows: list[dict[str, str]]) -> Smi:

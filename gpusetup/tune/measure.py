@@ -117,8 +117,10 @@ def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
         return
     tightest = max(tight, key=reserved_bytes_of)
     reserved = reserved_bytes_of(tightest)
-    tensors = tightest.peak_bytes or 1
-    gaps = 100 * (reserved / tensors - 1)
+    # A trial without a figure for its tensors has nothing to compare with.
+    if not tightest.peak_bytes:
+        return
+    gaps = 100 * (reserved / tightest.peak_bytes - 1)
     reserved_gib = reserved / GIB
     yield (
         f"Batch {tightest.batch} ran, but torch's allocator reserved"

@@ -181,9 +181,9 @@ class PersonSettings:
         newest_day = self.single("exclude-newer")
         if newest_day is not None:
             notes.append(
-                f"{self.source_of('exclude-newer')} counts (exclude-newer): {newest_day}; not for "
-                "torch's own index, which states no dates. Another index without them has nothing "
-                "then"
+                f"{self.source_of('exclude-newer')} hides packages newer than {newest_day} "
+                "(exclude-newer), except on torch's own index, which states no dates; another "
+                "index without dates offers no packages then"
             )
         return tuple(notes)
 

@@ -119,3 +119,12 @@ def fix_text(answer: DoctorAnswer) -> str:
     fix = answer.findings[0].fix
     assert fix is not None
     return fix.text
+
+
+def test_a_sentence_with_as_many_commas_is_no_row_of_a_table() -> None:
+    table = "index, utilization.gpu [%], temperature.gpu\n0, 97 %, 65\n"
+    alone, with_sentence = (
+        read_report(text).snapshot.gpus
+        for text in (f"{table}Any ideas?\n", f"{table}Any ideas, please help, thanks\n")
+    )
+    assert alone == with_sentence

@@ -362,7 +362,7 @@ def test_a_limit_by_date_is_not_put_on_torchs_index_which_states_no_dates(
     assert said.exit == 0, said.err
     versions = versions_in(Path("env"))
     assert versions["torch"] == f"{TORCH}+cpu" and versions["typing-extensions"] == "4.9.0"
-    assert "UV_EXCLUDE_NEWER counts (exclude-newer): 2024-01-01" in " ".join(said.err.split())
+    assert "UV_EXCLUDE_NEWER hides packages newer than 2024-01-01" in " ".join(said.err.split())
 
 
 def torch_page_without_dates(world: World) -> Fault:
@@ -379,7 +379,7 @@ def test_a_limit_by_date_that_leaves_nothing_is_named_with_uvs_own_hint(
     assert said.exit == 3, said.err
     shown = " ".join(said.err.split())
     assert "filtered by `exclude-newer`" in shown
-    assert "UV_EXCLUDE_NEWER counts (exclude-newer)" in shown
+    assert "UV_EXCLUDE_NEWER hides packages" in shown
 
 
 # --- files that are pipes, and folders with odd names ---------------------------------------------

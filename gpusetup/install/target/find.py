@@ -137,7 +137,8 @@ def read_target(python: str | None, venv: str | None) -> Target:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
     require_utf_8(venv or python)
     layout = layout_of(python)
-    if venv is None and layout.implementation != "cpython":
+    # A new environment gets the same implementation.
+    if layout.implementation != "cpython":
         raise Blocked(
             f"{python} is {layout.implementation}; torch has wheels for CPython only",
             hint="name a CPython with `--python PATH`",

@@ -372,6 +372,7 @@ class Comparison:
             upstream = [laid_out(torch, g, layout) for g in upstream]
         upstream = [g.to(device) for g in upstream]
 
+        # A way may replace the function or its arguments, so that it asks with its own.
         def answer(run: Callable[..., Any], call: Call) -> Answer:
             return answered(torch, run, call, lambda _: upstream, self.unique)
 

@@ -184,10 +184,10 @@ def exchanged_failures(
         if rank in late_ranks:
             continue
         message = group.store.get(f"{name}/said/{rank}").decode()
-        # A rank that left a collective is out of step with the others.
         failure, rank_has_left = json.loads(message)
         if failure:
             failures.append(failure)
+        # A rank that left a collective is out of step with the others, as a late one is.
         if rank_has_left or late_ranks:
             GroupState.ended = name
     return failures
