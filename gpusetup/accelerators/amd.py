@@ -36,6 +36,11 @@ FIRST_ROCM = {
 """A target -> the ROCm from which on torch's wheels have kernels for it (the same script, by its
 conditions on ROCM_VERSION, read in November 2026); the others were always there."""
 
+LAST_ROCM = dict.fromkeys(("gfx900", "gfx906"), "6.3")
+"""A target -> the last ROCm whose rocBLAS has files for it. torch's wheels for newer ones still
+have torch's own kernels, but every matrix product ends there with "Cannot read TensileLibrary.dat"
+(ROCm/ROCm issue 4625 for 6.4, pytorch/pytorch issue 179865 for the wheel of 7.2)."""
+
 DROPPED = {"gfx803": "Polaris", "gfx802": "Tonga", "gfx701": "Hawaii"}
 """Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation: no override
 helps, because no target that is still built runs on them."""
@@ -48,6 +53,7 @@ BOARDS = (
     (r"\bRX ?66\d0", "gfx1032"),
     (r"\bRX ?6[345]00", "gfx1034"),
     (r"\bRX ?79\d0|Pro W7[89]00", "gfx1100"),
+    (r"\bRX ?7[67]00S\b", "gfx1102"),
     (r"\bRX ?7[78]00|Pro W7700", "gfx1101"),
     (r"\bRX ?7(?:400|600|650)|Pro W7[56]00", "gfx1102"),
     (r"\bRX ?9070|\bR9[67]00\b", "gfx1201"),
@@ -57,8 +63,10 @@ BOARDS = (
     (r"\bPro W6600\b", "gfx1032"),
     (r"\bStrix Halo\b|\bRyzen AI Max\b", "gfx1151"),
     (r"\bStrix Point\b", "gfx1150"),
-    (r"\bR9 (?:Nano|Fury|3[89]0)", "gfx803"),
-    (r"\bVega ?(?:56|64)\b", "gfx900"),
+    (r"\bR9 (?:Nano|Fury)", "gfx803"),
+    (r"\bR9 (?:285|380)", "gfx802"),
+    (r"\bR9 [23]90", "gfx701"),
+    (r"\bVega ?(?:56|64)\b|\bMI25\b", "gfx900"),
     (r"\bRadeon VII\b|\bMI[56]0\b", "gfx906"),
     (r"\b7[468]0M\b", "gfx1103"),
     (r"\b8[89]0M\b", "gfx1150"),
@@ -84,12 +92,14 @@ FAMILIES = {
     **{target: target for target in ("gfx908", "gfx90a", "gfx1150", "gfx1151", "gfx1152")},
     "gfx942": "gfx94X-dcgpu",
     "gfx950": "gfx950-dcgpu",
-    "gfx1030": "gfx103X-all",
+    **dict.fromkeys(
+        ("gfx1030", "gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), "gfx103X-all"
+    ),
 }
 """Target -> the folder of AMD's index with wheels for it, as AMD's page "Install PyTorch on ROCm
 7.13.0" lists them (rocm.docs.amd.com/en/7.13.0-preview/frameworks/pytorch/install.html, read in
-November 2026). A target that the page does not list has none, although a folder's name may cover
-it."""
+November 2026). Of gfx103X it lists gfx1030 alone; that the folder's wheels run on the whole family
+was tried by others (unslothai/unsloth pull request 7277, July 2026)."""
 
 WINDOWS_TARGETS = tuple(
     target for target in FAMILIES if target not in ("gfx908", "gfx90a", "gfx942", "gfx950")
@@ -119,7 +129,7 @@ def target_of_version(number: int) -> str | None:
 def index_of(target: str | None) -> str | None:
     """The address of AMD's index for a target; None if AMD's page lists none.
 
-    >>> index_of("gfx1151"), index_of("gfx1031")
+    >>> index_of("gfx1151"), index_of("gfx1010")
     ('https://repo.amd.com/rocm/whl/gfx1151/', None)
     """
     family = FAMILIES.get(target or "")
@@ -133,12 +143,15 @@ def has_kernels(target: str, rocm: str) -> bool | None:
 
     >>> has_kernels("gfx1100", "6.0"), has_kernels("gfx1201", "6.3"), has_kernels("gfx1031", "7.2")
     (True, False, False)
+    >>> has_kernels("gfx906", "6.3"), has_kernels("gfx906", "7.2")
+    (True, False)
     """
     if parsed(rocm) > parsed(BUILT_FOR_ROCM):
         return None
     if target not in BUILT_FOR:
         return False
-    return parsed(rocm) >= parsed(FIRST_ROCM.get(target, "0"))
+    is_too_new = target in LAST_ROCM and parsed(rocm) > parsed(LAST_ROCM[target])
+    return not is_too_new and parsed(rocm) >= parsed(FIRST_ROCM.get(target, "0"))
 
 
 NAME_WITHOUT_LINE = re.compile(

@@ -15,6 +15,7 @@ from gpusetup.accelerators.amd import (
     BUILT_FOR_TORCH,
     DROPPED,
     FIRST_ROCM,
+    LAST_ROCM,
     RELATIVES,
     WINDOWS_TARGETS,
     has_kernels,
@@ -155,8 +156,11 @@ def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
     rocm = row.backend.removeprefix("rocm")
     serves = has_kernels(target, rocm)
     # Of a ROCm newer than what was read only the targets of before are taken to be still there.
-    if serves or (serves is None and target in BUILT_FOR):
+    if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
+    if target in LAST_ROCM and serves is False:
+        last = LAST_ROCM[target]
+        return f"its rocBLAS has no files for {gpu.target}, which wheels have up to ROCm {last}"
     first = FIRST_ROCM.get(target)
     since = f", which wheels have from ROCm {first} on" if first else ""
     return f"has no kernels for {gpu.target}{since}"

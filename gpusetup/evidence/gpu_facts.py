@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, FIRST_ROCM, gfx_of
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of, has_kernels
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -188,8 +188,8 @@ def rocm_build_has_the_target(context: RuleContext) -> str:
     rocm = backend[1]
     for event in events(context, "foreign-gpu"):
         target = gfx_of(event.values.get("name", ""))
-        first_rocm = FIRST_ROCM.get(target or "", "0")
-        if target in BUILT_FOR and parsed(rocm) >= parsed(first_rocm):
+        is_served = target is not None and has_kernels(target, rocm) is not False
+        if is_served and target in BUILT_FOR:
             return f"torch's builds for ROCm {rocm} have kernels for {target}"
     return ""
 

@@ -12,10 +12,12 @@ from gpusetup.accelerators.amd import (
     BUILT_FOR_ROCM,
     DROPPED,
     FIRST_ROCM,
+    LAST_ROCM,
     RELATIVES,
     index_of,
 )
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
+from gpusetup.catalog.builds import index_url
 from gpusetup.evidence.context import RuleContext, in_container, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
@@ -187,6 +189,13 @@ def pip_from(context: RuleContext, index: str, *packages: str) -> Line:
     return paste.pip(context, "install", *words)
 
 
+def pytorchs_index(target: str | None) -> str:
+    """The index of PyTorch's ROCm wheels that run on a target: the newest, or the last one whose
+    rocBLAS has files for it."""
+    last = LAST_ROCM.get(target or "")
+    return index_url(f"rocm{last}") if last else str(AMD.index)
+
+
 def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     """Install AMD's own wheels for a target, if AMD's page lists an index for it."""
     index = index_of(target)
@@ -215,6 +224,9 @@ def first_target(stack: MakerStack) -> str | None:
 
 def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     """What to do where the installed ROCm build has no kernels for a target."""
+    last = LAST_ROCM.get(target)
+    if last and parsed(rocm) > parsed(last):
+        return last_rocm_of(context, target)
     first = FIRST_ROCM.get(target)
     if first and parsed(rocm) < parsed(first):
         fix = paste.install_torch(context) if is_newer_build(context, rocm) else None
@@ -244,6 +256,16 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         text=f"None of PyTorch's or AMD's wheels has kernels for {target}, and no other target's "
         "kernels run on it. Use the CPU build, another GPU, or a build from your distribution or "
         "the community",
+    )
+
+
+def last_rocm_of(context: RuleContext, target: str) -> Fix:
+    """Go back to the last wheels whose rocBLAS has files for a target."""
+    last = LAST_ROCM[target]
+    return Fix(
+        text=f"After ROCm {last}, rocBLAS comes without files for {target}, so that every matrix "
+        f"product fails there. Install torch's wheels for ROCm {last}, the last that have them",
+        commands=(pip_from(context, pytorchs_index(target)),),
     )
 
 

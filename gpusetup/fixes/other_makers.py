@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES, gfx_of
+from gpusetup.accelerators.amd import (
+    BUILT_FOR,
+    DROPPED,
+    FIRST_ROCM,
+    LAST_ROCM,
+    RELATIVES,
+    gfx_of,
+)
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import owners, paste
+from gpusetup.fixes.maker_stacks import last_rocm_of, pytorchs_index
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
@@ -130,7 +138,7 @@ def amd(context: RuleContext) -> Fix:
     if board.target and not on(context, "windows"):
         return Fix(
             text=f"Install torch's ROCm build, which has kernels for {board.target}",
-            commands=(_install_from(context, str(AMD.index)),),
+            commands=(_install_from(context, pytorchs_index(board.target)),),
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
@@ -174,6 +182,8 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
             "builds no longer support; no override helps, because no current build runs on it. "
             f"Use the CPU build, another GPU, or a community build of torch for {target}"
         )
+    if target in LAST_ROCM and lacking and not windows:
+        return last_rocm_of(context, target)
     first = FIRST_ROCM.get(target)
     if first and lacking and _is_older_than(context, first):
         source = AMDS_FOR_WINDOWS if windows else AMD.index

@@ -46,8 +46,6 @@ MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
 # `&lt;`, `&#39;`, `&#x27;`.
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
-WIDE = r"\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af"
-"""Japanese syllables, Chinese characters, Korean syllables."""
 ASCII_FORMS = {
     # Full-width forms of ASCII (U+FF01 to U+FF5E) lie at a fixed distance from it.
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
@@ -180,8 +178,6 @@ SUBSTITUTIONS = (
     Substitution("<", TAGS, ""),
     # A fence's language colours the block; a form names the same one on every system.
     Substitution("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
-    # Chinese and Japanese need no blank before and behind `torch`, for which patterns look.
-    Substitution("", lazy(rf"(?<=[{WIDE}])(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?=[{WIDE}])"), " "),
     # A build's label with blanks, or as an address has it: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
     Substitution("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
     # A first try of `collect_env` that failed for want of a module, above the report of the second.

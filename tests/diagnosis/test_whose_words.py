@@ -128,3 +128,14 @@ def test_a_sentence_with_as_many_commas_is_no_row_of_a_table() -> None:
         for text in (f"{table}Any ideas?\n", f"{table}Any ideas, please help, thanks\n")
     )
     assert alone == with_sentence
+
+
+def test_a_card_that_newer_libraries_left_out_is_sent_back() -> None:
+    text = (
+        "rocBLAS error: Cannot read torch/lib/rocblas/library/TensileLibrary.dat: Illegal seek for "
+        "GPU arch : gfx900\ntorch 2.12.0+rocm7.2 on Linux, AMD Radeon RX Vega 56\n"
+    )
+    answer = read_report(text)
+    assert answer.cause == "amd-gpu"
+    fix = answer.findings[0].fix
+    assert fix is not None and "whl/rocm6.3" in " ".join(fix.commands)
