@@ -11,7 +11,8 @@ from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import undeclared_commands
+from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
+from gpusetup.fixes.lenders import lender_of
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -46,6 +47,17 @@ def _is_anothers(context: RuleContext) -> bool:
     runtime = re.search(RUNTIME_FILE, _named(context))
     cuda = cuda_needed(torch)
     return bool(cuda and runtime and not cuda.startswith(runtime[1]))
+
+
+OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
+"""Libraries that carry CUDA's own number, which those of cuDNN, cuFFT and cuSPARSE do not."""
+
+
+def _torch_brings_it(context: RuleContext) -> bool:
+    """Whether the missing library is of the CUDA that torch was built for."""
+    library = re.search(OF_CUDAS_NUMBER, _named(context))
+    major, _, _ = (cuda_needed(context.torch) or "").partition(".")
+    return library is not None and library[1] == major
 
 
 def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
@@ -182,6 +194,17 @@ CAUSES = (
                 "torch. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
                 look=(alike.TORCHS_CUDA,),
+            ),
+            Message(
+                where=(_is_anothers, _torch_brings_it),
+                means="torch's wheel brings this library for the same CUDA. It lies in "
+                "site-packages/nvidia, where torch looks for it and other packages do not.",
+                text="Let the package find torch's own library: import torch before it, or put "
+                "the folders of torch's libraries first",
+                # A notebook's cell sets no variable for the kernel that runs already.
+                commands=lambda context: (
+                    () if lender_of(context) else folders_first(context, "nvidia/*/lib")
+                ),
             ),
             Message(
                 where=(_is_anothers, lambda context: bool(failing_package(context))),

@@ -12,7 +12,7 @@ from gpusetup.causes.wheels import good_python, way_without_wheels
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.findings.message_rules import finding
-from gpusetup.fixes import paste
+from gpusetup.fixes import maker_stacks, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
@@ -96,6 +96,8 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
         return _other_python(context, requested)
+    if cause == "python-for-intel-mac":
+        return maker_stacks.native_python(context)
     if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=way_without_wheels(context))
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
@@ -237,9 +239,12 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
     torch = _torch_of(context, name, version)
-    exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
     offered = _releases_offered(event)
     number = parsed(version or "0")
+    # An index offers these releases to a Python for Intel's processors only.
+    if _ends_for_intel_macs(context, offered, number) and context.os.machine == "aarch64":
+        return "python-for-intel-mac"
+    exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
     if exists_elsewhere or _ends_for_intel_macs(context, offered, number):
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of

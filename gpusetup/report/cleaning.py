@@ -178,6 +178,8 @@ SUBSTITUTIONS = (
     Substitution("<", TAGS, ""),
     # A fence's language colours the block; a form names the same one on every system.
     Substitution("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
+    # What a form gives as an example, before the person's own answer: `OS (e.g. RHEL8.6): Ubuntu 20.04`.
+    Substitution("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
     # A build's label with blanks, or as an address has it: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
     Substitution("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
     # A first try of `collect_env` that failed for want of a module, above the report of the second.

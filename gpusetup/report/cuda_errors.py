@@ -107,6 +107,16 @@ def _surroundings(text: str, start: int, end: int) -> str:
     return text[first:last]
 
 
+def _place_of(text: Text, words: str) -> int:
+    """The first place of these words (lower case) below the title, or in it; -1 if there is none.
+
+    A post's title repeats what its program printed below, without the file that failed.
+    """
+    second_line = text.starts[1] if len(text.starts) > 1 else 0
+    below = text.low.find(words, second_line)
+    return below if below >= 0 else text.low.find(words)
+
+
 def by_message(text: Text) -> Iterator[CudaError]:
     """For each CUDA error whose message or name the text contains, the first place.
 
@@ -119,7 +129,7 @@ def by_message(text: Text) -> Iterator[CudaError]:
         if code == OUT_OF_MEMORY:
             continue
         for words in (*messages, name.lower()):
-            start = text.low.find(words)
+            start = _place_of(text, words)
             if start >= 0:
                 yield CudaError(code, start, start + len(words))
                 break

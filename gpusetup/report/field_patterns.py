@@ -208,6 +208,8 @@ PATTERNS = (
     FieldPattern(fields.OS_MACHINE, "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     # `MacBook Pro 2019`: Macs of up to 2019 have an Intel processor.
     FieldPattern(fields.OS_MACHINE, "mac", r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64"),
+    # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
+    FieldPattern(fields.OS_MACHINE, ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
     FieldPattern(fields.OS_MACHINE, "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
     # `platform.machine() x86_64`, `PROCESSOR_ARCHITECTURE=AMD64`.

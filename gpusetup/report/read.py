@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
-from gpusetup.messages.search import Text, events_of
+from gpusetup.messages.search import Text, events_of, line_source
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.report import (
@@ -45,10 +45,24 @@ QUOTED_FROM_ELSEWHERE = lazy(
 def messages(text: Text) -> Iterator[Event]:
     """The known program messages that this machine printed, without those that a person quotes from
     elsewhere."""
-    for event in events_of(text, ROWS):
-        quoted_line = event.text or ""
-        if not QUOTED_FROM_ELSEWHERE.search(quoted_line):
+    printed = [
+        event
+        for event in events_of(text, ROWS)
+        if not QUOTED_FROM_ELSEWHERE.search(event.text or "")
+    ]
+    for event in printed:
+        if not any(_says_more(other, event) for other in printed):
             yield event
+
+
+TITLE = line_source(1)
+
+
+def _says_more(event: Event, title: Event) -> bool:
+    """Whether a message below a post's title is the one that the title repeats, with values that
+    the title leaves out (such as the file of the kernel)."""
+    is_title = title.source == TITLE and event.source != TITLE and event.kind == title.kind
+    return is_title and title.values.items() < event.values.items()
 
 
 READERS: tuple[Reader, ...] = (

@@ -139,3 +139,47 @@ def test_a_card_that_newer_libraries_left_out_is_sent_back() -> None:
     assert answer.cause == "amd-gpu"
     fix = answer.findings[0].fix
     assert fix is not None and "whl/rocm6.3" in " ".join(fix.commands)
+
+
+HOPPERS = (
+    "CUDA error (/build/third_party/flash-attention/hopper/flash_fwd_launch_template.h:167): "
+    "no kernel image is available for execution on the device\n"
+)
+
+
+def test_a_title_hides_no_file_of_the_message_below() -> None:
+    title = "RTX 5080: CUDA error: no kernel image is available for execution on the device\n\n"
+    for text in (HOPPERS, title + HOPPERS):
+        answer = read_report(f"{text}\nNVIDIA RTX 5080, ComfyUI with xformers\n")
+        assert answer.cause == "extension-arch-mismatch"
+
+
+def test_what_a_form_gives_as_an_example_is_no_fact() -> None:
+    text = (
+        "OS/Version(e.g. RHEL8.6, Ubuntu22.04): Ubuntu 20.04\nno runtime for nvidia is configured"
+    )
+    assert "20.04" in str(read_report(text).snapshot.os)
+
+
+def test_an_intel_python_on_an_apple_chip_is_known_by_what_it_is_offered() -> None:
+    offered = (
+        "ERROR: Could not find a version that satisfies the requirement torch==2.4.1 "
+        "(from versions: 2.0.0, 2.1.2, 2.2.0, 2.2.2)\n"
+    )
+    assert read_report(f"Mac mini M4\n{offered}").cause == "python-for-intel-mac"
+    assert read_report(f"macOS 15\n{offered}").cause == "no-wheel-for-platform"
+
+
+def test_a_library_of_torchs_own_cuda_needs_no_other_build() -> None:
+    text = (
+        'File "/venv/lib/python3.12/site-packages/bitsandbytes/cextension.py", line 320\n'
+        "OSError: libnvJitLink.so.13: cannot open shared object file: No such file or directory\n"
+        "=================== bitsandbytes v0.49.2 ===================\n"
+        "Platform: Linux-6.6\nPyTorch: 2.11.0+cu{}\n"
+    )
+    same, other = (
+        fix_text(read_report(text.format("130"))),
+        fix_text(read_report(text.format("128"))),
+    )
+    assert "torch's own library" in same
+    assert "torch's own library" not in other
