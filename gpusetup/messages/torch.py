@@ -19,7 +19,7 @@ ADVICE = r"if you (?:get|see|run|have|hit)|to (?:avoid|prevent)|in case of|may (
 """Around a message that is spoken of, not had."""
 
 
-IN_PROSE = r"cuda\.is_available(?:\(\))?\W{1,8}(?:(?:is|are|was|it|i|we|get|gets|got|returns?|returned|returning|always|still|just|only|gives?|gave|says?|said|prints?|shows?|outputs?|the|results?|in|me|now|also|evaluates?|to|be|comes?|back|as|equals|value)\W{1,6}){1,6}false\b"
+IN_PROSE = r"cuda\.is_available(?:\(\))?\W{1,8}(?:(?:is|are|was|it|i|we|get|gets|got|returns?|returned|returning|always|still|just|only|gives?|gave|says?|saying|said|prints?|shows?|showed|showing(?: up)?|reports?|reporting|stays|remains|outputs?|the|results?|in|me|now|also|evaluates?|to|be|comes?|back|as|equals|value)\W{1,6}){1,6}false\b"
 """What people say of `torch.cuda.is_available()` in a sentence."""
 
 
