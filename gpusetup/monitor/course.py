@@ -19,16 +19,25 @@ LEAST_PHASE_SECONDS = 10.0
 SMOOTHING = 5
 """Samples of a moving median: one sample more or less busy neither begins nor ends a phase."""
 LENGTH_SPREAD = 2.0
-"""Phases of one kind differ less than by this factor in length and distance."""
+"""Phases of one kind differ less than by this factor in length."""
 LEAST_CYCLES = 8
 """Fewer turns of work and rest may be steady by chance."""
-UNEVEN_CYCLES = 0.3
+LEAST_PHASES = 3
+"""Two phases have one distance, which shows no regularity."""
+LEAST_STEADY_PART = 0.8
+"""Between its phases a GPU works at least at this part of its usual level, in 90 % of the
+samples."""
+PERIOD_SPREAD = 0.2
+"""Standard deviation of the time from phase to phase, as a part of its mean: an epoch of a fixed
+number of steps varies less."""
+UNEVEN_CYCLES = 0.4
 """Standard deviation of the cycles, as a part of their mean. Requests that come at random reach 0.6
-and more; a training behind its loader stays at 0.2, of which samples a second apart are a half."""
-LEAST_WORK_IN_A_CYCLE = 25.0
+and more; a training behind its loader reaches 0.3, because some batches take longer to load."""
+LEAST_WORK_IN_A_CYCLE = 15.0
 """Percent of the time: what works less does so on request, or for a person."""
-LONGEST_CYCLE_SECONDS = 15.0
-"""A loader fetches batches in a shorter time; what takes longer is a phase of the program."""
+LONGEST_CYCLE_SECONDS = 25.0
+"""Several batches that are loaded ahead and used up take so long together; what takes longer is a
+phase of the program."""
 CONSTANT_MEMORY = 5.0
 """Points of memory by which a training that waits for its next batch varies."""
 SAMPLES_OF_A_LEAK = 8
@@ -161,7 +170,7 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
             long_stretches.append(stretch)
     lengths = [stretch.seconds for stretch in long_stretches]
     periods = [after.since - before.since for before, after in pairwise(long_stretches)]
-    if len(lengths) < 2 or not (are_alike(lengths) and are_alike(periods)):
+    if len(lengths) < LEAST_PHASES or not are_alike(lengths) or not are_even(periods):
         return None
     usual_length = median(lengths)
     usual_period = median(periods)
@@ -169,7 +178,11 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
     if usual_length * 2 >= usual_period:
         return None
     low_rows = [row for stretch in long_stretches for row in stretch.rows]
-    full_rows = [row for row, low in zip(rows, is_low, strict=True) if not low]
+    full_rows = rows_between(rows, long_stretches)
+    is_a_drop = mean_use(full_rows) - mean_use(low_rows) >= marks.USE_DIFFERENCE
+    # A short cycle of work and rest, smoothed, also has longer stretches of less work by chance.
+    if not is_a_drop or not is_steady(full_rows):
+        return None
     return SlowPhases(
         times=len(lengths),
         seconds=usual_length,
@@ -213,6 +226,30 @@ def stretches_of(rows: Sequence[Moment], chosen: Sequence[bool]) -> list[Stretch
     return timed
 
 
+def rows_between(rows: Sequence[Moment], phases: Sequence[Stretch]) -> list[Moment]:
+    """The samples before the last of these phases that are in none of them."""
+    in_phases = {id(row) for phase in phases for row in phase.rows}
+    last_phase = phases[-1]
+    return [row for row in rows if id(row) not in in_phases and row.seconds < last_phase.since]
+
+
+def is_steady(rows: Sequence[Moment]) -> bool:
+    """Whether the GPU works at about the same level in nearly all of these samples."""
+    uses = [or_zero(row.gpu.utilization_percent) for row in rows]
+    if not uses:
+        return False
+    return percentile(uses, 10) >= percentile(uses, 50) * LEAST_STEADY_PART
+
+
+def are_even(periods: Sequence[float]) -> bool:
+    """Whether these times vary little around their mean.
+
+    >>> are_even([120, 121, 118]), are_even([46, 160, 61])
+    (True, False)
+    """
+    return pstdev(periods) <= fmean(periods) * PERIOD_SPREAD
+
+
 def are_alike(figures: Sequence[float]) -> bool:
     """Whether these figures differ little, as those of phases that a program repeats.
 
@@ -254,8 +291,8 @@ def rhythm(rows: Sequence[Moment]) -> float | None:
     if len(cycles) < LEAST_CYCLES:
         return None
     usual = fmean(cycles)
-    is_steady = pstdev(cycles) <= usual * UNEVEN_CYCLES
-    return usual if is_steady and usual <= LONGEST_CYCLE_SECONDS else None
+    is_regular = pstdev(cycles) <= usual * UNEVEN_CYCLES
+    return usual if is_regular and usual <= LONGEST_CYCLE_SECONDS else None
 
 
 def memory_is_constant(rows: Sequence[Moment]) -> bool:
