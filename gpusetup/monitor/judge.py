@@ -131,11 +131,16 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     was_needed = not run.at_work or any(map(worked, lost))
     if not lost or not was_needed:
         return None
-    first = min(lost, key=lambda gpu: gpu.lost_since)
-    since = first.lost_since
-    evidence = f"GPU {first.label} was lost at second {since:.0f} of {run.seconds:.0f}"
-    if not since:
-        evidence = f"GPU {first.label} was lost from the beginning"
+    since = min(gpu.lost_since for gpu in lost)
+    first_lost = [gpu for gpu in lost if gpu.lost_since == since]
+    labels = ", ".join(gpu.label for gpu in first_lost)
+    verb = "was" if len(first_lost) == 1 else "were"
+    time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
+    evidence = f"GPU {labels} {verb} lost {time}"
+    # A log may end with a line about it, which tells more than the loss of its rows.
+    reason = first_lost[0].rows[-1].gpu.problem
+    if reason:
+        evidence += f": {reason}"
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
 
 

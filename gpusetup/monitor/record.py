@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from typing import Any
@@ -18,6 +19,7 @@ from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor import smi_csv, smi_text
 from gpusetup.monitor.documents import Sample, Summary
+from gpusetup.monitor.losses import with_losses
 
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
@@ -56,7 +58,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
         names = smi_csv.headings(line)
         if names:
             rows = chain(beginning[number + 1 :], lines)
-            samples = smi_csv.samples(names, rows, interval)
+            samples = with_losses(rows, partial(smi_csv.samples, names), interval)
             has_times = "timestamp" in names
             return RecordedRun(
                 source=smi_csv.NAME,
@@ -69,7 +71,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
         if form:
             # What stands above it may be its time.
             all_lines = chain(beginning, lines)
-            samples = form.samples(all_lines, interval)
+            samples = with_losses(all_lines, form.samples, interval)
             has_times = form.tells_time(beginning)
             return RecordedRun(
                 source=form.name,

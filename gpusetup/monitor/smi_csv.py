@@ -206,10 +206,27 @@ def gpu_of(index: int, row: Row) -> GpuSample:
         values["pcie_generation"], values["pcie_width"]
     )
     # A GPU that fell off the bus has `[GPU is lost]` in its cells.
-    is_lost = any("lost" in text.lower() for text in row.values())
+    says_lost = any("lost" in text.lower() for text in row.values())
+    is_lost = says_lost or answers_nothing(row)
     reasons_told = reasons(row)
     sample = GpuSample(index=index, throttle_reasons=reasons_told, lost=is_lost, **values)
     return plausible(sample)
+
+
+LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
+"""What the driver asks the card for each time; a name or a highest clock it may remember."""
+
+
+def answers_nothing(row: Row) -> bool:
+    """Whether every live figure of a GPU is `[Unknown Error]`, as of a card that no longer answers.
+
+    A single figure may be so on a card that works: the power of some laptops.
+    """
+    texts = []
+    for field in LIVE_FIELDS:
+        texts += [row[name].lower() for name in COLUMNS[field] if name in row]
+    unanswered = [text for text in texts if "unknown error" in text]
+    return len(texts) > 1 and len(unanswered) == len(texts)
 
 
 def figure(field: str, text: str | None) -> float | None:
