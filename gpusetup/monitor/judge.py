@@ -18,6 +18,7 @@ from gpusetup.monitor.hangs import hang_in_collective, standstill
 from gpusetup.monitor.health import faulty_memory
 from gpusetup.monitor.idle import idle
 from gpusetup.monitor.judgement import Judgement
+from gpusetup.monitor.peers import equally_judged, subjects_of
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
@@ -62,9 +63,23 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     has_several_gpus = len(run.gpus) > 1
     names_its_gpu = evidence.startswith("GPU ")
     if has_several_gpus and not names_its_gpu:
-        evidence = f"GPU {subject.gpu.label}: {evidence}"
+        evidence = with_its_gpus(subject, case)
     judgement = Judgement(case.verdict, case.cause, evidence, case.steps)
     return judgement, subject
+
+
+def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
+    """The case's sentence for this GPU, after the labels of the GPUs that it is about: for slowed
+    clocks all that need the same fix, otherwise this one."""
+    sentence = case.sentence(subject)
+    if case.verdict != "throttled":
+        return f"GPU {subject.gpu.label}: {sentence}"
+    equals = equally_judged(subject)
+    labels = ", ".join(equal.gpu.label for equal in equals)
+    sentences = {case.sentence(equal) for equal in equals}
+    # Each has figures of its own.
+    whose = "" if len(sentences) == 1 else f" (figures of GPU {subject.gpu.label})"
+    return f"GPU {labels}: {sentence}{whose}"
 
 
 def good_or_to_act_on(
@@ -85,17 +100,6 @@ def good_or_to_act_on(
     if missing:
         evidence += f", as far as is reported (not reported: {', '.join(missing)})"
     return Judgement("good", case.cause, evidence, case.steps), subject
-
-
-def subjects_of(run: WatchedRun) -> list[Subject]:
-    """The GPUs that worked and are not lost (if all were lost: all), as what is judged."""
-    present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
-    subjects = []
-    for gpu in present_gpus:
-        work = considered(gpu)
-        if work is not None:
-            subjects.append(Subject(run, gpu, work))
-    return subjects
 
 
 def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:

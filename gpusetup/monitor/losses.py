@@ -77,7 +77,7 @@ def with_losses(
     read: Callable[[Iterable[str], float], Iterator[Sample]],
     interval: float,
 ) -> Iterator[Sample]:
-    """Yields the samples that `read` finds in these lines, with the GPUs that the lines report lost.
+    """Yields the samples that `read` finds in these lines, with the GPUs that they report as lost.
 
     `interval`: seconds between samples of a log that tells no time.
     """

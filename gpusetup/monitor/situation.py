@@ -197,28 +197,6 @@ def watching_words(situation: Situation) -> str:
     )
 
 
-def limit_words(situation: Situation) -> str:
-    """The end of an advice: how one sees that the GPU gets too little power."""
-    subject = situation.subject
-    if subject is None or subject.power_limit_watts is None:
-        return "something outside the GPU holds its clocks far down"
-    return "the GPU gets less power than its limit allows"
-
-
-def plug_it_in(situation: Situation) -> str:
-    """Advice for a laptop whose GPU gets too little power."""
-    words = limit_words(situation)
-    return f"Connect the charger and choose the performance mode: {words}"
-
-
-def look_outside(situation: Situation) -> str:
-    """Advice for a server whose GPU gets too little power: where outside the GPU to look."""
-    return (
-        "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
-        f"limits in the firmware: {limit_words(situation)}"
-    )
-
-
 def watch_the_command(situation: Situation) -> str | None:
     """The command that lets the monitor also watch processes: of the command, or of the program on
     the GPU. `gpusetup doctor` if nothing ran there; None if the program is unknown."""
@@ -239,23 +217,6 @@ def processes_by(column: str) -> Command:
     columns = f"pid,user,{column},comm"
     # `head` shows the heading and nine processes.
     return always(f"ps -eo {columns} --sort=-{column} | head")
-
-
-def raise_the_limit(situation: Situation) -> str:
-    """The command that sets the power limit to what the card could draw (its rated or maximum
-    limit)."""
-    label = situation.gpu_label
-    watts = situation.figure(lambda subject: subject.could_draw)
-    return f"sudo nvidia-smi -i {label} -pl {watts}"
-
-
-def higher_limit(situation: Situation) -> str:
-    """Advice to raise the power limit, with the current limit and the higher one in watts."""
-    limit = situation.figure(lambda subject: subject.power_limit_watts)
-    watts = situation.figure(lambda subject: subject.could_draw)
-    # The limit may have been lowered because the cooling is weak.
-    condition = "if the cooling allows it"
-    return f"Raise the power limit from {limit} W to {watts} W, {condition}"
 
 
 def more_workers(situation: Situation) -> str:
@@ -385,12 +346,6 @@ def watch_longer(situation: Situation) -> str:
     )
 
 
-def unlock(situation: Situation) -> str:
-    """The command that resets clocks that `nvidia-smi -lgc` locked."""
-    label = situation.gpu_label
-    return f"sudo nvidia-smi -i {label} -rgc"
-
-
 def reset_the_gpu(situation: Situation) -> str | None:
     """The command that resets every GPU with memory faults; None if there is none.
 
@@ -402,14 +357,6 @@ def reset_the_gpu(situation: Situation) -> str | None:
         return None
     labels = ",".join(faulty)
     return f"sudo nvidia-smi --gpu-reset -i {labels}"
-
-
-def reset_clocks(situation: Situation) -> str:
-    """The commands that reset both application clocks and locked clocks."""
-    label = situation.gpu_label
-    application_clocks = f"sudo nvidia-smi -i {label} -rac"
-    # The driver does not report which of the two was set.
-    return f"{application_clocks}; {unlock(situation)}"
 
 
 def other_gpus(situation: Situation) -> str:

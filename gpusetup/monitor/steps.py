@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpusetup.monitor import clock_fixes as f
 from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import course_signs as k
 from gpusetup.monitor import signs as s
@@ -105,24 +106,16 @@ STEPS: dict[str, StepRule] = {
         "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")),
     "record-longer": StepRule(always(
         "Record longer: a minute or more after the start shows how the work itself runs")),
-    "cool": StepRule(always(
-        "Improve the GPU's cooling: check fans, dust, airflow and neighbouring cards"),
-        always("nvidia-smi -q -d TEMPERATURE,PERFORMANCE")),
-    "check-the-supply": StepRule(always("Check the power cables, the power supply and the slot"),
-        always("nvidia-smi -q -d POWER,PERFORMANCE")),
-    "raise-the-power-limit": StepRule(w.higher_limit, w.raise_the_limit),
+    "cool": StepRule(f.cool, f.details("TEMPERATURE,PERFORMANCE")),
+    "check-the-supply": StepRule(f.check_the_supply, f.details("POWER,PERFORMANCE")),
+    "raise-the-power-limit": StepRule(f.higher_limit, f.raise_the_limit),
     "draw-less": StepRule(always(
         "The power limit cannot be raised. On a laptop, connect the charger and choose the "
         "performance mode. Otherwise use a lower precision or less data per step")),
-    "plug-it-in": StepRule(
-        w.plug_it_in, always("nvidia-smi -q -d POWER,PERFORMANCE"), when=s.laptop),
-    "look-outside": StepRule(w.look_outside,
-        always("nvidia-smi -q -d POWER,PERFORMANCE")),
-    "unlock-the-clocks": StepRule(always(
-        "Find out what slows the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
-        "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more"),
-        w.unlock),
-    "reset-the-clocks": StepRule(always("Reset the clocks"), w.reset_clocks),
+    "plug-it-in": StepRule(f.plug_it_in, f.details("POWER,PERFORMANCE"), when=s.laptop),
+    "look-outside": StepRule(f.look_outside, f.details("POWER,PERFORMANCE")),
+    "unlock-the-clocks": StepRule(f.find_the_lock, f.unlock),
+    "reset-the-clocks": StepRule(f.reset, f.reset_clocks),
     "see-who-uses-the-cpu": StepRule(w.who_uses_the_cpu, w.processes_by("pcpu")),
     "read-its-error": StepRule(w.early_error),
     "read-how-it-ended": StepRule(w.its_error),

@@ -1,0 +1,142 @@
+"""Texts and commands against clocks that are slowed down: cooling, supply, power limits and set
+clocks. They name every GPU that needs the same. Pure functions."""
+
+from __future__ import annotations
+
+from gpusetup.monitor.evidence import UNKNOWN, whole
+from gpusetup.monitor.peers import equally_judged
+from gpusetup.monitor.situation import Command, Situation
+from gpusetup.monitor.subject import Subject
+
+
+def alike(situation: Situation) -> list[Subject]:
+    """The GPUs with the same verdict; none if the verdict is about the whole run."""
+    subject = situation.subject
+    return equally_judged(subject) if subject else []
+
+
+def labels_of(subjects: list[Subject], separator: str = ",") -> str:
+    """The indexes of these GPUs, as `nvidia-smi -i` reads them; a question mark without a GPU."""
+    labels = [subject.gpu.label for subject in subjects]
+    return separator.join(labels) or UNKNOWN
+
+
+def several_words(situation: Situation, before: str) -> str:
+    """Words such as ` of GPU 0, 1` if the machine has several GPUs; otherwise "", as the GPU is
+    clear."""
+    if len(situation.run.gpus) < 2:
+        return ""
+    return f" {before} GPU {labels_of(alike(situation), ', ')}"
+
+
+def details(sections: str) -> Command:
+    """The command that prints these sections of `nvidia-smi -q` for the GPUs that need the fix."""
+
+    def command(situation: Situation) -> str:
+        # With one GPU there is nothing to choose.
+        if len(situation.run.gpus) < 2:
+            return f"nvidia-smi -q -d {sections}"
+        return f"nvidia-smi -i {labels_of(alike(situation))} -q -d {sections}"
+
+    return command
+
+
+# --- heat and supply ------------------------------------------------------------------------------
+
+
+def cool(situation: Situation) -> str:
+    """Advice against heat, with the GPUs that are too hot."""
+    place = several_words(situation, "of")
+    cooling = f"the cooling{place}" if place else "the GPU's cooling"
+    return f"Improve {cooling}: check fans, dust, airflow and neighbouring cards"
+
+
+def check_the_supply(situation: Situation) -> str:
+    """Advice against the brake of a power supply: what all GPUs have in common if all of them
+    brake, otherwise the cables of those that do."""
+    braking = alike(situation)
+    all_brake = len(braking) == len(situation.run.at_work)
+    if len(braking) > 1 and all_brake:
+        # One bad cable slows one card down.
+        return (
+            f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
+            "supplies (has one failed?) and its power limit or power capping in the BMC"
+        )
+    place = several_words(situation, "of")
+    return f"Check the power cables and the slot{place}, and the power supply"
+
+
+# --- power limits ---------------------------------------------------------------------------------
+
+
+def limit_words(situation: Situation) -> str:
+    """The end of an advice: how one sees that the GPU gets too little power."""
+    subject = situation.subject
+    if subject is None or subject.power_limit_watts is None:
+        return "something outside the GPU holds its clocks far down"
+    return "the GPU gets less power than its limit allows"
+
+
+def plug_it_in(situation: Situation) -> str:
+    """Advice for a laptop whose GPU gets too little power."""
+    words = limit_words(situation)
+    return f"Connect the charger and choose the performance mode: {words}"
+
+
+def look_outside(situation: Situation) -> str:
+    """Advice for a server whose GPU gets too little power: where outside the GPU to look."""
+    return (
+        "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
+        f"limits in the firmware: {limit_words(situation)}"
+    )
+
+
+def raise_the_limit(situation: Situation) -> str:
+    """The commands that set the power limit of each GPU to what the card could draw (its rated or
+    maximum limit)."""
+    by_watts: dict[str, list[Subject]] = {}
+    for subject in alike(situation):
+        by_watts.setdefault(whole(subject.could_draw), []).append(subject)
+    commands = []
+    for watts, subjects in by_watts.items():
+        commands.append(f"sudo nvidia-smi -i {labels_of(subjects)} -pl {watts}")
+    return "; ".join(commands)
+
+
+def higher_limit(situation: Situation) -> str:
+    """Advice to raise the power limit, with the current limit and the higher one in watts."""
+    limit = situation.figure(lambda subject: subject.power_limit_watts)
+    watts = situation.figure(lambda subject: subject.could_draw)
+    place = several_words(situation, "on")
+    # The limit may have been lowered because the cooling is weak.
+    condition = "if the cooling allows it"
+    return f"Raise the power limit{place} from {limit} W to {watts} W, {condition}"
+
+
+# --- set clocks -----------------------------------------------------------------------------------
+
+
+def find_the_lock(situation: Situation) -> str:
+    """Advice for clocks that are low for a reason that the driver does not give."""
+    place = several_words(situation, "of")
+    return (
+        f"Find out what slows the clocks{place} down. If `nvidia-smi -lgc` locked them, reset "
+        "them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more"
+    )
+
+
+def unlock(situation: Situation) -> str:
+    """The command that resets clocks that `nvidia-smi -lgc` locked."""
+    return f"sudo nvidia-smi -i {labels_of(alike(situation))} -rgc"
+
+
+def reset(situation: Situation) -> str:
+    """Advice for clocks that somebody set."""
+    return f"Reset the clocks{several_words(situation, 'of')}"
+
+
+def reset_clocks(situation: Situation) -> str:
+    """The commands that reset both application clocks and locked clocks."""
+    application_clocks = f"sudo nvidia-smi -i {labels_of(alike(situation))} -rac"
+    # The driver does not report which of the two was set.
+    return f"{application_clocks}; {unlock(situation)}"

@@ -1,0 +1,31 @@
+"""The GPUs of a run that are judged, and which of them have the same verdict and need the same fix.
+Pure functions."""
+
+from __future__ import annotations
+
+from gpusetup.monitor.run import WatchedRun, considered
+from gpusetup.monitor.subject import Subject
+from gpusetup.monitor.verdicts import case_of
+
+
+def subjects_of(run: WatchedRun) -> list[Subject]:
+    """The GPUs that worked and are not lost (if all were lost: all), as what is judged."""
+    present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
+    subjects = []
+    for gpu in present_gpus:
+        work = considered(gpu)
+        if work is not None:
+            subjects.append(Subject(run, gpu, work))
+    return subjects
+
+
+def equally_judged(subject: Subject) -> list[Subject]:
+    """The GPUs of the run with the same verdict and cause as this one, this one among them."""
+    case = case_of(subject)
+    equals = []
+    for other in subjects_of(subject.run):
+        other_case = case_of(other)
+        if (other_case.verdict, other_case.cause) == (case.verdict, case.cause):
+            equals.append(other)
+    # A verdict may be about a GPU that is not judged with the others, such as a lost one.
+    return equals or [subject]
