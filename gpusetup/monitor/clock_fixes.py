@@ -7,6 +7,7 @@ from gpusetup.monitor.evidence import UNKNOWN, whole
 from gpusetup.monitor.peers import equally_judged
 from gpusetup.monitor.situation import Command, Situation
 from gpusetup.monitor.subject import Subject
+from gpusetup.monitor.throttling import is_laptop
 
 
 def alike(situation: Situation) -> list[Subject]:
@@ -111,6 +112,37 @@ def higher_limit(situation: Situation) -> str:
     # The limit may have been lowered because the cooling is weak.
     condition = "if the cooling allows it"
     return f"Raise the power limit{place} from {limit} W to {watts} W, {condition}"
+
+
+def restore_the_power(situation: Situation) -> str:
+    """Advice for a power limit that fell during the run: the charger or profile of a laptop, or
+    what sets limits on a server."""
+    subject = situation.subject
+    fall = subject.gpu.power_limit_fall if subject else None
+    second = whole(fall.second if fall else None)
+    if subject and is_laptop(subject.gpu.name):
+        return (
+            "Connect the charger and choose the performance mode: the limit falls like this on "
+            "battery, with a weak charger or in a power-saving profile"
+        )
+    return (
+        f"Find out what lowered the power limit at second {second} (`nvidia-smi -pl`, a power "
+        "manager, power capping in the BMC) and restore it"
+    )
+
+
+def limit_from_before(situation: Situation) -> str:
+    """The commands that set each power limit to what it was before it fell; on a laptop, where it
+    cannot be set, the command that shows it."""
+    subject = situation.subject
+    if subject and is_laptop(subject.gpu.name):
+        return details("POWER,PERFORMANCE")(situation) or ""
+    commands = []
+    for fallen in alike(situation):
+        fall = fallen.gpu.power_limit_fall
+        watts = whole(fall.before_watts if fall else None)
+        commands.append(f"sudo nvidia-smi -i {fallen.gpu.label} -pl {watts}")
+    return "; ".join(commands)
 
 
 # --- set clocks -----------------------------------------------------------------------------------

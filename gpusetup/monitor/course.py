@@ -131,8 +131,9 @@ def most_free_bytes(first: GpuSample) -> float:
 QUARTERS = 4
 
 
-def grows_all_the_time(shares: Sequence[float]) -> bool:
-    """Whether memory grew a lot over the run, and in each quarter of it."""
+def grows_all_the_time(shares: Sequence[float], least_growth: float = marks.LEAK_GROWTH) -> bool:
+    """Whether memory grew by `least_growth` points or more over the run, and in each quarter of
+    it."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1
@@ -145,7 +146,7 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.
     least_step = growth / 12
     grows_in_each = min(steps) >= least_step
-    return growth >= marks.LEAK_GROWTH and grows_in_each
+    return growth >= least_growth and grows_in_each
 
 
 # --- phases ---------------------------------------------------------------------------------------

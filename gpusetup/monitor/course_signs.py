@@ -3,8 +3,18 @@ functions."""
 
 from __future__ import annotations
 
+from gpusetup.model.units import GIB
 from gpusetup.monitor import marks
-from gpusetup.monitor.evidence import memory_will_be_full, times, whole, worked
+from gpusetup.monitor.evidence import (
+    UNKNOWN,
+    duration,
+    memory_will_be_full,
+    one_digit,
+    times,
+    whole,
+    worked,
+)
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.tally import stray_use
 from gpusetup.monitor.work import at_least, or_zero
@@ -35,6 +45,27 @@ def fills_soon(subject: Subject) -> bool:
     if memory.full_in is None:
         return False
     return memory.grew and memory.full_in <= subject.run.seconds
+
+
+@Sign
+def power_limit_fell(subject: Subject) -> bool:
+    """Whether the GPU's power limit fell during the run and slowed it down from then on."""
+    return subject.gpu.power_limit_fall is not None
+
+
+def host_memory_fills(run: WatchedRun) -> bool:
+    """Whether the machine's memory grew all the time, and is nearly full or will be before the run
+    has gone on for as long again."""
+    growth = run.host_memory_growth
+    if growth is None:
+        return False
+    return growth.last_share >= marks.MEMORY_HIGH or growth.full_in <= run.seconds
+
+
+@Sign
+def fills_the_host(subject: Subject) -> bool:
+    """Whether the run fills the machine's memory."""
+    return host_memory_fills(subject.run)
 
 
 @Sign
@@ -163,6 +194,43 @@ def host_is_behind(subject: Subject) -> str:
         f"p95 {whole(work.utilization_p95)} %): the host does not keep up, with data or with "
         "launching kernels"
     )
+
+
+def fall_of_the_limit(subject: Subject) -> str:
+    """From when the power limit was lower, with the watts and clocks before and after."""
+    fall = subject.gpu.power_limit_fall
+    if fall is None:
+        return UNKNOWN
+    sentence = (
+        f"the power limit fell from {whole(fall.before_watts)} W to {whole(fall.after_watts)} W at "
+        f"second {whole(fall.second)}"
+    )
+    if fall.before_mhz is None or fall.after_mhz is None:
+        return f"{sentence}, and the GPU is at this limit"
+    clocks = f"from {whole(fall.before_mhz)} MHz to {whole(fall.after_mhz)} MHz"
+    return f"{sentence}, and the SM clock with it ({clocks})"
+
+
+def host_memory_words(run: WatchedRun) -> str:
+    """How fast the machine's memory grows, when it is full, and that this may be a leak; a question
+    mark if it does not grow."""
+    growth = run.host_memory_growth
+    if growth is None:
+        return UNKNOWN
+    sentence = (
+        "the machine's memory grew all the time, "
+        f"from {whole(growth.first_share)} % to {whole(growth.last_share)} %"
+    )
+    first_bytes, last_bytes = growth.first_command_bytes, growth.last_command_bytes
+    if first_bytes is not None and last_bytes is not None:
+        sizes = f"from {one_digit(first_bytes / GIB)} GiB to {one_digit(last_bytes / GIB)} GiB"
+        sentence += f" (the command's, {sizes})"
+    return f"{sentence}: at this rate it is full in {duration(growth.full_in)}; a leak?"
+
+
+def host_memory_will_be_full(subject: Subject) -> str:
+    """The same words for a GPU of the run."""
+    return host_memory_words(subject.run)
 
 
 def leak_words(subject: Subject) -> str:

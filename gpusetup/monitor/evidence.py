@@ -53,6 +53,15 @@ def transfer(rate: float) -> str:
     return f"{rate / 1e9:.1f} GB/s"
 
 
+def duration(seconds: float) -> str:
+    """
+    >>> duration(119), duration(600)
+    ('119 s', '10 min')
+    """
+    is_short = seconds < 120
+    return f"{seconds:.0f} s" if is_short else f"{seconds / 60:.0f} min"
+
+
 def loaders(count: float) -> str:
     """
     >>> loaders(1.2), loaders(4)
@@ -443,10 +452,8 @@ def memory_will_be_full(subject: Subject) -> str:
     rate."""
     memory = subject.gpu.memory
     seconds = or_zero(memory.full_in)
-    is_soon = seconds < 120
-    time = f"{seconds:.0f} s" if is_soon else f"{seconds / 60:.0f} min"
     growth = f"from {whole(memory.first)} % to {whole(memory.peak)} %"
-    return f"memory grew all the time, {growth}: at this rate it is full in {time}"
+    return f"memory grew all the time, {growth}: at this rate it is full in {duration(seconds)}"
 
 
 def memory_grew(subject: Subject) -> str:

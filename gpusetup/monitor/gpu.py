@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpusetup.monitor import course, marks
 from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
 from gpusetup.monitor.holders import big_holders
+from gpusetup.monitor.power_limits import PowerLimitFall, power_limit_fall
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
 from gpusetup.monitor.work import (
@@ -209,6 +210,12 @@ class GpuRun:
         """The seconds of one turn, if work and rest take turns steadily; None otherwise."""
         body = self.parts.body
         return course.rhythm(body.rows) if body else None
+
+    @cached_property
+    def power_limit_fall(self) -> PowerLimitFall | None:
+        """When the power limit fell for good and slowed the GPU down; None if it did not."""
+        body = self.parts.body
+        return power_limit_fall(body.running) if body else None
 
     @property
     def ended_at(self) -> float | None:

@@ -11,6 +11,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.holders import foreign_holders, kind_of_process
+from gpusetup.monitor.host_memory import HostMemoryGrowth, host_memory_growth
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percentile, work_of
@@ -69,6 +70,11 @@ class WatchedRun:
         watched; None if unknown."""
         by_affinity_and_quota = self.cores
         return by_affinity_and_quota or self.host_cores
+
+    @cached_property
+    def host_memory_growth(self) -> HostMemoryGrowth | None:
+        """How the machine's memory grew, if it grew all the time; None otherwise."""
+        return host_memory_growth(self._rows)
 
     @cached_property
     def since_held(self) -> Work | None:

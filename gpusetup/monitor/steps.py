@@ -109,6 +109,7 @@ STEPS: dict[str, StepRule] = {
     "cool": StepRule(f.cool, f.details("TEMPERATURE,PERFORMANCE")),
     "check-the-supply": StepRule(f.check_the_supply, f.details("POWER,PERFORMANCE")),
     "raise-the-power-limit": StepRule(f.higher_limit, f.raise_the_limit),
+    "restore-the-power": StepRule(f.restore_the_power, f.limit_from_before),
     "draw-less": StepRule(always(
         "The power limit cannot be raised. On a laptop, connect the charger and choose the "
         "performance mode. Otherwise use a lower precision or less data per step")),
@@ -176,6 +177,11 @@ STEPS: dict[str, StepRule] = {
     "use-less-host-memory": StepRule(always(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
         "instead of lists of objects (each worker copies a list)"), w.processes_by("rss")),
+    "find-the-host-leak": StepRule(always(
+        "Find out what grows in the machine's memory before it is full and the kernel ends the "
+        "run: results, losses or batches that are kept in a list, a cache in the dataset, or "
+        "objects that each loader worker copies (store them in arrays, use fewer workers)"),
+        w.processes_by("rss")),
     "see-why-no-gpu": StepRule(always("Find out why the monitor can watch no GPU"),
         always("gpusetup doctor")),
 }  # fmt: skip

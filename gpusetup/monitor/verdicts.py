@@ -75,6 +75,9 @@ CASES: tuple[VerdictCase, ...] = (
     # Clocks that are held down.
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
+    VerdictCase("throttled", "fallen limit",
+         k.power_limit_fell & ~s.mostly_waits,
+         k.fall_of_the_limit, ("restore-the-power",)),
     throttled_by("lowered limit", e.throttled_by_a_lowered_limit, "raise-the-power-limit"),
     throttled_by("rated limit", e.throttled, "draw-less"),
     throttled_by("withheld power", e.throttled_with_power_left, "plug-it-in", "look-outside"),

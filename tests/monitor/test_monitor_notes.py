@@ -68,7 +68,7 @@ def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
     gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
     assert told.next is not None
-    assert told.next.command == "sudo nvidia-smi -i 0 -pl 400"
+    assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
 
 
 def test_a_reading_of_one_moment_says_so() -> None:
