@@ -14,6 +14,7 @@ from gpusetup.monitor import course_signs as k
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.evidence import times, whole
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.holders import named_with_size
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least
@@ -114,6 +115,17 @@ def several_processes(subject: Subject) -> str:
     return f"{len(holders)} processes hold its memory: {', '.join(map(named_with_size, holders))}"
 
 
+def sharing_processes(subject: Subject) -> str:
+    """The processes that share the GPU, and what that costs."""
+    return f"{words_for_sharers(subject.gpu)}; each may get only a part of its time"
+
+
+def words_for_sharers(gpu: GpuRun) -> str:
+    """The processes that share a GPU, with their PIDs and memory."""
+    names = ", ".join(map(named_with_size, gpu.sharers))
+    return f"{len(gpu.sharers)} processes share GPU {gpu.label}: {names}"
+
+
 def unused(subject: Subject) -> str:
     """The GPUs that did nothing."""
     labels = ", ".join(gpu.label for gpu in subject.run.unused_gpus)
@@ -147,7 +159,7 @@ FINDINGS: tuple[Finding, ...] = (
     Finding(k.restarted & ~c.server, k.ended_and_started, "read-the-log"),
     Finding(work_ended, end_of_work, "see-how-it-ended"),
     Finding(rests_at_the_end & ~(c.server | c.notebook), rest_at_the_end, "see-how-it-ended"),
-    Finding(s.several_holders & ~s.held_by_others, several_processes, "see-whose-they-are"),
+    Finding(s.shared_by_programs, sharing_processes, "see-whose-they-are"),
     Finding(has_only_begun, beginning, "record-longer"),
     Finding(pauses_cost & ~(c.watched | c.no_training), pauses_and_mean, "shorter-pauses"),
     Finding(leaves_others_unused, unused, "use-the-other-gpus"),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpusetup.monitor import course, marks
 from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
-from gpusetup.monitor.holders import big_holders
+from gpusetup.monitor.holders import big_holders, without_resting
 from gpusetup.monitor.power_limits import PowerLimitFall, power_limit_fall
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
@@ -337,6 +337,11 @@ class GpuRun:
             return []
         fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
         return big_holders(fullest.gpu)
+
+    @cached_property
+    def sharers(self) -> list[ProcessUse]:
+        """The big holders of the GPU's memory that may compute on it too."""
+        return without_resting(self.big_holders, [row.gpu for row in self.rows])
 
     @property
     def only_draws(self) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from gpusetup.model.units import GIB
+from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.programs import kind_of
 
@@ -27,6 +28,25 @@ def big_holders(gpu: GpuSample) -> list[ProcessUse]:
         if total_bytes and held_bytes >= least_bytes:
             holders.append(process)
     return sorted(holders, key=lambda process: -(process.memory_bytes or 0))
+
+
+def without_resting(
+    holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
+) -> list[ProcessUse]:
+    """These processes without those that, in all samples, are known to compute nothing."""
+    highest_shares: dict[int, float] = {}
+    for gpu in samples:
+        for process in gpu.processes or ():
+            if process.sm_percent is not None:
+                share_before = highest_shares.get(process.pid, 0.0)
+                highest_shares[process.pid] = max(share_before, process.sm_percent)
+    computing = []
+    for holder in holders:
+        highest_share = highest_shares.get(holder.pid)
+        # nvidia-smi's table does not tell what a process computes.
+        if highest_share is None or highest_share > marks.QUIET:
+            computing.append(holder)
+    return computing
 
 
 def kind_of_process(process: ProcessUse) -> str:

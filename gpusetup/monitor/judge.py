@@ -12,7 +12,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.evidence import well_used
-from gpusetup.monitor.findings import findings_on, unreported
+from gpusetup.monitor.findings import findings_on, unreported, words_for_sharers
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.hangs import hang_in_collective, standstill
 from gpusetup.monitor.health import faulty_memory
@@ -174,6 +174,10 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     # Full memory is a danger whatever the utilisation.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
+    shared = [shared_gpu for shared_gpu in run.gpus if len(shared_gpu.sharers) > 1]
+    if picture.use == "good" and shared and run.command is None:
+        evidence = f"{words}, but {words_for_sharers(shared[0])}"
+        return Judgement("good", "", evidence, ("see-whose-they-are",))
     if picture.use == "good":
         return Judgement("good", "", f"{words}: nothing slows it down")
     evidence = f"{words}: one reading shows how much it works, not why"

@@ -71,6 +71,15 @@ class WatchedRun:
         by_affinity_and_quota = self.cores
         return by_affinity_and_quota or self.host_cores
 
+    @property
+    def training_processes(self) -> int:
+        """The number of processes that train: those that hold a GPU or, if nobody counted them, one
+        for each GPU that works."""
+        if self.ranks:
+            return self.ranks
+        gpus_at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
+        return max(1, len(gpus_at_work))
+
     @cached_property
     def host_memory_growth(self) -> HostMemoryGrowth | None:
         """How the machine's memory grew, if it grew all the time; None otherwise."""
@@ -265,24 +274,25 @@ def considered(gpu: GpuRun) -> Work | None:
     return parts.work
 
 
-CORES_IF_UNKNOWN = 4
-"""What a workstation has at least; the acceleration guide begins with as many workers."""
+WORKERS_IF_UNKNOWN = 4
+"""Loader workers of a process on a machine whose cores nobody told: a workstation has at least as
+many cores, and the acceleration guide begins with as many workers."""
 
 
 MOST_WORKERS = 16
-"""More loader workers than this per GPU are seldom worth their memory."""
+"""More loader workers than this in a process are seldom worth their memory."""
 
 
 def useful_workers(run: WatchedRun) -> int:
-    """The number of loader workers that are useful per GPU: at most 16 or one per usable core,
-    divided among the working GPUs.
+    """The number of loader workers (`num_workers`) that is useful in each process: at most 16, and
+    no more than its part of the cores.
 
     4 if the number of cores is unknown.
     """
-    gpus_at_work = [gpu for gpu in run.gpus if or_zero(gpu.utilization) >= marks.IDLE]
-    gpu_count = max(1, len(gpus_at_work))
-    cores = round(run.cores or CORES_IF_UNKNOWN)
+    if not run.cores:
+        return WORKERS_IF_UNKNOWN
+    # Each process has a loader of its own, and all of them share the cores.
+    cores_of_each = round(run.cores) // run.training_processes
     # A worker keeps a core busy, so more of them than cores are of no use.
-    workers_of_all = min(MOST_WORKERS, cores)
-    workers_per_gpu = workers_of_all // gpu_count
-    return max(1, workers_per_gpu)
+    workers = min(MOST_WORKERS, cores_of_each)
+    return max(1, workers)

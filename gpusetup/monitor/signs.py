@@ -185,6 +185,13 @@ def several_holders(subject: Subject) -> bool:
 
 
 @Sign
+def shared_by_programs(subject: Subject) -> bool:
+    """Whether several processes with much of the GPU's memory may compute on it, while no command
+    shows which of them is the job."""
+    return subject.run.command is None and len(subject.gpu.sharers) > 1
+
+
+@Sign
 def full_at_the_end(subject: Subject) -> bool:
     """Whether the GPU's memory was full at the end; tight memory is enough if the command ended
     with an error."""

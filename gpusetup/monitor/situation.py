@@ -219,13 +219,19 @@ def processes_by(column: str) -> Command:
     return always(f"ps -eo {columns} --sort=-{column} | head")
 
 
+def in_each_process(situation: Situation) -> str:
+    """The words ` in each process`, if the run has several; otherwise ""."""
+    has_several = situation.run.training_processes > 1
+    return " in each process" if has_several else ""
+
+
 def more_workers(situation: Situation) -> str:
     """Advice to use more loader workers, with their number and how many could help."""
     work = situation.work
     worker_count = whole(work.workers if work else None)
     most = useful_workers(situation.run)
     return (
-        f"Use up to {most} loader workers (now {worker_count}). Then "
+        f"Use up to {most} loader workers{in_each_process(situation)} (now {worker_count}). Then "
         "decode less per item, or cache decoded items"
     )
 
@@ -283,7 +289,8 @@ def first_workers(situation: Situation) -> str:
     """Advice for a loader without workers: how many it should get."""
     workers = useful_workers(situation.run)
     # From pinned memory, copies to the GPU overlap with computing.
-    return f"Load with workers: num_workers={workers}, pin_memory=True"
+    place = in_each_process(situation)
+    return f"Load with workers{place}: num_workers={workers}, pin_memory=True"
 
 
 def run_ahead(situation: Situation) -> str:
@@ -375,9 +382,9 @@ def feed_the_gpu(situation: Situation) -> str:
     """Advice for a GPU that waits for data between its batches, with the loader's settings."""
     workers = useful_workers(situation.run)
     return (
-        f"Load data faster: a DataLoader with num_workers={workers} (up to one for each core), "
-        "pin_memory, persistent_workers and a larger prefetch_factor, then faster storage or "
-        f"cheaper decoding. {watching_words(situation)}"
+        f"Load data faster{in_each_process(situation)}: a DataLoader with num_workers={workers} "
+        "(more, as far as the cores allow), pin_memory, persistent_workers and a larger "
+        f"prefetch_factor, then faster storage or cheaper decoding. {watching_words(situation)}"
     )
 
 
@@ -385,20 +392,23 @@ def help_the_host(situation: Situation) -> str:
     """Advice for a GPU that waits for the host, either for data or for kernels."""
     workers = useful_workers(situation.run)
     return (
-        f"Load data with more workers (num_workers={workers} or more), or give the GPU more work "
+        f"Load data with more workers (num_workers={workers} or more{in_each_process(situation)}), "
+        "or give the GPU more work "
         f"in each launch (a larger batch, torch.compile). {watching_words(situation)}"
     )
 
 
 def whose_they_are(situation: Situation) -> str:
     """Advice about several processes on one GPU, with their names and memory."""
+    shared = [gpu for gpu in situation.run.gpus if len(gpu.big_holders) > 1]
     subject = situation.subject
-    holders = subject.gpu.big_holders if subject else []
-    names = " and ".join(map(named_with_size, holders)) or "Several processes"
-    label = situation.gpu_label
+    # A single reading is judged as a whole: then the first GPU that is shared is meant.
+    gpu = subject.gpu if subject else next(iter(shared), None)
+    names = " and ".join(map(named_with_size, gpu.big_holders if gpu else []))
+    label = gpu.label if gpu else UNKNOWN
     return (
-        f"{names} share GPU {label}. Are all of them yours? If not, or if one is left over from an "
-        "earlier run, end it or use another GPU"
+        f"{names or 'Several processes'} share GPU {label}. Are all of them yours? If "
+        "not, or if one is left over from an earlier run, end it or use another GPU"
     )
 
 

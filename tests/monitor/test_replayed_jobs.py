@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -49,7 +50,11 @@ TIGHT = "memory-tight/margin free-the-card"
     "holders, said, words",
     [
         ((OLLAMA, TRAINING), TIGHT, "Stop or unload ollama (PID 9921, 14.5 GiB)"),
-        ((OLLAMA, (1, "python", 5000)), "good/ none", "not the job's: ollama (PID 9921, 14.5 GiB)"),
+        (
+            (OLLAMA, (1, "python", 5000)),
+            "good/ see-whose-they-are",
+            "not the job's: ollama (PID 9921, 14.5 GiB)",
+        ),
         (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share this GPU"),
         (((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)), TIGHT, "unload blender (PID 2"),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
@@ -174,3 +179,78 @@ def test_several_gpus_of_one_job_without_a_command(
     assert verdict_and_step(summary) == said, summary["evidence"]
     if "unused" in said:
         assert f"did nothing (GPU {len(gpus) - 1})" in summary["next"]["text"]
+
+
+SHARED = ((2214, "/home/u/venv/bin/python", 9874), (1873, "VLLM::EngineCore", 10018))
+
+
+def test_two_programs_on_one_gpu_share_it_and_their_owner_is_asked(
+    tmp_path: Path, capsys: Said
+) -> None:
+    judged = judge_in(tmp_path, capsys)
+    for text in (tables(*SHARED), tables(*SHARED).partition("\n\n")[0]):
+        summary = judged(text)
+        assert verdict_and_step(summary) == "good/ see-whose-they-are", summary["evidence"]
+        assert "nothing slows it down" not in summary["evidence"]
+        assert "2 processes share GPU 0" in summary["evidence"]
+        # The notes do not list them again.
+        assert not any("processes" in note for note in summary["notes"])
+        for words in ("PID 2214", "PID 1873", "Are all of them yours?"):
+            assert words in summary["next"]["text"]
+
+
+@each(
+    "share_of_the_server, said",
+    [(None, "good/ see-whose-they-are"), (0, "good/ none"), (45, "good/ see-whose-they-are")],
+)
+def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
+    share_of_the_server: int | None, said: str, tmp_path: Path, capsys: Said
+) -> None:
+    processes = [
+        {"pid": 1, "name": "python", "memory_bytes": 9 << 30, "sm_percent": 90},
+        {"pid": 2, "name": "ollama", "memory_bytes": 9 << 30, "sm_percent": share_of_the_server},
+    ]
+    gpu = {
+        "index": 0,
+        "utilization_percent": 97,
+        "memory_used_bytes": 18 << 30,
+        "memory_total_bytes": 24 << 30,
+        "processes": processes,
+    }
+    head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": ""}
+    lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
+    summary = judge_in(tmp_path, capsys)("\n".join(lines) + "\n")
+    assert verdict_and_step(summary) == said, summary["evidence"]
+
+
+TURNS = "name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
+
+
+@each("gpus, place", [(1, ""), (2, "in each process"), (8, "in each process")])
+def test_loader_workers_are_counted_for_each_process(
+    gpus: int, place: str, tmp_path: Path, capsys: Said
+) -> None:
+    uses = [97, 96, 98, 0, 0, 0] * 20
+    moments = [[f"NVIDIA H100 80GB HBM3, {use}, 60000, 81559"] * gpus for use in uses]
+    summary = judge_in(tmp_path, capsys)(csv(TURNS, moments))
+    assert verdict_and_step(summary) == "input-starved/turns feed-the-gpu", summary["evidence"]
+    # The log does not tell the machine's cores.
+    assert "num_workers=4 " in summary["next"]["text"]
+    assert place in summary["next"]["text"]
+    assert place or "each process" not in summary["next"]["text"]
+
+
+LOADING = (
+    "utilization.gpu [%], command.cpu [%], command.busiest_cpu [%], command.loader_workers, "
+    "command.input [MB/s], command.read [MB/s], command.cores"
+)
+
+
+@each("gpus, cores, workers", [(1, 64, 16), (8, 64, 8), (2, 64, 16), (8, 4, 1)])
+def test_processes_share_the_cores_that_are_known(
+    gpus: int, cores: int, workers: int, tmp_path: Path, capsys: Said
+) -> None:
+    row = f"45, 200, 100, 0, 90, 90, {cores}"
+    summary = judge_in(tmp_path, capsys)(csv(LOADING, [[row] * gpus] * 60))
+    assert summary["next"]["id"] == "load-with-workers", summary["evidence"]
+    assert f"num_workers={workers}," in summary["next"]["text"]
