@@ -18,6 +18,7 @@ from gpusetup.monitor.hangs import hang_in_collective, standstill
 from gpusetup.monitor.health import faulty_memory
 from gpusetup.monitor.idle import idle
 from gpusetup.monitor.judgement import Judgement
+from gpusetup.monitor.losses import reason_of
 from gpusetup.monitor.peers import equally_judged, subjects_of
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Subject
@@ -138,13 +139,15 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     since = min(gpu.lost_since for gpu in lost)
     first_lost = [gpu for gpu in lost if gpu.lost_since == since]
     labels = ", ".join(gpu.label for gpu in first_lost)
-    verb = "was" if len(first_lost) == 1 else "were"
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
-    evidence = f"GPU {labels} {verb} lost {time}"
-    # A log may end with a line about it, which tells more than the loss of its rows.
-    reason = first_lost[0].rows[-1].gpu.problem
-    if reason:
-        evidence += f": {reason}"
+    reason = reason_of(first_lost[0].rows[-1].gpu)
+    if reason and len(first_lost) > 1:
+        # One lost GPU keeps nvidia-smi from reading the others.
+        evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels}"
+    else:
+        verb = "was" if len(first_lost) == 1 else "were"
+        evidence = f"GPU {labels} {verb} lost {time}"
+        evidence += f": {reason}" if reason else ""
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
 
 

@@ -23,6 +23,10 @@ LOST_DRIVER = re.compile(r"failed to initialize nvml: .*(unknown error|gpu is lo
 """Other endings, such as a version mismatch, are no fault of a GPU."""
 
 
+NO_LONGER = "nvidia-smi can no longer"
+"""How a reason begins that a line of nvidia-smi gave."""
+
+
 class Loss(NamedTuple):
     """What one line says about a GPU that can no longer be read."""
 
@@ -44,11 +48,18 @@ def loss_in(line: str) -> Loss | None:
         index = handle["index"]
         bus_address = (handle["bus"] or "").rstrip(":.")
         place = f"the GPU at {bus_address}" if bus_address else "a GPU"
-        reason = f"nvidia-smi can no longer read {place}"
+        reason = f"{NO_LONGER} read {place}"
         return Loss(int(index) if index else None, reason)
     if LOST_DRIVER.search(line):
-        return Loss(None, "nvidia-smi can no longer reach the driver")
+        return Loss(None, f"{NO_LONGER} reach the driver")
     return None
+
+
+def reason_of(gpu: GpuSample) -> str | None:
+    """The reason that a line of nvidia-smi gave for the loss of a GPU; None if its own sample tells
+    that it is lost."""
+    problem = gpu.problem or ""
+    return problem if problem.startswith(NO_LONGER) else None
 
 
 class LossWatch:

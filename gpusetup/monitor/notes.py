@@ -20,6 +20,7 @@ from gpusetup.monitor.findings import end_of_work, several_processes, work_ended
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.health import earlier_errors
 from gpusetup.monitor.holders import named_with_size
+from gpusetup.monitor.losses import reason_of
 from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
@@ -198,6 +199,9 @@ def grouped_notes(run: WatchedRun) -> Iterator[str]:
     labels_of: dict[str, list[str]] = {}
     for gpu in run.gpus:
         if gpu.lost_at is not None:
+            # If a working GPU was lost, the verdict has the line at the end of the log.
+            if worked(gpu) and reason_of(gpu.rows[-1].gpu):
+                continue
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
             yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
             continue

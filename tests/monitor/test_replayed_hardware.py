@@ -219,9 +219,9 @@ LOST = "faulty/lost see-why-it-was-lost"
     "last_line, lost",
     [
         (f"{HANDLE}1: 0000:A1:00.0: GPU is lost.  Reboot the system to recover", "GPU 1 was"),
-        (f"{HANDLE}0000:A1:00.0: Unknown Error", "GPU 0, 1 were"),
-        (f"{HANDLE} 0000:A1:00.0: GPU is lost.", "GPU 0, 1 were"),
-        ("Failed to initialize NVML: Unknown Error", "GPU 0, 1 were"),
+        (f"{HANDLE}0000:A1:00.0: Unknown Error", "a GPU was"),
+        (f"{HANDLE} 0000:A1:00.0: GPU is lost.", "a GPU was"),
+        ("Failed to initialize NVML: Unknown Error", "a GPU was"),
         ("Failed to initialize NVML: Driver/library version mismatch", ""),
     ],
 )
@@ -237,6 +237,7 @@ def test_a_last_line_about_a_gpu_that_cannot_be_read_is_a_lost_gpu(
         summary = judged(f"{text}{last_line}\n")
         assert verdict_and_step(summary) == (LOST if lost else "good/ none"), summary["evidence"]
         assert (f"{lost} lost at second 60 of 60" in summary["evidence"]) == bool(lost)
+        assert not summary["notes"]
 
 
 def test_a_gpu_without_rows_after_such_a_line_was_lost_then(tmp_path: Path, capsys: Said) -> None:
@@ -265,3 +266,11 @@ def test_a_card_that_answers_nothing_to_the_end_is_lost(
     summary = judge_in(tmp_path, capsys)(csv(USUAL, [WELL] * 60 + rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
+
+
+def test_a_gpu_that_never_worked_and_is_lost_is_a_note(tmp_path: Path, capsys: Said) -> None:
+    rests = "NVIDIA A40, 0 %, 20 W, 300 W, 3 MiB, 46068 MiB"
+    text = csv(USUAL, [[WELL[0], rests]] * 60) + f"{HANDLE}1: 0000:A1:00.0: Unknown Error\n"
+    summary = judge_in(tmp_path, capsys)(text)
+    assert summary["verdict"] == "good"
+    assert any("GPU 1 is lost" in note for note in summary["notes"])
