@@ -3,6 +3,8 @@ clocks. They name every GPU that needs the same. Pure functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpusetup.monitor.evidence import UNKNOWN, whole
 from gpusetup.monitor.peers import equally_judged
 from gpusetup.monitor.situation import Command, Situation
@@ -92,25 +94,35 @@ def look_outside(situation: Situation) -> str:
     )
 
 
+def set_limits(subjects: list[Subject], watts_of: Callable[[Subject], float | None]) -> str:
+    """The commands that set the power limit of each of these GPUs, one for each number of watts."""
+    by_watts: dict[str, list[Subject]] = {}
+    for subject in subjects:
+        watts = whole(watts_of(subject))
+        by_watts.setdefault(watts, []).append(subject)
+    commands = []
+    for watts, equals in by_watts.items():
+        commands.append(f"sudo nvidia-smi -i {labels_of(equals)} -pl {watts}")
+    return "; ".join(commands)
+
+
 def raise_the_limit(situation: Situation) -> str:
     """The commands that set the power limit of each GPU to what the card could draw (its rated or
     maximum limit)."""
-    by_watts: dict[str, list[Subject]] = {}
-    for subject in alike(situation):
-        by_watts.setdefault(whole(subject.could_draw), []).append(subject)
-    commands = []
-    for watts, subjects in by_watts.items():
-        commands.append(f"sudo nvidia-smi -i {labels_of(subjects)} -pl {watts}")
-    return "; ".join(commands)
+    return set_limits(alike(situation), lambda subject: subject.could_draw)
 
 
 def higher_limit(situation: Situation) -> str:
     """Advice to raise the power limit, with the current limit and the higher one in watts."""
-    limit = situation.figure(lambda subject: subject.power_limit_watts)
-    watts = situation.figure(lambda subject: subject.could_draw)
+    limits = {whole(subject.power_limit_watts) for subject in alike(situation)}
+    possible = {whole(subject.could_draw) for subject in alike(situation)}
     place = several_words(situation, "on")
     # The limit may have been lowered because the cooling is weak.
     condition = "if the cooling allows it"
+    if len(limits) > 1 or len(possible) > 1:
+        return f"Raise the power limit{place} to what each card is rated at, {condition}"
+    limit = situation.figure(lambda subject: subject.power_limit_watts)
+    watts = situation.figure(lambda subject: subject.could_draw)
     return f"Raise the power limit{place} from {limit} W to {watts} W, {condition}"
 
 
@@ -125,9 +137,10 @@ def restore_the_power(situation: Situation) -> str:
             "Connect the charger and choose the performance mode: the limit falls like this on "
             "battery, with a weak charger or in a power-saving profile"
         )
+    place = several_words(situation, "of")
     return (
-        f"Find out what lowered the power limit at second {second} (`nvidia-smi -pl`, a power "
-        "manager, power capping in the BMC) and restore it"
+        f"Find out what lowered the power limit{place} at second {second} (`nvidia-smi -pl`, "
+        "a power manager, power capping in the BMC) and restore it"
     )
 
 
@@ -137,12 +150,13 @@ def limit_from_before(situation: Situation) -> str:
     subject = situation.subject
     if subject and is_laptop(subject.gpu.name):
         return details("POWER,PERFORMANCE")(situation) or ""
-    commands = []
-    for fallen in alike(situation):
-        fall = fallen.gpu.power_limit_fall
-        watts = whole(fall.before_watts if fall else None)
-        commands.append(f"sudo nvidia-smi -i {fallen.gpu.label} -pl {watts}")
-    return "; ".join(commands)
+    return set_limits(alike(situation), limit_before_the_fall)
+
+
+def limit_before_the_fall(subject: Subject) -> float | None:
+    """The power limit in watts from before it fell; None if it did not."""
+    fall = subject.gpu.power_limit_fall
+    return None if fall is None else fall.before_watts
 
 
 # --- set clocks -----------------------------------------------------------------------------------

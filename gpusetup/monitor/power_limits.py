@@ -9,8 +9,8 @@ from typing import NamedTuple
 from gpusetup.monitor import marks
 from gpusetup.monitor.work import Moment, below, mean, or_zero, percent
 
-LEAST_SAMPLES_AFTER = 5
-"""Fewer samples may be a moment that passes."""
+LEAST_SAMPLES = 5
+"""Fewer samples before or after the fall may be a moment that passes."""
 NEAR_THE_LIMIT = 85.0
 """Percent of the limit from which a card counts as being held by it."""
 
@@ -40,7 +40,7 @@ def power_limit_fall(rows: Sequence[Moment]) -> PowerLimitFall | None:
     while begin > 0 and or_zero(known_rows[begin - 1].gpu.power_limit_watts) < least_limit:
         begin -= 1
     before, after = known_rows[:begin], known_rows[begin:]
-    if not before or len(after) < LEAST_SAMPLES_AFTER:
+    if min(len(before), len(after)) < LEAST_SAMPLES:
         return None
     before_mhz = mean(row.gpu.clock_sm_mhz for row in before)
     after_mhz = mean(row.gpu.clock_sm_mhz for row in after)

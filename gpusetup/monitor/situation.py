@@ -71,15 +71,6 @@ class Situation(NamedTuple):
         # As many ranks as torchrun can start here.
         return len(working)
 
-    @property
-    def gpu_label(self) -> str:
-        """The index of the GPU for `nvidia-smi -i`; a question mark if the verdict is about the
-        whole run."""
-        subject = self.subject
-        if subject is None:
-            return UNKNOWN
-        return subject.gpu.label
-
 
 CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 

@@ -44,6 +44,18 @@ def test_a_power_limit_that_falls_is_seen_without_a_rated_one(
         assert ("charger" in summary["next"]["text"]) == (name == LAPTOP)
 
 
+def test_a_power_limit_that_falls_on_some_gpus_is_restored_on_them(
+    tmp_path: Path, capsys: Said
+) -> None:
+    well = f"{SERVER}, 98, 400, 390, 1400, 1410, 0x0"
+    slow = f"{SERVER}, 98, 200, 199, 900, 1410, 0x4"
+    moments = [[well] * 3] * 60 + [[well, slow, slow]] * 60
+    summary = judge_in(tmp_path, capsys)(csv(POWER, moments))
+    assert summary["evidence"].startswith("GPU 1, 2: the power limit fell from 400 W to 200 W")
+    assert summary["next"]["command"] == "sudo nvidia-smi -i 1,2 -pl 400"
+    assert "limit of GPU 1, 2 at second 60" in summary["next"]["text"]
+
+
 def test_a_power_limit_that_comes_back_is_no_verdict(tmp_path: Path, capsys: Said) -> None:
     well = f"{SERVER}, 98, 400, 390, 1400, 1410, 0x0"
     slow = f"{SERVER}, 98, 200, 199, 900, 1410, 0x4"
