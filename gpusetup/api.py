@@ -7,9 +7,9 @@ the value into dicts or text. The functions print nothing: messages that the com
 stderr go to the logger `gpusetup`, level INFO.
 
 An unknown argument, or one of the wrong type, raises `TypeError`. Every other failure raises a
-`GpuSetupError` with `message`, `hint` (what to do, or None; its text has both) and `exit_code`. A
-negative answer raises no error: read `cause` of doctor, `torch` (None) of resolve, `fits` of plan
-and `verdict` of verify.
+`GpuSetupError` with `message`, `hint` (what to do, or None) and `exit_code`; `str(error)` contains
+the message and the hint. A negative answer raises no error: read `cause` of doctor, `torch` (None)
+of resolve, `fits` of plan and `verdict` of verify.
 
 Answers about this machine are exact: their `snapshot` has the names of folders and of the user. To
 share one, use `gpusetup snapshot`. Names, keywords and documents of this module are stable; other

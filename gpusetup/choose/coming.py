@@ -103,7 +103,7 @@ def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[
     misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
     if wish.is_about_torch:
         return misfits
-    # Only packages are wanted: a companion that was not named is left as it is.
+    # The user asked only for packages, so a companion that they did not name stays as it is.
     return tuple(name for name in misfits if name in wish.family)
 
 

@@ -348,7 +348,7 @@ def another_python_was_asked(context: RuleContext) -> str:
         digits = re.sub(r"\D", "", event.values.get("target", ""))
         if digits in lacking_targets:
             return f"the torch that was asked lists {event.values['target']}, and another one runs"
-    # Where the program's own Python is named, the commands are written for it.
+    # If the text names the program's Python, the printed commands use that Python already.
     if events(context, "installed-elsewhere") and not context.snapshot.python.executable:
         return "an installation succeeded and the program shows the old version"
     if lists_another_torch(context):

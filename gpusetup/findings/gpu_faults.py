@@ -153,7 +153,7 @@ def too_old(context: RuleContext) -> Findings:
                 yield of_gpus(
                     context, limit.cause, (gpu,), "compute_capability", severity=limit.severity
                 )
-                # One GPU is example enough.
+                # One GPU is enough as an example.
                 break
 
 

@@ -211,7 +211,7 @@ def translated_python(context: RuleContext) -> Findings:
 
 
 def old_macos(context: RuleContext) -> Findings:
-    """A macOS on which this torch has no MPS."""
+    """The macOS version is too old for this torch's MPS."""
     stack = stack_of(context)
     version, macos = context.torch.version, context.os.version
     if stack is None or stack.maker != APPLE.id or stack.translated or not version or not macos:

@@ -35,7 +35,7 @@ Use = Literal["unknown", "idle", "low", "fair", "good"]
 
 
 class GpuUse(NamedTuple):
-    """The use of one GPU at one moment. `use` rates its utilization; `steps` are the guide's, in
+    """The use of one GPU at one moment. `use` rates its utilisation; `steps` are the guide's, in
     order."""
 
     use: Use
@@ -50,7 +50,7 @@ def gpu_use(
     memory_total_bytes: int | None = None,
     computes: bool | None = None,
 ) -> GpuUse:
-    """How well a GPU is used in one reading, with the guide's steps if utilization is low.
+    """How well a GPU is used in one reading, with the guide's steps if utilisation is low.
 
     `computes`: whether a process that computes is on it; None: the reading does not tell.
 
@@ -75,7 +75,7 @@ def gpu_use(
 def use_of(
     utilization_percent: float | None, memory_percent: float | None, computes: bool | None
 ) -> Use:
-    """The rating of a utilization in percent; `unknown` if there is none.
+    """The rating of a utilisation in percent; `unknown` if there is none.
 
     A desktop draws at 10 to 30 % and holds little memory, so that a low utilisation counts only if
     something computes.
@@ -94,7 +94,7 @@ def use_of(
 
 
 def ordered_steps(memory_percent: float | None, workers: int | None = None) -> tuple[str, ...]:
-    """The guide's three steps for a utilization below half: larger batch, faster loader, mixed
+    """The guide's three steps for a utilisation below half: larger batch, faster loader, mixed
     precision.
 
     `workers`: how many loader workers this machine can use, if that is known. A larger batch is

@@ -25,8 +25,8 @@ OPTIONS = ("authenticate", "ignore-error-codes", "cache-control", "format", "exc
 
 
 class Index(Frozen):
-    """A package index with the setting that names it and its login; the URL itself contains no
-    login."""
+    """A package index, the setting that it comes from, and its login, which the URL itself does
+    not contain."""
 
     url: str
     source: str

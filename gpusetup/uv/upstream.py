@@ -1,4 +1,4 @@
-"""Connects gpusetup's proxy to a host, directly or through the person's own proxy."""
+"""Connects gpusetup's proxy to a host, directly or through the user's own proxy."""
 
 from __future__ import annotations
 

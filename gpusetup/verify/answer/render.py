@@ -194,7 +194,7 @@ def computation(report: Report) -> str:
 
 
 def lines_of_speed(report: Report, device: str) -> List[str]:
-    """A line that says how many times as fast as the CPU the GPU is, or no line if that was not
+    """A line that says how many times faster the GPU is than the CPU; no line if that was not
     measured."""
     for result in report.results:
         if result.name != SPEED_OVER_CPU or result.device != device:

@@ -154,7 +154,7 @@ class Live:
         return text
 
     def _ticks(self) -> None:
-        """Redraw the line until the program ends it, then erase it."""
+        """Redraw the progress line until the program says that the step is over, then erase it."""
         drawn, wait = "", FIRST_SECONDS
         colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
         while not self.over.wait(wait):

@@ -363,7 +363,7 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
     """Compare reductions of an empty tensor: its sum is 0, its product 1, its mean NaN."""
     computed = empty.sum()
     yield exactly(f"sum {label}", computed, [0.0])
-    # The axis without elements goes, the other one of five columns stays.
+    # The sum removes the empty axis; the axis with five columns remains.
     computed = empty.sum(0)
     yield exactly(f"sum of columns {label}", computed, [0.0] * 5)
     computed = empty.prod()

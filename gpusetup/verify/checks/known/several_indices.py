@@ -58,7 +58,8 @@ class NamedPlaces(NamedTuple):
 
 
 def places_along(chance: Random, length: int, count: int) -> List[int]:
-    """Places of an axis, negative or not; both ends are named from either side."""
+    """Random indices along an axis, positive and negative; the first and the last element each
+    occur in both forms."""
     places = [chance.randrange(-length, length) for _ in range(count)]
     places[:4] = chance.sample([-1, 0, -length, length - 1], 4)
     return places
