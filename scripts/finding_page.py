@@ -15,6 +15,7 @@ from messages_searched import headings_of, home_of, messages, messages_of, share
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause
+from gpusetup.diagnosis.diagnose import CHANGE_NOTHING_YET
 from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.shell import Lines
 from gpusetup.render.doctor import evidence_line, titled_alternatives, titled_look_ups
@@ -128,7 +129,7 @@ SYMPTOM_MEANS = (
 )
 SEVERITY_MEANS = {
     Severity.WARNING: "This is a warning: your program runs, but not as well as it could.",
-    Severity.NOTE: "By itself this breaks nothing in your GPU setup.",
+    Severity.NOTE: "This alone does not mean that your GPU setup is broken.",
 }
 
 
@@ -226,6 +227,9 @@ class Shown:
 def _solution(case: Case, shown: Shown) -> Iterator[Block]:
     """What doctor says to do in a case, without what the page has already."""
     new_sentences = [text for text in _sentences(case.fix) if text not in shown.sentences]
+    # It speaks of an output that a page does not have, so the page takes the record's own words.
+    if ended(CHANGE_NOTHING_YET) in new_sentences:
+        new_sentences.remove(ended(CHANGE_NOTHING_YET))
     shown.sentences.update(new_sentences)
     if new_sentences:
         yield Text(" ".join(new_sentences))
@@ -331,7 +335,7 @@ def _reason(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     yield Text(ended(record.means or max(texts, key=len)))
     if record.explains:
         shown = ", ".join(record.explains[:4])
-        yield Text(f"While it lasts you may also see {shown}: fix this one first.")
+        yield Text(f"Until it is fixed you may also see {shown}; fix this one first.")
 
 
 def _confusions(record: Cause) -> Iterator[Block]:
@@ -348,7 +352,7 @@ def _confusions(record: Cause) -> Iterator[Block]:
             f"text also shows `{shortened(beside)}`."
         )
     for id in _sharing(record):
-        sentences.append(f"With other words around it, the same message means {id}.")
+        sentences.append(f"In a different context the same message means {id}.")
     if sentences:
         yield Heading(2, "Not to be confused with")
         yield Bullets(tuple(sentences))

@@ -36,11 +36,15 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """Install the Fabric Manager in exactly the driver's version."""
     version = context.driver.version or ""
+    if version:
+        text = f"Install Fabric Manager {version}, exactly the driver's version, and start it"
+    else:
+        text += " (`nvidia-smi` shows the version)"
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
     branch = version.partition(".")[0]
     return Fix(
-        text=f"{text} ({version or 'nvidia-smi shows it'})",
+        text=text,
         commands=(
             *((filled(row, branch=branch, version=version),) if row else ()),
             *paste.posix(

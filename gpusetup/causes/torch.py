@@ -295,9 +295,9 @@ CAUSES = (
         means="This is only a symptom: PyTorch asked CUDA for a GPU and got none. Usually another "
         "finding is the cause, for example a CPU build, an old driver, or a container without a"
         " GPU.",
-        text="What to do depends on the reason. A build without CUDA (`torch.version.cuda` is "
-        "`None`) is replaced by `gpusetup install`. A driver that is too old or missing is updated "
-        "or installed. If torch says `No CUDA GPUs are available`, the container has no GPU, or "
+        text="What to do depends on the reason. If the build has no CUDA "
+        "(`torch.version.cuda` is `None`), run `gpusetup install`. If the driver is missing or too "
+        "old, install or update it. If torch says `No CUDA GPUs are available`, the container has no GPU, or "
         "CUDA_VISIBLE_DEVICES hides it",
         proven_by="torch.cuda.is_available() returns False",
         symptom=True,

@@ -118,35 +118,35 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         builds = question_of(question.wish, host, question.catalog)
         choice = newest_fitting(builds, host.machine)
         return nothing_fits(choice)
-    hints = ["nothing was changed"]
+    steps: list[str] = []
     for project in question.companions.projects:
         alone = replace(question.companions, words=(project.name,))
         # Only what is at fault needs a way out.
         if why_none_fits(alone, newest):
-            way = way_without_release(project, newest, host.facts)
-            hints.append(f"for {project.name}: {way}")
-    hints += driver_that_helps(question, newest)
+            steps += ways_without_release(project, newest, host.facts)
+    steps += driver_that_helps(question, newest)
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
     reason = why_none_fits(question.companions, newest)
-    return Unsatisfiable(
-        f"No matching set loads here: {reason}; the newest that fits here{driver} is torch "
-        f"{newest.torch} of {newest.backend}",
-        hint="; ".join(hints),
+    lines = (
+        f"No matching set loads here: {reason}",
+        f"the newest torch that fits here{driver} is {newest.torch} ({newest.backend})",
     )
+    return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(["nothing was changed", *steps]))
 
 
-def way_without_release(project: Project, build: TorchBuild, host: HostFacts) -> str:
-    """Advice for a package that has no release for this build and host: build it, or use an
-    alternative."""
+def ways_without_release(project: Project, build: TorchBuild, host: HostFacts) -> Iterator[str]:
+    """Yields what to do about a package that has no release for this build and host: compile it,
+    or use an alternative."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
     # What cannot compute on these GPUs is not worth an hour of building.
     is_in_vain = why_not_on_gpus(project, build, host) is not None
-    if is_in_vain or any(map(project.has_wheels, project.rows)):
-        return alternative
-    command = how_to_build(project.name)
-    return f"`{command}` builds it for your torch; or {alternative}"
+    can_be_built = not is_in_vain and not any(map(project.has_wheels, project.rows))
+    if can_be_built:
+        yield f"to compile {project.name} for your torch, run `{how_to_build(project.name)}`"
+    for text in alternative.split("; "):
+        yield f"alternative to {project.name}: {text}"
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
@@ -161,7 +161,7 @@ def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator
     # The same CUDA needs no other driver.
     is_later_cuda = build.cuda_major != newest.cuda_major
     if build.driver_floor and is_later_cuda:
-        yield f"or a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
+        yield f"or install a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
 
 
 # --- by the table alone ---------------------------------------------------------------------------

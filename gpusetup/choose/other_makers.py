@@ -280,7 +280,7 @@ def notes_of(
         for gpu in gpus:
             yield note_on_target(gpu)
         if build and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
-            yield f"whether torch {build.torch} has the same kernels was not looked at"
+            yield f"we did not check whether torch {build.torch} has the same kernels"
     newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
     yield (
         f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest} and never ran "

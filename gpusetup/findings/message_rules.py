@@ -179,7 +179,7 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     return Fix(
         text=message.text,
         commands=(*commands, *typed(message.then)),
-        looks=paste.look("see what there is", *typed(message.look)),
+        looks=paste.look("check the current state", *typed(message.look)),
         needs_root=message.needs_root or any("sudo " in line for line in commands),
         needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )

@@ -222,7 +222,7 @@ def _what_is_there(context: RuleContext, cause: str) -> Event:
     devices = []
     for device in machine.pci_devices or ():
         devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
-    text = "; ".join(devices) or "no source lists an NVIDIA GPU"
+    text = "; ".join(devices) or "no NVIDIA GPU found"
     return shown(context, "pci_devices", text)
 
 
@@ -348,7 +348,7 @@ def _runs(context: RuleContext) -> bool:
     return bool(torch_sees_gpu or not lists_a_device)
 
 
-IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for its host instead"
+IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
 
 
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:

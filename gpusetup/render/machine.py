@@ -57,7 +57,7 @@ def _gpus_text(machine: Snapshot) -> str:
         texts.append(f"{count} x {line}" if count > 1 else line)
     if not texts and machine.makers is not None:
         texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
-    return "; ".join(texts) or other_makers_gpus(machine) or "none of NVIDIA"
+    return "; ".join(texts) or other_makers_gpus(machine) or "no NVIDIA GPU"
 
 
 def maker_gpu_line(gpu: Gpu) -> str:

@@ -219,7 +219,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         reserves_more = memory.reserved > must_reserve + 0.01
         if reserves_more:
             torch_line += f", up to {memory.reserved:.2f} while there is room"
-        lines["torch says"] = torch_line
+        lines["torch reports"] = torch_line
 
     title = "Memory of a GPU, GiB"
     if memory.other_gpus:

@@ -128,7 +128,9 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         values["driver"] = f"{_driver_text(snapshot)}; {floor} or newer is needed"
     served_gpus = []
     for served in answer.served:
-        served_gpus.append(f"{served.gpu} ({served.compute_capability}, by {served.by})")
+        served_gpus.append(
+            f"{served.gpu} (compute capability {served.compute_capability}, {served.by} kernels)"
+        )
     values["runs on"] = ", ".join(served_gpus)
     values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
     values["newest"] = newest_line(answer.newest, answer)
@@ -193,7 +195,7 @@ def _advice(advice: Advice) -> str:
         change = f"ask for torch {advice.to}"
     elif advice.change == "backend":
         change = f"ask for {advice.to}"
-    return f"{change}: gives {advice.gives}"
+    return f"{change} to get {advice.gives}"
 
 
 NO_QUESTION = ("is not the ", "fits, but ")

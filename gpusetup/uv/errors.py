@@ -34,7 +34,7 @@ HINTS: dict[type[GpuSetupError], str] = {
 }
 WAYS = {
     r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download": (
-        "nothing was changed; read its message, check the network (proxy, certificates, "
+        "nothing was changed; read uv's message above, check the network (proxy, certificates, "
         "~/.netrc), then run this again"
     ),
 }

@@ -61,6 +61,14 @@ def test_offline_no_set_is_ticked_that_has_no_wheel(package: str, run: Run) -> N
     assert "nothing was changed" in answer.err
 
 
+def test_a_package_without_a_wheel_has_each_way_on_a_line_of_its_own(run: Run) -> None:
+    answer = run("resolve", "flash-attn", "--offline", *NEW_ON_NEW_DRIVER, *REST)
+    ways = [line.strip() for line in answer.err.partition("hint: ")[2].splitlines()]
+    assert ways[0] == "nothing was changed"
+    assert ways[1].startswith("to compile flash-attn for your torch, run `uv pip install ")
+    assert ways[2].startswith("alternative to flash-attn: ")
+
+
 def test_offline_an_older_release_with_a_wheel_is_the_answer(run: Run) -> None:
     answer = run("resolve", "sageattention", "--offline", *NEW_ON_NEW_DRIVER, *REST, "--json")
     (_, package) = answer.answer["packages"]

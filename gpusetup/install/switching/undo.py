@@ -72,8 +72,9 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="gpusetup can undo only the last installation, and none in an image build. conda "
-            "goes back by itself: `conda list --revisions`",
+            hint="gpusetup can undo only the last installation, and none in an image build. If "
+            "conda made the change, `conda list --revisions` shows the revisions, and "
+            "`conda install --revision N` returns to revision N",
         )
     installed = versions(distributions(layout))
     changed = {name for name, version in undo.after.items() if installed.get(name) != version}
