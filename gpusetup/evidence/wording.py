@@ -12,6 +12,8 @@ PRINTED = lazy(
     r"|\.(?:so|dll|dylib|pyd?|whl|cuh?|hpp|exe)\b|\b(?:sm|compute|gfx)_?\d{2,4}\b|0x[0-9A-Fa-f]{2}"
     # A shell's answers.
     r"|command not found|No such file|is not recognized as|^(?:ba|z)?sh: "
+    # A source file with its line, and NCCL's prefix: `misc/ibvwrap.cc:278 NCCL WARN`.
+    r"|\w\.(?:c|cc|cpp|h|py):\d|\bNCCL (?:WARN|INFO)\b"
     # The driver's words, and constants of CUDA.
     r"|\bNVRM\b|\bXid\b|NVIDIA-SMI|\bNVML\b|\b(?:CUDA|CUDNN|CUBLAS|NCCL|HIP)_[A-Z]"
     # Calls and sizes: `cudaMalloc`, `torch.cuda`, `main()`, `2.5 GiB`.
@@ -28,6 +30,8 @@ def is_program_output(words: str) -> bool:
     """Whether words look like a program's output, which a person may quote in a sentence.
 
     >>> is_program_output("RuntimeError: CUDA error: out of memory")
+    True
+    >>> is_program_output("misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed")
     True
     >>> is_program_output("my card falls off the bus whenever I train")
     False

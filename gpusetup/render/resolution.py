@@ -128,9 +128,10 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
         values["driver"] = f"{_driver_text(snapshot)}; {floor} or newer is needed"
     served_gpus = []
     for served in answer.served:
-        served_gpus.append(
-            f"{served.gpu} (compute capability {served.compute_capability}, {served.by} kernels)"
-        )
+        # A build without a kernel for the GPU can have PTX, which the driver compiles for it.
+        kind = "PTX" if served.by.startswith("compute_") else "kernels"
+        capability = f"compute capability {served.compute_capability}"
+        served_gpus.append(f"{served.gpu} ({capability}, {served.by} {kind})")
     values["runs on"] = ", ".join(served_gpus)
     values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
     values["newest"] = newest_line(answer.newest, answer)

@@ -57,6 +57,13 @@ def test_a_persons_word_is_likely_and_a_programs_line_certain(
     assert (printed.cause, printed.certainty) == (cause, "certain")
 
 
+def test_a_line_with_nccls_prefix_is_a_programs_line() -> None:
+    line = "misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed"
+    answer = read_report(f"NCCL stops on our cluster: {line}, how do I fix this?")
+    assert answer.cause == "rdma-memlock"
+    assert not any("somebody describes it" in doubt for doubt in answer.doubts)
+
+
 def test_another_failure_at_the_end_makes_it_likely() -> None:
     message = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a "
