@@ -79,7 +79,7 @@ def install_by_conda(
             reason = output.problem or said_by(output)
             raise ToolFailed(
                 f"conda cannot install it: {reason}",
-                hint="conda itself rolls back what it began: `conda list --revisions`",
+                hint="conda undoes what it began; `conda list --revisions` shows its changes",
             )
         if device is None:
             return None

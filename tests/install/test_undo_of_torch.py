@@ -57,6 +57,15 @@ def test_a_dependency_that_was_updated_since_stays_and_torch_comes_back(
     assert now == there, "no file of the older release lies among those of the newer one"
 
 
+def test_without_an_installation_to_undo_the_hint_says_how_conda_returns(
+    venv: Path, install: Install
+) -> None:
+    answer = install("--python", str(venv), *UNDO)
+    assert answer.exit == 3 and "keeps nothing to undo" in answer.err
+    hint = " ".join(answer.err.partition("hint: ")[2].split())
+    assert "`conda install --revision N` returns to revision N" in hint
+
+
 def test_installing_a_package_keeps_the_way_back_to_the_older_torch(
     world: World, venv: Path, install: Install
 ) -> None:
