@@ -72,6 +72,9 @@ MAC = (
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|Mac|[Cc]hip|[Cc]pu)\b|\b(?:[Mm]ac|[Mm]ac ?OS) {1,2}(?:with |on )?(?:an? )?M[1-5]\b|\bM[1-5] [Mm]ac(?:[Bb]ook)?\b|\b[Aa]pple [Ss]ilicon [Mm]ac\b"
     # "my macOS version is Sonoma", "MAC silicon".
     r"|\b[Mm]y mac ?OS\b|\b(?:MAC|[Mm]ac) [Ss]ilicon\b|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
+    # "enabled in MacOS"; "我的macOS版本", "适合mac", "Macで".
+    r"|\b[Ii]n (?:my )?[Mm]ac ?OS\b(?! and| or|,|/)"
+    r"|(?:我的|我在|适合|适用于) ?(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?|(?<![A-Za-z])(?:[Mm]ac|MAC)(?:OS|[Bb]ook)?(?:で|の|에서|版本)"
 )
 CUDA_IN_A_REPORT = ("cuda available", "gpu available", "available: ")
 AVAILABLE = (
@@ -245,7 +248,7 @@ PATTERNS = (
     # `JetPack 6.1`, `JP5.1`.
     FieldPattern(fields.OS_JETSON, ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     # `Jetson Orin Nano`, `on my Jetson.`
-    FieldPattern(fields.OS_JETSON, "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
+    FieldPattern(fields.OS_JETSON, "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?!: ?[Nn]ot )(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
     # A board without the word Jetson: `Orin NX`, and the driver `nvgpu`.
     FieldPattern(fields.OS_JETSON, ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of a message of WSL.

@@ -115,7 +115,9 @@ def _torch(snapshot: Snapshot) -> Torch:
     if backend is None and _has_cpu_build(snapshot.events, torch_packages):
         backend = "cpu"
     installed = torch.installed
-    if installed is None and version:
+    torch_answered = any(event.kind in ANSWERS_OF_TORCH for event in snapshot.events)
+    # collect_env may have run in another Python than the torch that the text shows at work.
+    if version and (installed is None or torch_answered):
         installed = True
     installers = [package.installer for package in torch_packages if package.installer]
     return replace(
@@ -126,6 +128,10 @@ def _torch(snapshot: Snapshot) -> Torch:
         installed=installed,
         installer=torch.installer or (installers[0] if installers else None),
     )
+
+
+ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use", "gpu-trains")
+"""Events that only a torch that was imported can show."""
 
 
 class VersionRank(NamedTuple):

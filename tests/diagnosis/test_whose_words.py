@@ -183,3 +183,20 @@ def test_a_library_of_torchs_own_cuda_needs_no_other_build() -> None:
     )
     assert "torch's own library" in same
     assert "torch's own library" not in other
+
+
+@each(
+    "text",
+    [
+        "Torch not compiled with CUDA enabled in MacOS",
+        "AssertionError: Torch not compiled with CUDA enabled，只有一个版本适合mac",
+        "MacでAssertionError: Torch not compiled with CUDA enabled",
+    ],
+)
+def test_a_mac_is_one_in_every_language(text: str) -> None:
+    assert read_report(text).cause == "apple-silicon"
+
+
+def test_a_torch_that_answered_is_not_missing() -> None:
+    asked = "Intel Arc A770, torch 2.8.0+xpu\n>>> torch.xpu.is_available()\nFalse\n"
+    assert read_report(f"{asked}PyTorch version: N/A\nIs debug build: N/A\n").cause == "intel-gpu"
