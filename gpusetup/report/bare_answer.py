@@ -1,12 +1,13 @@
-"""Reads a text of a single word: torch's answer to a question that was not pasted with it."""
+"""Reads torch's answers whose question was not pasted with them, or stands in the line before."""
 
 from __future__ import annotations
 
-from gpusetup.messages.search import Text
-from gpusetup.model.machine import Event
+from gpusetup.messages.search import Text, line_source
+from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
+from gpusetup.model.versions import Capability
 from gpusetup.report import fields
-from gpusetup.report.facts import HINT, Claim, Facts
+from gpusetup.report.facts import HINT, SURE, Claim, Facts, Gpus
 
 # `>>> False`, `Out [12]: False`, `"cuda:0"`.
 WORD = lazy(
@@ -52,3 +53,32 @@ def bare_answer(text: Text) -> Facts:
     printed_answer = "True" if answer == "true" else answer
     values = {"bare": printed_answer}
     yield Event(kind="bare-yes", values=values, source=source, text=whole_text)
+
+
+# `2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what doctor asks of a torch without a kernel.
+KERNELS_AND_CAPABILITY = lazy(
+    r"^\W{0,6}(?:\d\.\d[\w.+]{0,40} )?\[(?P<kernels>'(?:sm|compute)_\d{2,3}[a-f]?'(?:, ?'\w{5,12}'){0,24})\]"
+    r" \((?P<major>\d{1,2}), ?(?P<minor>\d)\)\s*$"
+)
+LINES_READ = 2_000
+UNNAMED = "the GPU"
+"""What a GPU is called of which only the capability is printed."""
+
+
+def kernels_and_capability(text: Text) -> Facts:
+    """torch's list of kernels and the GPU's capability, printed in one line.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> [type(fact).__name__ for fact in kernels_and_capability(text_of("2.6.0 ['sm_90'] (12, 0)"))]
+    ['Claim', 'Gpus']
+    """
+    for number, line in enumerate(text.lines[:LINES_READ], 1):
+        match = KERNELS_AND_CAPABILITY.search(line)
+        if match is None:
+            continue
+        source = line_source(number)
+        kernels = match["kernels"].replace("'", "").replace(",", " ").split()
+        yield Claim(fields.TORCH_KERNELS, " ".join(kernels), source, SURE)
+        capability = Capability(int(match["major"]), int(match["minor"]))
+        yield Gpus((Gpu(name=UNNAMED, compute_capability=capability),), source, HINT)
+        return

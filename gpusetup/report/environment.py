@@ -22,18 +22,20 @@ VARIABLES = lazy(
 NAME = r"[A-Z][A-Z0-9_]{3,40}"
 # a: `export CUDA_VISIBLE_DEVICES=2`; b: `os.environ["CUDA_HOME"] = "/usr/local/cuda"`; c:
 # `putenv("CUDA_HOME", "...")`; d: `set CUDA_HOME=C:\\CUDA`, `$env:CUDA_HOME = "..."`; e: `echo $PATH`
-# with what it printed. Each form has a group for the name and one for the value.
+# with what it printed; f: `print(repr(os.environ.get("PATH")))` with what it printed. Each form has
+# a group for the name and one for the value.
 ASSIGNED = lazy(
     rf"(?<!consider passing )(?:(?<![\w'\"$])(?P<a>{NAME})=(?P<q>['\"]?)(?P<av>[^\s'\";&]{{0,400}})(?P=q)"
     rf"|environ(?:\.get\()?\[?['\"](?P<b>{NAME})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?(?P<bv>[^\s'\")]{{0,400}})"
     rf"|(?:environ\.setdefault|putenv|setenv)\(['\"](?P<c>{NAME})['\"],\s?['\"](?P<cv>[^'\"]{{0,400}})"
-    rf"|(?:set|\$env:)\s?(?P<d>{NAME})\s?=\s?['\"]?(?P<dv>[^\s'\"]{{0,400}})|echo \$\{{?(?P<e>{NAME})\}}?\s+(?P<ev>\S{{1,1000}}))"
+    rf"|(?:set|\$env:)\s?(?P<d>{NAME})\s?=\s?['\"]?(?P<dv>[^\s'\"]{{0,400}})|echo \$\{{?(?P<e>{NAME})\}}?\s+(?P<ev>\S{{1,1000}})"
+    rf"|environ\.get\(['\"](?P<f>{NAME})['\"]\)+['\"]?\s+['\"](?P<fv>[^\s'\"]{{1,400}})['\"])"
 )
 """An environment variable and its value, as shells, Python and programs show it.
 
 Not the advice of torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1"), which sets nothing.
 """
-ASSIGNMENT_FORMS = (("a", "av"), ("b", "bv"), ("c", "cv"), ("d", "dv"), ("e", "ev"))
+ASSIGNMENT_FORMS = (("a", "av"), ("b", "bv"), ("c", "cv"), ("d", "dv"), ("e", "ev"), ("f", "fv"))
 """The groups of `ASSIGNED` that hold a variable's name and its value, a pair for each form."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 CHARACTERS_READ = 400_000

@@ -79,6 +79,7 @@ READERS: tuple[Reader, ...] = (
     cuda_errors.cuda_errors,
     messages,
     bare_answer.bare_answer,
+    bare_answer.kernels_and_capability,
     launches.old_launches,
     person.person,
     questions.questions,

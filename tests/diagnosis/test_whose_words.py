@@ -5,6 +5,7 @@ from __future__ import annotations
 from each_row import each
 
 from gpusetup.api import read_report
+from gpusetup.causes import alike
 from gpusetup.model.documents import DoctorAnswer
 
 PTXAS = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"
@@ -200,3 +201,23 @@ def test_a_mac_is_one_in_every_language(text: str) -> None:
 def test_a_torch_that_answered_is_not_missing() -> None:
     asked = "Intel Arc A770, torch 2.8.0+xpu\n>>> torch.xpu.is_available()\nFalse\n"
     assert read_report(f"{asked}PyTorch version: N/A\nIs debug build: N/A\n").cause == "intel-gpu"
+
+
+@each(
+    "printed, cause",
+    [
+        ("2.6.0+cu124 ['sm_50', 'sm_80', 'sm_90'] (12, 0)", "arch-too-new-for-wheel"),
+        ("2.9.1+cu128 ['sm_70', 'sm_90', 'sm_120'] (6, 1)", "arch-too-old-for-wheel"),
+        ("2.9.1+cu128 ['sm_70', 'sm_90', 'sm_120'] (9, 0)", "unknown"),
+    ],
+)
+def test_the_output_that_is_asked_for_decides(printed: str, cause: str) -> None:
+    error = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    answer = read_report(f"{error}$ {alike.TORCHS_KERNELS}\n{printed}\n")
+    assert answer.cause == cause or (cause == "unknown" and not answer.cause.startswith("arch"))
+
+
+def test_a_variable_that_python_prints_is_read() -> None:
+    command = "python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\""
+    text = f"RuntimeError: No CUDA GPUs are available\n$ {command}\n'-1'\n"
+    assert read_report(text).cause == "cuda-visible-devices-hidden"
