@@ -7,7 +7,7 @@ Windows too. Apple's GPUs need nothing of this: torch's ordinary wheel for macOS
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.accelerators.amd import (
     BUILT_FOR,
@@ -265,7 +265,7 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | No
 
 
 def notes_of(
-    gpus: Iterable[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
+    gpus: Sequence[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
 ) -> Iterator[str]:
     """Yields notes on a build for AMD or Intel, which gpusetup has never run."""
     if build is not None and build.index:
@@ -274,12 +274,20 @@ def notes_of(
             f"torch {build.torch} comes from AMD's own index, as AMD's page of November 2026 lists "
             f"it (up to torch {dates[-1]}); it brings ROCm as packages"
         )
+        for gpu in gpus:
+            # The page lists one target of the family; others tried the rest.
+            if gpu.target in RELATIVES and gpu.target not in BUILT_FOR:
+                yield (
+                    f"AMD's page lists {RELATIVES[gpu.target][0]} for these wheels and not "
+                    f"{gpu.target}: others run them on {gpu.name}"
+                )
         if build.os == "windows":
             yield "it needs AMD's current Adrenalin driver"
     elif maker is AMD:
         for gpu in gpus:
             yield note_on_target(gpu)
-        if build and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
+        sent_back = any(gpu.target in LAST_ROCM for gpu in gpus)
+        if build and not sent_back and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
             yield f"we did not check whether torch {build.torch} has the same kernels"
     newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
     yield (
@@ -293,6 +301,12 @@ def note_on_target(gpu: Gpu) -> str:
     name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
     if gpu.target is None:
         return f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
+    last = LAST_ROCM.get(gpu.target)
+    if last:
+        return (
+            f"the rocBLAS in torch's wheels has files for {name} up to ROCm {last}: with a newer "
+            "one every matrix product fails"
+        )
     if gpu.target in BUILT_FOR:
         return f"torch {BUILT_FOR_TORCH}'s ROCm wheels have kernels for {name}"
     if gpu.target not in RELATIVES:

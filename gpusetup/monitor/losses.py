@@ -27,7 +27,7 @@ NO_LONGER = "nvidia-smi can no longer"
 """How a reason begins that a line of nvidia-smi gave."""
 
 
-class Loss(NamedTuple):
+class LostGpu(NamedTuple):
     """What one line says about a GPU that can no longer be read."""
 
     gpu_index: int | None
@@ -36,11 +36,11 @@ class Loss(NamedTuple):
     """What nvidia-smi could not do, in words."""
 
 
-def loss_in(line: str) -> Loss | None:
+def loss_in(line: str) -> LostGpu | None:
     """The loss that a line of nvidia-smi reports; None if it reports none.
 
     >>> loss_in("Unable to determine the device handle for GPU1: 0000:A1:00.0: GPU is lost.")
-    Loss(gpu_index=1, reason='nvidia-smi can no longer read the GPU at 0000:A1:00.0')
+    LostGpu(gpu_index=1, reason='nvidia-smi can no longer read the GPU at 0000:A1:00.0')
     >>> loss_in("Failed to initialize NVML: Driver/library version mismatch")
     """
     handle = LOST_HANDLE.search(line)
@@ -49,9 +49,9 @@ def loss_in(line: str) -> Loss | None:
         bus_address = (handle["bus"] or "").rstrip(":.")
         place = f"the GPU at {bus_address}" if bus_address else "a GPU"
         reason = f"{NO_LONGER} read {place}"
-        return Loss(int(index) if index else None, reason)
+        return LostGpu(int(index) if index else None, reason)
     if LOST_DRIVER.search(line):
-        return Loss(None, f"{NO_LONGER} reach the driver")
+        return LostGpu(None, f"{NO_LONGER} reach the driver")
     return None
 
 
@@ -67,7 +67,7 @@ class LossWatch:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
-        self.loss: Loss | None = None
+        self.loss: LostGpu | None = None
         self.is_last_line = False
         """Whether nothing but empty lines followed the loss."""
 
@@ -115,7 +115,7 @@ def with_losses(
     yield Sample(at="", seconds=latest.seconds + step, gpus=lost_gpus)
 
 
-def gpus_lost(loss: Loss, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
+def gpus_lost(loss: LostGpu, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
     """Those of these GPUs that the loss is about (all if it numbers none), as lost."""
     lost_gpus = []
     for gpu in gpus:

@@ -17,6 +17,7 @@ from gpusetup.monitor.links import pcie_limit
 from gpusetup.monitor.samples_csv import host_of, tree_of
 from gpusetup.monitor.sources import plausible
 from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, throttle_mask
+from gpusetup.readings.smi_csv import has_numbers
 
 NAME = "nvidia-smi csv"
 Row = Mapping[str, str]
@@ -177,7 +178,8 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
                     row[name] = text.strip()
             is_cut_off = len(row) < column_count
             is_heading = bool(headings(gpu_name(row)))
-            if not is_cut_off and not is_heading:
+            # Whoever pastes a log writes a sentence below it, which may have as many commas.
+            if not is_cut_off and not is_heading and has_numbers(row):
                 yield row
 
 

@@ -210,10 +210,22 @@ OF_NUMBERS = re.compile(
     r"|fan\.speed|ecc\.errors|pcie\."
 )
 """How columns are called that hold numbers with their units."""
-NUMBER = re.compile(r"-?\d|\[?N/A|\[|ERR|Unknown", re.IGNORECASE)
-"""How nvidia-smi begins a number, or says why there is none: `[Not Supported]`."""
+NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
+"""How nvidia-smi begins a number, or says why there is none: `[Not Supported]`, `GPU is lost`."""
 LONGEST_CELL = 80
 """Characters; a GPU's name, the longest cell, has fewer."""
+
+
+def has_numbers(row: Mapping[str, str]) -> bool:
+    """Whether each column of numbers has one, or nvidia-smi's reason why there is none.
+
+    >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
+    (True, False)
+    """
+    for name, text in row.items():
+        if OF_NUMBERS.match(name) and not NUMBER.match(text):
+            return False
+    return True
 
 
 def _is_plausible(row: Mapping[str, str]) -> bool:
@@ -224,8 +236,8 @@ def _is_plausible(row: Mapping[str, str]) -> bool:
             return False
         if name == DRIVER and dotted(text) is None:
             return False
-        if OF_NUMBERS.match(name) and not NUMBER.match(text):
-            return False
+    if not has_numbers(row):
+        return False
     return all(len(text) < LONGEST_CELL for text in row.values())
 
 

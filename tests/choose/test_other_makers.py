@@ -180,3 +180,18 @@ def test_gpus_of_two_makers_are_no_one_environment() -> None:
     except GpuSetupError:
         code = 1
     assert code == 1
+
+
+@each(
+    "words, said, unsaid",
+    [
+        (("--gpu", "MI50"), "rocBLAS", "torch 2.13's ROCm wheels have kernels"),
+        (("--gpu", "RX 6700 XT", "--os", "windows"), "and not gfx1031", "rocBLAS"),
+        (("--gpu", "RX 6900 XT", "--os", "windows"), "AMD's own index", "and not gfx1030"),
+    ],
+)
+def test_the_notes_agree_with_the_build(
+    words: tuple[str, ...], said: str, unsaid: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = " ".join(map(str, resolved(capsys, *words)["notes"]))  # type: ignore[call-overload]
+    assert said in notes and unsaid not in notes

@@ -274,3 +274,9 @@ def test_a_gpu_that_never_worked_and_is_lost_is_a_note(tmp_path: Path, capsys: S
     summary = judge_in(tmp_path, capsys)(text)
     assert summary["verdict"] == "good"
     assert any("GPU 1 is lost" in note for note in summary["notes"])
+
+
+def test_a_sentence_below_a_pasted_log_is_no_gpu(tmp_path: Path, capsys: Said) -> None:
+    log = "index, utilization.gpu [%], power.draw [W]\n" + "0, 97 %, 200 W\n" * 60
+    judged = judge_in(tmp_path, capsys)
+    assert judged(f"{log}Any ideas, please help, thanks\n") == judged(log)
