@@ -136,10 +136,7 @@ def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
     chosen release."""
     wish = replace(order.wish, torch=f"<{torch}")
     task = choose_task(replace(order, wish=wish), stops)
-    # The newest is offered no more: the mirror does not have it.
-    choice = replace(task.choice, newest=None)
-    why = "the newest that fits and that the mirror has"
-    return replace(task, wish=order.wish, choice=choice, why=why)
+    return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
 
 
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:

@@ -224,9 +224,15 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
         host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
         planned = run("install", "--dry-run", "--json", *place, *host)
         assert planned.exit == 0, planned.err
-        assert "--upgrade" not in planned.err, "the mirror does not have it"
         assert planned.answer["after"]["torch"] == "2.13.0+cu130"
         assert "that the mirror has" in planned.answer["why"]
+
+
+def test_a_newer_torch_is_offered_from_a_mirror_with_its_condition(run: Run) -> None:
+    machine = ("install", "--dry-run", "--from", "healthy")
+    usual, mirror = run(*machine), run(*machine, "--index", "https://mirror.example/whl")
+    assert "fits too: add `--upgrade`" in usual.out
+    assert "fits if your index has it: add `--upgrade`" in mirror.out
 
 
 @needs_linux
