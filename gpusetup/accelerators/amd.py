@@ -4,6 +4,7 @@ torch's builds have kernels."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpusetup.model.versions import parsed
 
@@ -48,7 +49,7 @@ helps, because no target that is still built runs on them."""
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
     (r"\bRX ?(?:5300|5500)", "gfx1012"),
-    (r"\bRX ?(?:68|69)\d0|Pro W6800", "gfx1030"),
+    (r"\bRX ?(?:68|69)\d0|\bW6800\b|\bV620\b", "gfx1030"),
     (r"\bRX ?67\d0", "gfx1031"),
     (r"\bRX ?66\d0", "gfx1032"),
     (r"\bRX ?6[345]00", "gfx1034"),
@@ -60,9 +61,13 @@ BOARDS = (
     (r"\bRX ?9060", "gfx1200"),
     (r"\bRX ?(?:4[678]0|5[789]0)\b|\bWX ?[457]100\b|\bWX ?[23][12]00\b|\bPolaris\b", "gfx803"),
     (r"\bWX ?(?:8200|9100)\b", "gfx900"),
-    (r"\bPro W6600\b", "gfx1032"),
+    (r"\bW6600\b", "gfx1032"),
     (r"\bStrix Halo\b|\bRyzen AI Max\b", "gfx1151"),
-    (r"\bStrix Point\b", "gfx1150"),
+    (r"\bStrix Point\b|\bRyzen AI 9\b", "gfx1150"),
+    (r"\bRyzen AI [57] (?:PRO )?(?:340|350|450)\b", "gfx1152"),
+    (r"\bRyzen AI [57] (?:PRO )?4[34]5\b|\b820M\b", "gfx1153"),
+    (r"\bRyzen [579] (?:PRO )?(?:7[6789]40|8[6789]4[05])(?:U|H|HS)\b", "gfx1103"),
+    (r"\bRyzen [579] (?:PRO )?6[689]\d\d(?:U|H|HS|HX)\b", "gfx1035"),
     (r"\bR9 (?:Nano|Fury)", "gfx803"),
     (r"\bR9 (?:285|380)", "gfx802"),
     (r"\bR9 [23]90", "gfx701"),
@@ -78,33 +83,32 @@ BOARDS = (
     (r"\bMI3(?:00|25)[AX]?\b", "gfx942"),
     (r"\bMI35[05]X\b", "gfx950"),
 )
-"""Boards and their targets: LLVM's User Guide for the AMDGPU Backend, table of processors;
-read anew in November 2026 for RX 9060 and 9070, 890M, 860M and 8060S (LLVM pull requests 155577 and
-163717)."""
+"""Boards, and processors by their graphics, and their targets: LLVM's User Guide for the AMDGPU
+Backend, table of processors; read again in November 2026 for RX 9060 and 9070, 890M, 860M and 8060S
+(LLVM pull requests 155577 and 163717). Processors: the table of extras in ROCm/TheRock's
+RELEASES.md."""
 
 
-INDEX_OF_AMD = "https://repo.amd.com/rocm/whl"
-"""AMD's own index of wheels: a folder for each family of targets."""
+INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
+"""AMD's own index of wheels since ROCm 10 (August 2026)."""
 
-FAMILIES = {
-    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1103"), "gfx110X-all"),
-    **dict.fromkeys(("gfx1200", "gfx1201"), "gfx120X-all"),
-    **{target: target for target in ("gfx908", "gfx90a", "gfx1150", "gfx1151", "gfx1152")},
-    "gfx942": "gfx94X-dcgpu",
-    "gfx950": "gfx950-dcgpu",
-    **dict.fromkeys(
-        ("gfx1030", "gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), "gfx103X-all"
-    ),
-}
-"""Target -> the folder of AMD's index with wheels for it, as AMD's page "Install PyTorch on ROCm
-7.13.0" lists them (rocm.docs.amd.com/en/7.13.0-preview/frameworks/pytorch/install.html, read in
-November 2026). Of gfx103X it lists gfx1030 alone; that the folder's wheels run on the whole family
-was tried by others (unslothai/unsloth pull request 7277, July 2026)."""
-
-WINDOWS_TARGETS = tuple(
-    target for target in FAMILIES if target not in ("gfx908", "gfx90a", "gfx942", "gfx950")
+INSTINCT = ("gfx908", "gfx90a", "gfx942", "gfx950")
+RADEON = (
+    *("gfx1010", "gfx1011", "gfx1012"),
+    *("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
+    *("gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"),
+    *("gfx1200", "gfx1201"),
 )
-"""Those of them that the same page offers for Windows: Radeon and Ryzen, not Instinct."""
+AMD_INDEX_TARGETS = (*INSTINCT, *RADEON)
+"""The targets with kernels on AMD's index: the extras `device-gfx...` that ROCm/TheRock's
+RELEASES.md names (August 2026), as far as they are in a stable release: gfx900 and gfx906 are only
+in nightly ones (easydiffusion/torchruntime issue 34, LykosAI/StabilityMatrix pull request 1690)."""
+
+ALL_DEVICES = "device-all"
+"""The extra with the kernels for every target (about 10 GB: ultralytics pull request 24137)."""
+
+WINDOWS_TARGETS = RADEON
+"""Those of them with wheels for Windows (ROCm/TheRock's SUPPORTED_GPUS.md): not Instinct."""
 
 LARGEST_VERSION = 999_999
 """`gfx_target_version` has two digits each for minor and stepping, and at most two for major."""
@@ -126,14 +130,19 @@ def target_of_version(number: int) -> str | None:
     return f"gfx{major}{minor:x}{stepping:x}"
 
 
-def index_of(target: str | None) -> str | None:
-    """The address of AMD's index for a target; None if AMD's page lists none.
+def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
+    """The extras of torch and torchvision on AMD's index that install the kernels for these
+    targets; empty if AMD's index lacks the kernels for one of them.
 
-    >>> index_of("gfx1151"), index_of("gfx1010")
-    ('https://repo.amd.com/rocm/whl/gfx1151/', None)
+    >>> device_extras(["gfx1151"]), device_extras(["gfx1100", "gfx1036"]), device_extras(["gfx803"])
+    (('device-gfx1151',), ('device-gfx1100', 'device-gfx1036'), ())
     """
-    family = FAMILIES.get(target or "")
-    return f"{INDEX_OF_AMD}/{family}/" if family else None
+    extras: list[str] = []
+    for target in targets:
+        if target not in AMD_INDEX_TARGETS:
+            return ()
+        extras.append(f"device-{target}")
+    return tuple(dict.fromkeys(extras))
 
 
 def has_kernels(target: str, rocm: str) -> bool | None:
@@ -168,6 +177,8 @@ def gfx_of(name: str) -> str | None:
 
     >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
     ('gfx1010', 'gfx1031', None)
+    >>> gfx_of("Ryzen 7 7840U"), gfx_of("AMD Ryzen AI 9 HX 370"), gfx_of("Ryzen 7 5800X")
+    ('gfx1103', 'gfx1150', None)
     >>> gfx_of("9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
     ('gfx1200', 'gfx1152', 'gfx950', 'gfx1103')
     """

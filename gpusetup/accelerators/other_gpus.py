@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, FAMILIES, RELATIVES, gfx_of
+from gpusetup.accelerators.amd import AMD_INDEX_TARGETS, BUILT_FOR, RELATIVES, gfx_of
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, other_maker
 from gpusetup.model.machine import Gpu, MakerStack
 
@@ -22,12 +22,14 @@ INTEL_WITH_XPU = re.compile(
     r"\barc\b|\b[ab](?:3[18]0|5[78]0|770)m?\b"
     # Arc Pro: `B60`.
     r"|\bb(?:60|50)\b"
+    # Processors with Arc graphics: Meteor Lake-H, Lunar Lake, Arrow Lake-H.
+    r"|\bcore ultra [579] (?:1\d\dh|2\d\d[hv])\b"
     # Data Center GPU Max: `Max 1550`.
     r"|\bmax\s?1[15][05]0\b|\bponte vecchio\b"
 )
 """The GPUs that PyTorch's XPU builds are validated on."""
-INTEL_WITHOUT_XPU = re.compile(r"\b(?:uhd|hd graphics|iris)\b")
-"""Intel's older graphics, which that list does not have."""
+INTEL_WITHOUT_XPU = re.compile(r"\b(?:uhd|hd graphics|iris)\b|\bcore ultra [3579] \d{3}[ukfs]?\b")
+"""Intel's older graphics, and processors without Arc graphics, which that list does not have."""
 
 
 def maker_named(text: str) -> Maker | None:
@@ -100,5 +102,5 @@ def has_a_build(stack: MakerStack) -> bool:
     if stack.maker != AMD.id:
         return True
     targets = [gpu.target for gpu in stack.gpus]
-    with_kernels = {*BUILT_FOR, *RELATIVES, *FAMILIES}
+    with_kernels = {*BUILT_FOR, *RELATIVES, *AMD_INDEX_TARGETS}
     return any(target in with_kernels for target in targets)

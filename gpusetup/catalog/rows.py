@@ -107,13 +107,13 @@ class OtherMakers(Frozen):
 
 
 class AmdRelease(Frozen):
-    """A torch on AMD's own index, which has a folder for each family of targets."""
+    """A torch on AMD's own index, whose extras choose the kernels for a target."""
 
     torch: str
     torchvision: str
     torchaudio: str
     rocm: str
-    """As in the label of its version: `7.13.0`."""
+    """As in the label of its version: `10.0.0`."""
     pythons: str
     """`3.11 3.12`."""
     on: str

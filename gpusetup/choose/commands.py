@@ -90,7 +90,7 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
     """Exact requirements for torch and its companions, such as `torch==2.5.1+cu124`."""
     requirements = []
     for name, version in build.family(packages).items():
-        requirement = f"{name}=={version}"
+        requirement = f"{build.project(name)}=={version}"
         # Without the label another build of the same version would count as installed.
         if carries_label(build, name):
             requirement += f"+{build.backend}"

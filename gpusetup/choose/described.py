@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpusetup.accelerators.makers import APPLE, NVIDIA
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.gpus import gpu_described, gpu_of_any_maker, platform_of
+from gpusetup.catalog.gpus import gpu_of_any_maker, platform_of
 from gpusetup.catalog.jetpack import is_board_gpu
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
@@ -208,12 +208,7 @@ def without_torch(machine: Snapshot) -> Snapshot:
 def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """The snapshot of this environment on another host, which has the named GPUs and driver.
-
-    Unsatisfiable for GPUs of other makers, which nothing here judges.
-    """
-    for name in names:
-        gpu_described(name, catalog.gpus)
+    """The snapshot of this environment on another host, which has the named GPUs and driver."""
     # What hides GPUs here, and what our own questions to the driver met, is not the other host's.
     environment = {
         name: value for name, value in snapshot.environment.items() if name not in NVIDIA.masks

@@ -1,8 +1,9 @@
 """Chooses the torch build for a GPU from AMD or Intel. Pure functions.
 
 The constraints are the target, ROCm, the system and Python. PyTorch's own index has ROCm builds for
-Linux and XPU builds for Linux and Windows; AMD's index has ROCm builds by family of targets, for
-Windows too. Apple's GPUs need nothing of this: torch's ordinary wheel for macOS serves them.
+Linux and XPU builds for Linux and Windows. AMD's index has ROCm builds for Windows too, and their
+extras choose the target. Apple's GPUs need none of this, because torch's ordinary wheel for macOS
+supports them.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.accelerators.amd import (
+    ALL_DEVICES,
+    AMD_INDEX_TARGETS,
     BUILT_FOR,
     BUILT_FOR_ROCM,
     BUILT_FOR_TORCH,
     DROPPED,
     FIRST_ROCM,
+    INDEX_OF_AMD,
     LAST_ROCM,
     RELATIVES,
     WINDOWS_TARGETS,
+    device_extras,
     has_kernels,
-    index_of,
 )
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, has_xpu, is_small
@@ -138,7 +142,7 @@ def page_of(build: TorchBuild) -> str:
 def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
     """The reasons against a build: the request, the system and the GPUs; empty if it fits."""
     reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    # AMD's index has a folder for each family: its builds have the kernels of that family.
+    # The extras of AMD's builds install the kernels for these very GPUs.
     if row.index is None:
         reasons += [why_no_kernels(row, gpu) for gpu in gpus]
     return tuple(filter(None, reasons))
@@ -192,20 +196,18 @@ def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuil
 
 
 def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
-    """The builds on AMD's own index for these GPUs, newest torch first; empty if they are of
-    several families.
+    """The builds on AMD's own index with kernels for all of these GPUs, newest torch first.
 
     They come after PyTorch's: on Linux they serve the targets that PyTorch's wheels lack, on
     Windows they are the only ones.
     """
-    targets = {gpu.target for gpu in gpus}
-    pages = {index_of(target) for target in targets}
+    targets = [gpu.target for gpu in gpus]
+    # Without a GPU, as where an image is built, only the kernels for every target can be right.
+    extras = device_extras(targets) if targets else (ALL_DEVICES,)
     family, _, machine = platform.partition("-")
-    # One environment has the wheels of one family.
-    if len(pages) != 1 or None in pages:
-        return ()
-    # AMD's page offers Windows for Radeon and Ryzen, not for Instinct.
-    if family == "windows" and not targets <= {*WINDOWS_TARGETS}:
+    # AMD's wheels for Windows are for Radeon and Ryzen, not for Instinct.
+    is_elsewhere = family == "windows" and not {*targets} <= {*WINDOWS_TARGETS}
+    if not extras or is_elsewhere:
         return ()
     builds = []
     for release in catalog.amd_index:
@@ -221,7 +223,8 @@ def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple
                     kernels=(),
                     torchvision=release.torchvision,
                     torchaudio=release.torchaudio,
-                    index=pages.copy().pop(),
+                    index=INDEX_OF_AMD,
+                    device_extras=extras,
                 )
             )
     return tuple(reversed(builds))
@@ -269,23 +272,16 @@ def notes_of(
 ) -> Iterator[str]:
     """Yields notes on a build for AMD or Intel, which gpusetup has never run."""
     if build is not None and build.index:
-        dates = [release.torch for release in catalog.amd_index]
         yield (
-            f"torch {build.torch} comes from AMD's own index, as AMD's page of November 2026 lists "
-            f"it (up to torch {dates[-1]}); it brings ROCm as packages"
+            f"torch {build.torch} comes from AMD's own index, which also has ROCm as packages. "
+            f"`{build.project('torch')}` brings the kernels for "
+            f"{'this GPU' if gpus else 'every target, about 10 GB: name yours with `--gpu`'}"
         )
-        for gpu in gpus:
-            # The page lists one target of the family; others tried the rest.
-            if gpu.target in RELATIVES and gpu.target not in BUILT_FOR:
-                yield (
-                    f"AMD's page lists {RELATIVES[gpu.target][0]} for these wheels and not "
-                    f"{gpu.target}: others run them on {gpu.name}"
-                )
         if build.os == "windows":
             yield "it needs AMD's current Adrenalin driver"
     elif maker is AMD:
         for gpu in gpus:
-            yield note_on_target(gpu)
+            yield note_on_target(gpu, catalog)
         sent_back = any(gpu.target in LAST_ROCM for gpu in gpus)
         if build and not sent_back and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
             yield f"we did not check whether torch {build.torch} has the same kernels"
@@ -296,7 +292,7 @@ def notes_of(
     )
 
 
-def note_on_target(gpu: Gpu) -> str:
+def note_on_target(gpu: Gpu, catalog: Catalog) -> str:
     """A note on whether torch's ROCm wheels have kernels for this AMD GPU."""
     name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
     if gpu.target is None:
@@ -312,7 +308,14 @@ def note_on_target(gpu: Gpu) -> str:
     if gpu.target not in RELATIVES:
         return f"no ROCm wheel of PyTorch's is known to have kernels for {name}"
     target, version = RELATIVES[gpu.target]
-    return (
-        f"no ROCm wheel has kernels for {name}; those for {target} run with "
+    note = (
+        f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there with "
         f"HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
     )
+    if gpu.target in AMD_INDEX_TARGETS and catalog.amd_index:
+        backend = f"rocm{catalog.amd_index[-1].rocm}"
+        note += (
+            f". AMD's own wheels have kernels for {gpu.target} and need no such variable: to use "
+            f"them, add `--backend {backend}`"
+        )
+    return note

@@ -128,9 +128,14 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
     if not question.describes_other_host:
         return snapshot
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.catalog.gpus import gpu_described
     from gpusetup.choose.described import for_host
 
-    return for_host(snapshot, question.gpu, question.driver, load_catalog())
+    catalog = load_catalog()
+    for name in question.gpu:
+        # Unsatisfiable for another maker's GPU: without its drivers there is nothing to judge.
+        gpu_described(name, catalog.gpus)
+    return for_host(snapshot, question.gpu, question.driver, catalog)
 
 
 # --- the answer, for a report of a thread too ----------------------------------------------------

@@ -98,8 +98,8 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
 def _show_pins(coming: Coming, build: TorchBuild, root: str) -> Reply:
     """The reply with the lines for a project that uses a single torch build."""
     pins = build.family(coming.family)
-    url = index_url(build.backend, root)
-    add = ("uv", "add", *(f"{name}=={version}" for name, version in pins.items()))
+    url = build.index or index_url(build.backend, root)
+    add = ("uv", "add", *(f"{build.project(name)}=={version}" for name, version in pins.items()))
     answer = InstallAnswer(
         state="planned",
         target=PROJECT_FILE,

@@ -8,13 +8,17 @@ November 2026.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpusetup.accelerators.amd import (
     BUILT_FOR_ROCM,
     DROPPED,
     FIRST_ROCM,
+    INDEX_OF_AMD,
     LAST_ROCM,
     RELATIVES,
-    index_of,
+    WINDOWS_TARGETS,
+    device_extras,
 )
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
 from gpusetup.catalog.builds import index_url
@@ -181,12 +185,14 @@ def build_for_maker(context: RuleContext, stack: MakerStack) -> Fix:
     )
 
 
-def pip_from(context: RuleContext, index: str, *packages: str) -> Line:
-    """Install torch and torchvision from an index, replacing the installed ones."""
-    # Without a word pip keeps another maker's build of the same version.
+def pip_from(
+    context: RuleContext, index: str, packages: Sequence[str] = ("torch", "torchvision")
+) -> Line:
+    """Install torch and the packages that go with it from an index, replacing the installed
+    ones."""
+    # Without this option, pip keeps another maker's build of the same version.
     replacing = ("--force-reinstall",) if context.torch.version else ()
-    words = (*replacing, "torch", "torchvision", *packages, "--index-url", index)
-    return paste.pip(context, "install", *words)
+    return paste.pip(context, "install", *replacing, *packages, "--index-url", index)
 
 
 def pytorchs_index(target: str | None) -> str:
@@ -197,20 +203,23 @@ def pytorchs_index(target: str | None) -> str:
 
 
 def from_amds_index(context: RuleContext, target: str | None) -> Fix:
-    """Install AMD's own wheels for a target, if AMD's page lists an index for it."""
-    index = index_of(target)
-    if index is None:
+    """Install AMD's own wheels for a target, if AMD's index has kernels for it."""
+    extras = device_extras([target])
+    is_linux_only = on(context, "windows") and target not in WINDOWS_TARGETS
+    if not extras or is_linux_only:
         this_gpu = f"this GPU ({target})" if target else "this GPU"
         return Fix(
             text=f"AMD's list of PyTorch wheels has none for {this_gpu}. torch's CPU build "
             "works, and there may be a build for WSL or Linux: "
             "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
         )
+    device = ",".join(extras)
+    packages = (f"torch[{device}]", f"torchvision[{device}]", "torchaudio")
     return Fix(
-        text=f"Install AMD's own wheels for {target} (Python 3.11 to 3.14; they include ROCm). "
-        "PyTorch's own index has ROCm builds for Linux only. On Windows, AMD's wheels need AMD's "
-        "current Adrenalin driver",
-        commands=(pip_from(context, index, "torchaudio"),),
+        text=f"Install AMD's own wheels, which include ROCm and the kernels for {target}. They "
+        "need Python 3.11 to 3.14, and on Windows AMD's current Adrenalin driver. (PyTorch's own "
+        "index has ROCm builds for Linux only.)",
+        commands=(pip_from(context, INDEX_OF_AMD, packages),),
     )
 
 

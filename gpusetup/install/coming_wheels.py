@@ -100,7 +100,8 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
     message = no.message
     missing = ("403", "404") if is_torchs_own(wanted.index) else ("404",)
     for word in wanted.family:
-        name, _, version = word.partition("==")
+        project, _, version = word.partition("==")
+        name, _, _ = project.partition("[")
         url, login = split_login(f"{wanted.index}/{name}/")
         try:
             with answered(url, allowed, login=login, timeouts=SIZE_TIMEOUTS) as page:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.coming_wheels import require_lack, wheels_for
@@ -198,8 +200,14 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
-        exact = f"{name}=={version}"
-        family.append(exact_in(job.wheels, name, version, backend) if job.wheels else exact)
+        project = build.project(name)
+        if job.wheels:
+            family.append(exact_in(job.wheels, project, version, backend))
+        elif build.device_extras:
+            # AMD's index has the builds for all ROCm releases on one page, so the label decides.
+            family.append(f"{project}=={version}+{backend}")
+        else:
+            family.append(f"{project}=={version}")
     family += coming.on_torch_index
     root = job.wheels or task.request.root
     catalog = load_catalog()
@@ -213,6 +221,7 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
         index=page_of(source, root),
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
+        needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
     )
 
 
@@ -226,14 +235,15 @@ def page_of(source: Fallback, root: str) -> str:
     return f"{root.rstrip('/')}/{source.backend}"
 
 
-def exact_in(folder: str, name: str, version: str, backend: str) -> str:
+def exact_in(folder: str, project: str, version: str, backend: str) -> str:
     """The requirement that only this backend's wheel in the folder meets, or the wheel without a
     label if there is no other."""
+    name, _, _ = project.partition("[")
     labelled = f"{version}+{backend}"
     has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
     has_plain = any(Path(folder).glob(f"{name}-{version}-*.whl"))
     is_plain = has_plain and not has_labelled
-    return f"{name}=={version if is_plain else labelled}"
+    return f"{project}=={version if is_plain else labelled}"
 
 
 UNPACKED_FACTOR = 3.6

@@ -1,6 +1,7 @@
 """The lines that a uv project's pyproject.toml needs so that torch comes from its own index.
 
-The index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac,
+The index is `explicit`, so that nothing else comes from it, except for AMD's and Intel's builds,
+which need more of it. A platform without that build (a Mac,
 an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
 gets a source for each of them, and uv is told that no two can be installed together.
 """
@@ -11,7 +12,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpusetup.accelerators.amd import INDEX_OF_AMD
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.wish import Wish, backend_label, specifier
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.install.project_file import EXTRA_NAME, Kind, NamedExtra, ProjectFile
@@ -37,20 +41,44 @@ def project_lines(
     """Yields the TOML lines that make uv install these packages from torch's index, on the
     platforms for which it has this build."""
     marker = marker_of(build.torch, build.backend, catalog)
-    yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"', "explicit = true", "")
-    yield "[tool.uv.sources]"
+    needs_more_of_index = maker_of(build.backend) in NEEDS_ITS_INDEX
+    if needs_more_of_index:
+        # uv would look for torch in the same index on every other platform, too.
+        yield from ("[tool.uv]", f'environments = ["{marker}"]', "")
+    yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"')
+    # AMD's and Intel's builds need packages that only this index has, such as their Triton: then
+    # uv may take every package from there.
+    if not needs_more_of_index:
+        yield "explicit = true"
+    elif url == INDEX_OF_AMD:
+        yield "ignore-error-codes = [403]  # its answer for packages that it does not have"
+    yield from ("", "[tool.uv.sources]")
     for name in names:
         yield f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]'
+
+
+def has_other_makers_build(torch: str, backend: str, platform: str, catalog: Catalog) -> bool:
+    """Whether an index has this build for AMD's or Intel's GPUs, on a platform such as
+    `linux-x86_64`."""
+    for row in catalog.other_makers:
+        if row.torch == torch and backend in row.seen.get(platform, "").split():
+            return True
+    return any(
+        (release.torch, f"rocm{release.rocm}") == (torch, backend) and platform in release.on
+        for release in catalog.amd_index
+    )
 
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
     """The environment marker for the platforms on which torch's index has a build; "" if there are
     none."""
-    markers = [
-        marker
-        for marker, platform in PLATFORMS.items()
-        if catalog.row_of(torch, backend, *platform)
-    ]
+    markers = []
+    for marker, (family, machine) in PLATFORMS.items():
+        is_for_another_maker = has_other_makers_build(
+            torch, backend, f"{family}-{machine}", catalog
+        )
+        if is_for_another_maker or catalog.row_of(torch, backend, family, machine):
+            markers.append(marker)
     # Every Linux is one of the two: a marker that is always true there says nothing.
     if set(LINUX_MARKERS) <= set(markers):
         others = [marker for marker in markers if marker not in LINUX_MARKERS]

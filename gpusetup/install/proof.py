@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.install.job import InstallJob
 from gpusetup.install.switching.lock import launched
 from gpusetup.system.processes import Output, run
@@ -15,6 +16,10 @@ VERIFY = Path(__file__).resolve().parent.parent / "verify"
 
 
 VERIFY_SECONDS = 900.0
+
+DEVICE_OF_MAKER = {AMD.id: "auto", INTEL.id: "xpu"}
+"""A maker other than NVIDIA -> verify's device for its GPUs. torch's ROCm builds call them `cuda`,
+as NVIDIA's, so that verify finds them by itself."""
 
 
 def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
@@ -49,12 +54,19 @@ def parse_verdict(output: Output) -> dict[str, Any]:
 
 
 def device_to_prove(backend: str, gpus: int | None) -> str:
-    """verify's device for this backend: `cpu`, or for a CUDA build `auto`, or `none` if there is no
-    GPU (an image build).
+    """verify's device for a build, if this machine has so many GPUs for it (None if unknown).
+
+    Without a GPU, as where an image is built, a CUDA build is tested without computing, and AMD's
+    and Intel's compute on the CPU.
 
     >>> device_to_prove("cu124", 1), device_to_prove("cu124", 0), device_to_prove("cpu", 1)
     ('auto', 'none', 'cpu')
+    >>> device_to_prove("rocm7.2", 1), device_to_prove("xpu", 2), device_to_prove("xpu", 0)
+    ('auto', 'xpu', 'cpu')
     """
+    device = DEVICE_OF_MAKER.get(maker_of(backend) or "")
+    if device is not None:
+        return device if gpus else "cpu"
     if not re.fullmatch(r"cu\d+", backend):
         return "cpu"
     return "none" if gpus == 0 else "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
@@ -48,6 +49,9 @@ class Task(Frozen):
         None if unknown."""
         if self.request.for_other_host:
             return 0
+        stack = self.machine.makers
+        if stack is not None and stack.maker == maker_of(self.build.backend):
+            return len(stack.gpus)
         return None if self.machine.gpus is None else len(self.machine.gpus)
 
     @property

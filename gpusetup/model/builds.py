@@ -40,6 +40,10 @@ class TorchBuild(Frozen):
     index: Text = None
     """The page with the build, if that is not PyTorch's own index (AMD's index)."""
 
+    device_extras: tuple[str, ...] = ()
+    """The extras of torch and torchvision that install the kernels for the GPUs, on AMD's index:
+    `device-gfx1151`."""
+
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch, torchvision and torchaudio in this build, limited to these
         names."""
@@ -49,6 +53,16 @@ class TorchBuild(Frozen):
             "torchaudio": self.torchaudio,
         }
         return {name: version for name, version in versions.items() if name in names and version}
+
+    def project(self, name: str) -> str:
+        """One of the family as a requirement without a version: `torchvision`, or
+        `torch[device-gfx1151]` on AMD's index.
+
+        torchaudio has no kernels of its own, so it has no extras.
+        """
+        if not self.device_extras or name == "torchaudio":
+            return name
+        return f"{name}[{','.join(self.device_extras)}]"
 
     @property
     def cuda_major(self) -> str:

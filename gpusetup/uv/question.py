@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login, without_logins
@@ -53,6 +54,8 @@ class Requirements(Frozen):
     constraints: tuple[str, ...] = ()
     index: str
     """The index of the family, or of a backend in a folder of wheels."""
+    needs_more_of_index: bool = False
+    """Whether the family needs packages that only its own index has, such as ROCm's Triton."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,9 +79,20 @@ class Requirements(Frozen):
 
     @property
     def index_table(self) -> str:
-        """The index of the family as uv's table, for nothing else and without its login."""
-        url = json.dumps(split_login(self.index)[0])
-        return f'name = "torch"\nurl = {url}\nexplicit = true\n'
+        """The index of the family as uv's table, without its login.
+
+        uv uses it for the family alone, or if the family needs more of it, as the first of all
+        indexes: then every package that it has comes from there.
+        """
+        url = split_login(self.index)[0]
+        rows = ['name = "torch"', f"url = {json.dumps(url)}"]
+        if not self.needs_more_of_index:
+            rows.append("explicit = true")
+        elif url.startswith(INDEX_OF_AMD):
+            # AMD's index answers 403 for a package that it does not have. uv knows this only of
+            # PyTorch's index.
+            rows.append("ignore-error-codes = [403]")
+        return "\n".join((*rows, ""))
 
     @property
     def asked_prereleases(self) -> frozenset[str]:
@@ -326,8 +340,8 @@ def _write_question(
             without_limit = dict.fromkeys(question.requirements.names, False)
             changes["exclude-newer-package"] = {**limits_by_date, **without_limit}
         # uv tells that an index refuses to answer only of those that its settings name.
-        torch_index = question.requirements.index_table
-        configuration = f"{settings.configuration(**changes)}[[index]]\n{torch_index}"
+        torch_index = f"[[index]]\n{question.requirements.index_table}"
+        configuration = settings.configuration(first_index=torch_index, **changes)
     world.configure(configuration)
     folder = world.folder
     project = question.requirements.text

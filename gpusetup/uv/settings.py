@@ -208,8 +208,12 @@ class PersonSettings:
 
     # --- what uv is told --------------------------------------------------------------------------
 
-    def configuration(self, **changes: Any) -> str:
-        """The text of the only uv.toml that uv gets; it contains no logins."""
+    def configuration(self, first_index: str = "", **changes: Any) -> str:
+        """The text of the only uv.toml that uv gets; it contains no logins.
+
+        `first_index` is the table of an index that uv asks before the person's, because uv takes a
+        package from the first index that has it.
+        """
         settings = {key: self.single(key) for key in PASSED_TO_UV}
         settings |= self._from_pip()
         # The older name of the same setting.
@@ -225,6 +229,7 @@ class PersonSettings:
             # What is not set, or set to "no", is uv's own default.
             if value:
                 lines.append(f"{key} = {toml_text(value)}")
+        lines += first_index.splitlines()
         renamed, _ = handed_over(self.indexes)
         # Tables come last: in TOML every later key would belong to them.
         for index in renamed:

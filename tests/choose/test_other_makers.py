@@ -2,7 +2,8 @@
 
 What an expert names was written down before `resolve` was asked, from PyTorch's pages (Get
 Started; Getting Started on Intel GPU, edition 2.15; MPS backend) and AMD's page "Install PyTorch
-on ROCm 7.13.0", read in November 2026.
+on ROCm 7.13.0", read in November 2026; where AMD's index has wheels for more targets since ROCm 10,
+from ROCm/TheRock's RELEASES.md and SUPPORTED_GPUS.md of August 2026.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ MACHINES = (
     ("Radeon Pro WX 7100", LINUX, NONE, ""),
     ("RX Vega 64", LINUX, PYTORCH, "rocm6.3"),
     ("Radeon VII", LINUX, PYTORCH, "rocm6.3"),
-    ("RX 5700 XT", LINUX, NONE, ""),
-    ("RX 5500 XT", LINUX, NONE, ""),
+    ("RX 5700 XT", LINUX, AMDS, "rocm10"),
+    ("RX 5500 XT", WINDOWS, AMDS, "rocm10"),
     ("RX 6600", LINUX, PYTORCH, "rocm"),
     ("RX 6700 XT", LINUX, PYTORCH, "rocm"),
     ("RX 6700 XT", WINDOWS, AMDS, "rocm"),
@@ -86,11 +87,13 @@ def test_a_described_machine_gets_the_build_that_an_expert_names(
         return
     url = str(document["index_url"])
     assert str(document["backend"]).startswith(backend)
-    assert url.startswith("https://repo.amd.com/" if index == AMDS else "https://download.pytorch")
+    assert url.startswith(
+        "https://stable.repo.amd.com/" if index == AMDS else "https://download.pytorch"
+    )
     assert document["torchvision"]
 
 
-BACKENDS = ("auto", "cpu", "cu126", "cu130", "rocm6.4", "rocm7.2", "rocm7.13.0", "xpu")
+BACKENDS = ("auto", "cpu", "cu126", "cu130", "rocm6.4", "rocm7.2", "rocm10.0.0", "xpu")
 NAMED = ("RX 7900 XTX", "RX 9070 XT", "MI300X", "Strix Halo", "Arc B580", "Arc A770", "M3 Max",
          "RTX 4090", "H100 SXM5")  # fmt: skip
 SYSTEMS = (LINUX, WINDOWS, MACOS)
@@ -186,8 +189,8 @@ def test_gpus_of_two_makers_are_no_one_environment() -> None:
     "words, said, unsaid",
     [
         (("--gpu", "MI50"), "rocBLAS", "torch 2.13's ROCm wheels have kernels"),
-        (("--gpu", "RX 6700 XT", "--os", "windows"), "and not gfx1031", "rocBLAS"),
-        (("--gpu", "RX 6900 XT", "--os", "windows"), "AMD's own index", "and not gfx1030"),
+        (("--gpu", "RX 6700 XT", "--os", "windows"), "`torch[device-gfx1031]`", "rocBLAS"),
+        (("--gpu", "RX 6700 XT", "--os", "linux"), "add `--backend rocm10.0.0`", "AMD's own index"),
     ],
 )
 def test_the_notes_agree_with_the_build(
@@ -195,3 +198,31 @@ def test_the_notes_agree_with_the_build(
 ) -> None:
     notes = " ".join(map(str, resolved(capsys, *words)["notes"]))  # type: ignore[call-overload]
     assert said in notes and unsaid not in notes
+
+
+@each(
+    "gpu, system, backend",
+    [
+        ("Ryzen 7 7840U", WINDOWS, "rocm10.0.0"),
+        ("AMD Ryzen AI 9 HX 370", LINUX, "rocm7.2"),
+        ("Radeon PRO V620", LINUX, "rocm7.2"),
+        ("Core Ultra 7 155H", WINDOWS, "xpu"),
+        ("Intel Core Ultra 5 125U", WINDOWS, None),
+        ("Instinct MI300X", WINDOWS, None),
+    ],
+)
+def test_a_processor_is_known_by_its_graphics(
+    gpu: str, system: str, backend: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = resolved(capsys, "--gpu", gpu, "--os", system)
+    assert (document["backend"] if document["torch"] else None) == backend
+
+
+def test_two_targets_get_the_kernels_of_both(capsys: pytest.CaptureFixture[str]) -> None:
+    gpus = ("--gpu", "RX 7900 XTX", "--gpu", "gfx1036")
+    code = main(["resolve", *gpus, "--os", "windows", "--python", "3.12", "--installer", "pip"])
+    screen = capsys.readouterr().out
+    assert code == 0
+    assert '"torch[device-gfx1100,device-gfx1036]==2.13.0+rocm10.0.0"' in screen
+    # torchaudio has no kernels of its own.
+    assert " torchaudio==2.11.0.2+rocm10.0.0" in screen

@@ -272,6 +272,7 @@ def build_wheel(
     *,
     tag: str = "py3-none-any",
     requires: Sequence[str] = (),
+    extras: Sequence[str] = (),
     files: Mapping[str, str | bytes] | None = None,
     scripts: Mapping[str, str] | None = None,
 ) -> Path:
@@ -283,6 +284,7 @@ def build_wheel(
         for path, text in (files or {f"{flat}/__init__.py": f'__version__ = "{version}"\n'}).items()
     }
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Provides-Extra: {extra}" for extra in extras]
     lines += [f"Requires-Dist: {need}" for need in requires]
     content[f"{info}/METADATA"] = ("\n".join(lines) + "\n").encode()
     pure = "true" if tag.endswith("-any") else "false"

@@ -276,3 +276,29 @@ def test_a_script_whose_block_cannot_be_read_is_named(
     (tmp_path / "s.py").write_text(text, encoding="utf-8")
     assert main([*WORDS, "s.py"]) == 2
     assert "s.py" in capsys.readouterr().err
+
+
+def test_uv_locks_amds_build_with_the_triton_of_its_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shelf = tmp_path / "wheels"
+    with index_server(tmp_path / "served") as index:
+        tag = "cp311-cp311-manylinux_2_28_x86_64"
+        needs = ("triton-rocm==3.8.0",)
+        torch = build_wheel(shelf, "torch", "2.13.0+rocm7.2", tag=tag, requires=needs)
+        index.add("whl/rocm7.2", torch)
+        index.add("whl/rocm7.2", build_wheel(shelf, "triton-rocm", "3.8.0"))
+        # The public index has a placeholder under this name.
+        index.add("simple", build_wheel(shelf, "triton-rocm", "0.0.1"))
+        words = ("--backend", "rocm7.2", "--torch", "2.13.0", "--index", index.index_root)
+        assert main(["install", "--project", *words, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        folder = tmp_path / "project"
+        folder.mkdir()
+        text = "\n".join((PROJECT, *answer["lines"], ""))
+        (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+        add = answer["steps"][0]["argv"]
+        uv_by_itself(folder, tmp_path, index.simple, *add[1:], "--no-sync")
+        locked = (folder / "uv.lock").read_text(encoding="utf-8")
+    assert 'version = "2.13.0+rocm7.2"' in locked
+    assert 'name = "triton-rocm"\nversion = "3.8.0"' in locked
