@@ -36,7 +36,8 @@ first comparison is requested.
 
 
 class Limit(NamedTuple):
-    """The largest error allowed for an element: relative to its exact value, plus an absolute part."""
+    """The largest error allowed for an element: relative to its exact value, plus an absolute
+    part."""
 
     relative: float = 0.0
     absolute: float = 0.0
@@ -82,7 +83,8 @@ def dice(salt: str) -> random.Random:
 
 
 def formats_on(device: str) -> Tuple[str, ...]:
-    """The floating-point formats that the device can compute in: bfloat16 only if it supports it."""
+    """The floating-point formats that the device can compute in: bfloat16 only if it supports
+    it."""
     names = ("float64", "float32", "float16", "bfloat16")
     if has_bfloat16(torch, device):
         return names

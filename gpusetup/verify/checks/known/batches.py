@@ -96,7 +96,8 @@ def product_of(shape: Shape, salt: int = 0) -> Product:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    """The exact product of two integer matrices. Zeros in the first matrix are skipped for speed."""
+    """The exact product of two integer matrices. Zeros in the first matrix are skipped for
+    speed."""
     product: Matrix = []
     for row in first:
         sums = [0] * len(second[0])
@@ -171,7 +172,8 @@ def products_with_vector(factors: FactorsOnDevice, exact: List[int], label: str)
 
 
 def spread_operands(device: str) -> Iterator[Part]:
-    """Catches wrong batched products if an operand is one matrix expanded to the batch (stride 0)."""
+    """Catches wrong batched products if an operand is one matrix expanded to the batch (stride
+    0)."""
     for shape in BATCHED_SHAPES:
         product = product_of(shape)
         for dtype_name in formats_on(device):

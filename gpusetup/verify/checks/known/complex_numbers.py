@@ -52,7 +52,8 @@ def whole_numbers(length: int, salt: str) -> List[complex]:
 
 
 def on_device(values: Sequence[complex], dtype_name: str, device: str) -> Any:
-    """A complex tensor on the device. `dtype_name` is the format of its real and imaginary parts."""
+    """A complex tensor on the device. `dtype_name` is the format of its real and imaginary
+    parts."""
     complex_name = COMPLEX[dtype_name]
     tensor = torch.tensor(list(values), dtype=dtype_of(complex_name))
     return tensor.to(device)

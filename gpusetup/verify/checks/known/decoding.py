@@ -107,7 +107,8 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
 
 
 def query_of(query: int, query_head: int) -> float:
-    """The number of a query. Queries use `QUERIES` in turn, and each head starts one place further."""
+    """The number of a query. Queries use `QUERIES` in turn, and each head starts one place
+    further."""
     return QUERIES[(query + query_head) % len(QUERIES)]
 
 

@@ -125,7 +125,8 @@ def independent_lanes(device: str) -> Iterator[Part]:
 
 
 def agree_by_chance(label: str, lane: List[bool], other_lane: List[bool]) -> Part:
-    """Check that two lanes agree (both kept or both dropped) only as often as independent lanes do."""
+    """Check that two lanes agree (both kept or both dropped) only as often as independent lanes
+    do."""
     # The last vector may end before the other lane, so the lanes can differ in length.
     pairs = min(len(lane), len(other_lane))
     equal_count = sum(map(eq, lane, other_lane))
@@ -187,7 +188,8 @@ def whole_channels(device: str) -> Iterator[Part]:
 
 
 def nothing_and_everything(device: str) -> Iterator[Part]:
-    """Catches dropout that still drops at random if the rate is 0 or 1, or with `training=False`."""
+    """Catches dropout that still drops at random if the rate is 0 or 1, or with
+    `training=False`."""
     functional = torch.nn.functional
     length = 1025
     untouched = [1.0] * length

@@ -155,7 +155,7 @@ def layer_norm(case: CenteredSpread, length: int, dtype_name: str, device: str) 
 
 def rms_norms(device: str) -> Iterator[Part]:
     """Catches an RMS norm that loses its eps or the end of a row."""
-    # torch 2.4 brought it.
+    # torch 2.4 added rms_norm.
     if not hasattr(torch.nn.functional, "rms_norm"):
         return
     for dtype_name in formats_on(device):
