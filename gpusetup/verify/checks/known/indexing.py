@@ -309,7 +309,8 @@ class TableGradients(NamedTuple):
 
 
 def gradients_in_python(table: Table) -> TableGradients:
-    """The exact gradient of the table: each row's gradient is the sum over all lookups of that row."""
+    """The exact gradient of the table: each row's gradient is the sum over all lookups of that
+    row."""
     positions = table.counted_from_front()
     # Choose a row that is looked up, because any other row has a zero gradient anyway.
     padding = positions[len(positions) // 2]
@@ -322,7 +323,8 @@ def gradients_in_python(table: Table) -> TableGradients:
 
 
 def gradients_of_a_table(device: str) -> Iterator[Part]:
-    """Catches an embedding whose gradient leaves out repeated lookups, or includes the padding row."""
+    """Catches an embedding whose gradient leaves out repeated lookups, or includes the padding
+    row."""
     lookup = torch.nn.functional.embedding
     for table in tables():
         exact = gradients_in_python(table)
@@ -346,7 +348,8 @@ def gradients_of_a_table(device: str) -> Iterator[Part]:
 
 
 def gradients_of_one_row(device: str) -> Iterator[Part]:
-    """Catches an embedding gradient that is summed in 16 bits if one row is looked up very often."""
+    """Catches an embedding gradient that is summed in 16 bits if one row is looked up very
+    often."""
     # CUDA's kernel for more than 3,072 indices sums in float32.
     steps, width = 4224, 3
     for dtype_name in formats_on(device):
