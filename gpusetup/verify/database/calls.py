@@ -1,4 +1,4 @@
-"""Calls of an operator: their arguments, in the tested format or in float64, and their results."""
+"""An operator call with its arguments, in the tested format or in float64, and its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Call(NamedTuple):
     args: Tuple[Any, ...]
     options: Dict[str, Any]
     learning: Callable[[Any], Any]
-    """Selects the part of the returned value to differentiate."""
+    """Selects the part of the returned value that can be differentiated and compared."""
 
 
 class Answer(NamedTuple):

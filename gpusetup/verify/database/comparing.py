@@ -1,9 +1,8 @@
-"""Compute one sample of torch's database on the device and in float64 on the CPU, and compare the
-two results.
+"""Make one call on the device and in float64 on the CPU, and compare the two results.
 
-The error allowed in an element has two parts, each with a factor: the format's roundoff times the
-exact result, and the change in the exact result if every argument is changed by about a roundoff
-("moved"). Whole numbers and flags that change if the arguments are moved are not judged.
+The error allowed in an element has two parts: the format's roundoff times the exact result, and the
+change in the exact result if all arguments are changed by about a roundoff (here: "moved"). Both
+parts have a factor. Whole numbers and flags that change if the arguments are moved are not judged.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Comparison:
         """
 
     def _set_roundings(self, entry: Any, arguments: List[Any]) -> None:
-        """Set how often the operator may round, and in which format."""
+        """Set the factors that depend on how often, and in which format, the operator may round."""
         rounds_once = getattr(entry, "once", False) and self.dtype in HALVES
         may_use_threads = getattr(entry, "by_threads", False) and self.device == "cpu"
         uses_threads = may_use_threads and rounds_once and self.torch.get_num_threads() > 1
@@ -132,7 +131,7 @@ class Comparison:
         """The largest number of terms in a sum that is rounded after each addition; 0 if there is
         no such sum.
         """
-        # Such an entry computes each element separately.
+        # An entry with `sums=False` computes each element separately.
         if not getattr(entry, "sums", True):
             return 1
         if self.dtype in HALVES:
@@ -173,8 +172,8 @@ class Comparison:
             return self._widened(answer)
 
     def _widened(self, answer: Answer) -> Answer:
-        """The exact result, in which whole numbers are taken from float64 if int64 would round them
-        first.
+        """Returns the exact result. It takes whole numbers from a float64 call if int64 would round
+        intermediate results.
         """
         if not self.float64_decides:
             return answer
@@ -208,7 +207,7 @@ class Comparison:
         """
         torch = self.torch
         format = torch.iinfo(getattr(torch, self.dtype))
-        # A float64 comparison is exact.
+        # Flags are results of comparisons, which are exact in float64.
         if fractional.dtype == torch.bool:
             return fractional
         is_rounded = kind_of(whole) == "whole" and kind_of(fractional) != "whole"
@@ -397,7 +396,7 @@ class Comparison:
 
 
 def most_alike(places: Any) -> int:
-    """How often the most frequent number occurs in a tensor; 0 if the tensor is empty."""
+    """Returns how often the most frequent number occurs in a tensor; 0 if the tensor is empty."""
     if not places.numel():
         return 0
     _, counts = places.unique(return_counts=True)
@@ -410,13 +409,13 @@ def is_wrong(parts: List[Part]) -> bool:
 
 
 def compared(torch: Any, device: str, question: Any) -> List[Part]:
-    """Returns all comparisons of a question. Raises NotAsked if there is no exact result, and the
-    kernel's errors.
+    """Make all comparisons of a question. Raises NotAsked if there is no exact result, and passes
+    on the errors of kernels.
 
     A wrong result is confirmed before it counts:
-    1. If two calls with slightly different numbers are wrong as well, it counts.
-    2. If only these numbers are wrong, and are wrong again, it is rounding: it is left out.
-    3. If the same call is right when it is repeated, the device is unstable: it counts.
+    1. If two calls with slightly different numbers are wrong too, it counts.
+    2. If only these numbers are wrong, but are wrong again, it is rounding, so it does not count.
+    3. If the same call is right when it is repeated, the device is unstable, so it counts.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

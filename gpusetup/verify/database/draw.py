@@ -1,5 +1,6 @@
-"""The forms of a call (lengths, kinds of numbers, memory layouts, ways to call) and the order in
-which they are used, and the class with which entries draw their arguments.
+"""How a question gets its call. A question is one call of an operator, and `turn` is its running
+number. The turn determines the call's form: its lengths, the kind of its numbers, their memory
+layout, and the way to make the call.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ LENGTHS: Tuple[Tuple[int, ...], ...] = (
     (33_001, 66_001, 131_072, 262_147),
     (1, 2, 3, 5),
 )
-"""Lengths below and above the block sizes of kernels. A question uses one of these rows; the empty
-row leaves the lengths to the entry.
+"""Lengths below and above the block sizes of kernels. A question draws from one of these rows; with
+the empty row, the entry may use any lengths.
 
 These lengths and kinds of numbers are used for the entries written here, and for elementwise
 functions and reductions in torch's database. Other operators in the database would get unsuitable
@@ -38,7 +39,9 @@ TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place
 
 
 class CallForm(NamedTuple):
-    """The form of a call. It depends only on the turn."""
+    """The form of a call: which lengths and numbers it has, in which memory layout, and in which
+    way it is made. The form depends only on the turn.
+    """
 
     lengths: Tuple[int, ...]
     numbers: str
@@ -88,8 +91,8 @@ SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 MOST = 2**17
 """The largest number of elements in a tensor."""
 ODD_SIZES = (64, 65, 130)
-"""Additional lengths for further axes: the width of a kernel's tile, one more, and two tiles and
-two.
+"""Additional lengths for further axes: the width of a kernel's tile (64), one more, and two more
+than two tiles.
 """
 
 
@@ -99,7 +102,7 @@ def up_to(most: int, lengths: Tuple[int, ...]) -> List[int]:
 
 
 class Draw:
-    """Draws an entry's random arguments in one turn."""
+    """The random source with which an entry draws its arguments in one turn."""
 
     def __init__(self, torch: Any, name: str, seed: int, turn: int) -> None:
         self.torch = torch
@@ -175,8 +178,8 @@ class Own(NamedTuple):
 
     @property
     def often(self) -> int:
-        """How many times as many questions the entry gets as an entry in torch's database. It is 6,
-        because programs use these operations most.
+        """A factor for the number of questions that the entry gets. It is 6, because programs use
+        these operations most.
         """
         return 6
 

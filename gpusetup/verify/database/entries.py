@@ -35,7 +35,7 @@ SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
 RARE = ("special", "signal")
 """First words of operator names that training hardly ever uses."""
 OFTEN, USUAL, LATE, LAST = 1, 2, 3, 4
-"""The values of `rarity`: how rarely programs use an entry."""
+"""The values of `rarity`, from operators that programs use often to those they hardly use."""
 CACHED_SAMPLES = 16
 """The number of sample lists that are cached. A few are enough, because the turns of an entry
 follow each other.
@@ -112,7 +112,7 @@ class Entry(NamedTuple):
         """
         if not self.of_single_numbers:
             return True
-        # If the call fails, we do not know what the operator returns, so be careful.
+        # If the call fails, we do not know what the operator returns, so avoid large numbers.
         try:
             outputs = plain(torch, self.run(*call.args, **call.options))
         except Exception:
@@ -156,7 +156,7 @@ class Entry(NamedTuple):
             # Zero is exact, but a number close to zero loses digits.
             size = x.abs()
             is_too_small = (size > 0) & (size < format.tiny)
-            # Written so that NaN counts as too large.
+            # The comparison is negated so that NaN counts as too large.
             is_too_great = ~(size <= format.max)
             if bool((is_too_small | is_too_great).any()):
                 return True
@@ -246,7 +246,8 @@ class Entry(NamedTuple):
         return is_step and not self.listed
 
     def is_exempt(self, torch: Any, device: str, dtype: str) -> bool:
-        """Whether torch's own tests do not compare this operator on the device with the CPU.
+        """Whether torch's own tests skip the comparison of this operator's results on the device
+        with those on the CPU.
 
         torch's `test_compare_cpu` skips operators that draw random numbers, overflow, or have
         results that depend on the kind of device.
@@ -348,8 +349,8 @@ class Entry(NamedTuple):
         return calls
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """Returns the question of this turn, with its call in the form of the turn as far as the
-        operator supports it; None if the entry has no samples here.
+        """Returns the question of this turn; None if torch has no samples for it. Its call has the
+        form of the turn, as far as the operator supports that.
         """
         formats = self.formats(torch, device)
         if not formats:

@@ -36,7 +36,7 @@ class ComparedTensor(NamedTuple):
 
     @property
     def is_gradient(self) -> bool:
-        """Whether the tensor is a gradient (according to its label)."""
+        """Whether the tensor is a gradient, which its label tells."""
         return "gradient" in self.label
 
 
@@ -367,8 +367,8 @@ def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
 
 
 def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
-    """Whether the result on a GPU contains other indices than the exact result, but indices of
-    equal numbers.
+    """Whether the result consists of indices that differ from the exact ones but refer to equal
+    numbers, which is allowed on a GPU.
     """
     # On a CPU the indices must be the same, because the exact result is computed on the CPU too.
     if comparison.device == "cpu":

@@ -23,7 +23,7 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
-    # One choice below is as many queries as keys, unless there are many keys.
+    # One of the choices below: as many queries as keys, or 257 if there are 300 keys or more.
     many_queries = keys if keys < 300 else 257
     queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
     # A language model generates one token at a time.
@@ -338,7 +338,7 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
 
 
 def back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    """A transposed convolution."""
+    """Compute a transposed convolution."""
     options = {"output_padding": 0, **options}
     return convolved(x, weight, bias, **options)
 

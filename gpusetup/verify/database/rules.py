@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     reason: str
     names: Tuple[str, ...]
     formats: Tuple[str, ...] = ()
-    """Empty: all."""
+    """The formats that the rule applies to; empty means all formats."""
 
 
 LEFT_OUT: Tuple[Rule, ...] = (

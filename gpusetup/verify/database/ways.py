@@ -127,7 +127,7 @@ def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
 
 
 def in_place(run: Callable[..., Any]) -> Way:
-    """Returns the way that writes the result over the first argument. The way raises NoWay if the
+    """Returns a way that writes the result over the first argument. The way raises NoWay if the
     result does not fit there.
     """
 

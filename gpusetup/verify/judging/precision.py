@@ -78,8 +78,8 @@ def amd_target(torch: Any, device: str) -> str:
 
 
 def has_bfloat16(torch: Any, device: str) -> bool:
-    """Whether bfloat16 should be tested on the device: on CUDA GPUs from compute capability 8.0 on,
-    and on every other device.
+    """Whether the device computes in bfloat16 without emulating it: CUDA GPUs from compute
+    capability 8.0 on, and all other devices.
     """
     capability = capability_of(torch, device)
     return capability is None or capability >= BFLOAT16_FROM

@@ -24,14 +24,14 @@ has 8).
 HALVES = ("float16", "bfloat16")
 """The 16-bit formats, which have half as many bits as float32."""
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
-"""Kernels may flush smaller numbers to zero. These are the smallest normal numbers; for float16 it
-is the smallest subnormal number.
+"""Kernels may flush numbers below these to zero. They are the smallest normal numbers of each
+format, except for float16, where it is the smallest subnormal number.
 """
 LARGEST_FLOAT16 = 65_504
 """The largest finite float16. Larger numbers become infinite."""
 Question = Callable[[str], Iterator[Part]]
-"""Takes a device and yields the comparisons on it. As a generator, it computes nothing before the
-first comparison is requested.
+"""Takes a device and yields the comparisons on it. Nothing is computed before the first comparison
+is requested.
 """
 
 
@@ -70,7 +70,7 @@ def rounded(whole: int, bits: int) -> int:
 
 
 def as_stored(value: Number, dtype_name: str) -> float:
-    """Returns the value as a float; for float16, anything beyond 65,504 becomes infinite."""
+    """Returns the value as a float. For float16, anything beyond 65,504 becomes infinite."""
     is_too_large = dtype_name == "float16" and abs(value) > LARGEST_FLOAT16
     if not is_too_large:
         return float(value)
@@ -83,8 +83,9 @@ def dice(salt: str) -> random.Random:
 
 
 def formats_on(device: str) -> Tuple[str, ...]:
-    """The floating-point formats that the device can compute in: bfloat16 only if it supports
-    it."""
+    """The floating-point formats that the device can compute in. bfloat16 is included only if the
+    device supports it.
+    """
     names = ("float64", "float32", "float16", "bfloat16")
     if has_bfloat16(torch, device):
         return names
@@ -127,7 +128,7 @@ def flat_list(computed: Any) -> List[Any]:
         # nested one.
         return list(computed.view(-1).tolist())
     values = computed.tolist()
-    # Each turn removes one level of nesting.
+    # Each step of the loop removes one level of nesting.
     for _ in range(computed.dim() - 1):
         values = joined(values)
     return list(values)
@@ -291,7 +292,7 @@ def ask_all(device: str, questions: Sequence[Question], against: str) -> Outcome
     for question in questions:
         try:
             parts.extend(question(device))
-        except Exception as problem:  # an error in a kernel is a wrong result
+        except Exception as problem:  # an error that a kernel raises counts as a wrong result
             if sticky(problem):
                 raise
             if not refuses(problem):

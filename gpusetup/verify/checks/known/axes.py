@@ -61,7 +61,7 @@ def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
     order in which a reduction returns them.
     """
     plane_size = shape[1] * shape[2]
-    # The last axis is contiguous in memory.
+    # Elements along the last axis follow each other in memory.
     strides = [plane_size, shape[2], 1]
     lengths = list(shape)
     stride = strides.pop(axis)
@@ -102,7 +102,7 @@ class AxisReduction(NamedTuple):
 
 
 def lower_median(line: List[float]) -> float:
-    """The median of the line. If there are two middle numbers, the lower one, as in torch."""
+    """The median of the line. Of two middle numbers it is the lower one, as in torch."""
     middle = (len(line) - 1) // 2
     return sorted(line)[middle]
 
@@ -130,11 +130,11 @@ REDUCTIONS: Dict[str, AxisReduction] = {
     ),
     "kthvalue": AxisReduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
 }
-"""The reductions by the name that the report shows."""
+"""Maps the name that a report shows to the reduction."""
 
 
 def reductions_along_axes(device: str) -> Iterator[Part]:
-    """Catches a reduction that is only right along the last axis, or only for contiguous rows."""
+    """Catches a reduction that is right only along the last axis or only for contiguous rows."""
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
@@ -234,7 +234,7 @@ def variance_of(line: List[float]) -> float:
     return fsum(squares) / degrees_of_freedom
 
 
-# --- picks and scatters ---------------------------------------------------------------------------
+# --- gathers and scatters -------------------------------------------------------------------------
 
 
 def picks_along_axes(device: str) -> Iterator[Part]:
@@ -354,7 +354,7 @@ class Scattered(NamedTuple):
         return put_back(turned_lines, self.shape, self.axis)
 
 
-# --- no element, and tensors that are counted out -------------------------------------------------
+# --- empty tensors and counted rows ---------------------------------------------------------------
 
 
 def tensors_without_elements(device: str) -> Iterator[Part]:
@@ -403,7 +403,7 @@ def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def counted_rows(device: str) -> Iterator[Part]:
-    """Catches an arange, linspace, full, eye or diag that loses its last elements."""
+    """Catches an arange, linspace, full, eye or diag that leaves out its last elements."""
     for length in (1, 17, 1025, 70_001):
         for dtype_name in ("float32", "int64", "int32", "float64"):
             yield from counted_row(length, dtype_name, device)
@@ -471,7 +471,7 @@ def rows_in_parts(device: str) -> Iterator[Part]:
 
 def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
     """Compare the four chunks of a row, and its windows of five numbers with a step of three."""
-    # Round up, because the last chunk is the shortest.
+    # Divide by 4 and round up, because the last chunk is the shortest.
     chunk_length = -(-len(values) // 4)
     for number, chunk in enumerate(inputs.chunk(4)):
         start = number * chunk_length

@@ -11,8 +11,8 @@ from .answers import Limit, dice, dtype_name_of, exactly, formats_on, near, roun
 from .number_lists import elements_at, joined, scaled, sums_of_pairs
 
 SIZES = ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9))
-"""For each case the table's rows and columns, and the number of bags. 70,001 rows need more than
-16-bit indices.
+"""The rows and columns of each table, and the number of bags. 70,001 rows need more than 16-bit
+indices.
 """
 
 
@@ -133,8 +133,9 @@ def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
-    """Catches an embedding bag that loses its last row, counts an empty bag, or divides by the
-    wrong count."""
+    """Catches an embedding bag that leaves out its last row, gives an empty bag numbers, or divides
+    by the wrong count.
+    """
     for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):

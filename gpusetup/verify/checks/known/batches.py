@@ -209,7 +209,7 @@ def batched_products(device: str) -> Iterator[Part]:
     """Catches a batched product whose last matrices are not computed, or are computed from the
     wrong inputs."""
     for number, count in enumerate(BATCHES):
-        # The shapes come round.
+        # Use the shapes in turn.
         shape = BATCHED_SHAPES[number % len(BATCHED_SHAPES)]
         # At most five different products, repeated to fill the batch.
         different_count = min(count, 5)
@@ -239,7 +239,7 @@ def products_of_batch(
     by_columns = second.transpose(1, 2).contiguous().transpose(1, 2)
     computed = torch.bmm(first, by_columns)
     yield exactly(f"bmm by columns {label}", computed, exact)
-    # With beta 0 not even NaN may count.
+    # With beta=0 the added tensor must be ignored, even if it is NaN.
     added = torch.full_like(computed, nan)
     computed = torch.baddbmm(added, first, second, beta=0)
     yield exactly(f"baddbmm without its first argument {label}", computed, exact)
@@ -270,7 +270,7 @@ def very_many_products(device: str) -> Iterator[Part]:
         label = f"of {MANY} x {TINY_SHAPE} {dtype_name}"
         computed = torch.bmm(many_first, many_second)
         yield near_in_periods(f"bmm {label}", computed, exact, Limit())
-        # With beta 0 not even NaN may count.
+        # With beta=0 the added tensor must be ignored, even if it is NaN.
         added = torch.full_like(computed, nan)
         computed = torch.baddbmm(added, many_first, many_second, beta=0)
         yield near_in_periods(f"baddbmm {label}", computed, exact, Limit())
@@ -290,8 +290,8 @@ NaN.
 
 
 def scaled_sums(device: str) -> Iterator[Part]:
-    """Catches a bias that is not added, is reused from an earlier call, or is added although beta
-    is 0.
+    """Catches a bias that is not added, that is reused from an earlier call, or that is added
+    although beta is 0.
     """
     for shape in SHAPES:
         product = product_of(shape)

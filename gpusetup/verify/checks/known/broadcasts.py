@@ -20,20 +20,21 @@ from .number_lists import Number, elements_at, repeated
 
 Shape = Tuple[int, ...]
 SHAPES: Tuple[Shape, ...] = ((5,), (3, 33), (3, 2, 17), (2, 3, 2, 5))
-"""Shapes of the results, with one to four axes. The neighbouring lengths differ, and rows are
-shorter or longer than a kernel's vector.
+"""Shapes of the results, with one to four axes. Neighbouring axes differ in length, and some rows
+are shorter and some longer than a kernel's vector.
 """
 LONG_SHAPE: Shape = (2, 3, 2, 130)
-"""A shape with rows of more than 128 elements, for add and mul, which models broadcast most often.
+"""A shape with rows of more than 128 elements. It is only used for add and mul, which models
+broadcast most often.
 """
 FLAGS = (True, False, False, True, False, True, True)
 DIVISORS = (1, -2, 4, -1, 2, 0.5, -4)
-"""Powers of two, so that quotients are exact. There are seven, which is not the length of any axis,
-so that a wrong row shows.
+"""Powers of two, so that quotients are exact. There are seven of them, because no axis has that
+length, so that a wrong row shows.
 """
 NUMBERS = (*range(-7, 9), 0, 11, -9)
-"""Nineteen numbers, which is not the length of any axis either, so no row begins like the row
-before it.
+"""Nineteen numbers, because no axis has that length either. So no row begins like the row before
+it.
 """
 
 
@@ -96,7 +97,7 @@ def spread_operand(values: Tuple[Number, ...], form: Shape, shape: Shape) -> Ope
 
 
 def forms_of(shape: Shape) -> List[Shape]:
-    """Returns the shape in all forms in which some, none or all of its axes are shortened to 1.
+    """Returns all shapes in which none, some or all axes of `shape` have length 1 instead.
 
     >>> forms_of((2, 3))
     [(2, 3), (2, 1), (1, 3), (1, 1)]
@@ -106,7 +107,9 @@ def forms_of(shape: Shape) -> List[Shape]:
 
 
 def pairs_of_forms(shape: Shape) -> Iterator[Tuple[Shape, Shape]]:
-    """Yields each pair of forms that broadcast to the whole shape: no longer axis is 1 in both."""
+    """Yields each pair of such shapes that broadcast to `shape`. No axis is 1 in both, unless
+    `shape` itself has length 1 there.
+    """
     forms = forms_of(shape)
     for first, second in itertools.product(forms, forms):
         if tuple(map(max, first, second)) == shape:

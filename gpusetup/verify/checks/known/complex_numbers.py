@@ -68,8 +68,8 @@ def parts_of(values: Sequence[complex]) -> List[float]:
 
 
 def in_parts(computed: Any) -> Any:
-    """The real and imaginary parts of a complex tensor, as a real tensor. Works also for a lazily
-    conjugated tensor.
+    """The real and imaginary parts of a complex tensor, as a real tensor. This also works for a
+    lazily conjugated tensor.
     """
     return torch.view_as_real(computed.resolve_conj())
 

@@ -63,16 +63,16 @@ ATTENTIONS = (
 more parts. Then fewer keys, with masks that differ along several combinations of axes.
 """
 CACHE_SCALE = 0.25
-"""Its square root is a power of two too. So torch can multiply both queries and keys by the root
-without rounding.
+"""The factor of the scores. Its square root is a power of two too, so torch can multiply both
+queries and keys by that root without rounding.
 """
 QUERIES = (4.0, -4.0, 2.0, -2.0)
 """The numbers of the queries, in turn. Multiplied by the scale they are 1 or 1/2 with either sign,
 so a weight's exponent is the key or half the key.
 """
 END_KEY = 9.0
-"""The last key; the first key is its negative. For a query of 4 or -4, one of them has a weight of
-e**9 = 8,103, about as much as 4,096 other keys together.
+"""The number of the last key; the first key is its negative. For a query of 4 or -4, one of the two
+has a weight of e**9 = 8,103, about as much as 4,096 other keys together.
 """
 
 
@@ -97,7 +97,7 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
     keys: List[float] = []
     values: List[float] = []
     for position, (key_step, value_step) in enumerate(zip(key_steps, value_steps)):
-        # From -2 to 2.
+        # `level` rises from -2 to 2.
         level = 4 * position // (attention.keys - 1) - 2
         keys.append(level + key_step)
         values.append(3 * level + value_step)
@@ -107,8 +107,9 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
 
 
 def query_of(query: int, query_head: int) -> float:
-    """The number of a query. Queries use `QUERIES` in turn, and each head starts one place
-    further."""
+    """Returns the number of a query. Queries use `QUERIES` in turn, and each head starts one place
+    later.
+    """
     return QUERIES[(query + query_head) % len(QUERIES)]
 
 

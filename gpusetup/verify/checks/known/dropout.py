@@ -24,7 +24,7 @@ LANES = (3, 8, 32, 100, 256, 1000)
 place in a vector (the same lane) are counted together.
 """
 DRAWS, POSITIONS = 256, 1027
-"""How many masks are drawn, and how many positions each of them has."""
+"""The number of random masks, and the number of positions in each."""
 VECTOR_LENGTH = 16
 """The number of lanes in the widest vector; vectors of 2, 4 and 8 lanes repeat within it."""
 DISTANCES = (1, 2, 3, 4, 8, 16)
@@ -248,7 +248,7 @@ def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Par
     second = drawn(draw, empty, generator, calls)
     differ = first != second
     yield holds(f"{label}, the next draws", differ, "they come again")
-    # A generator that does not advance returns the same numbers in each call.
+    # If the generator does not advance, each call returns the same numbers.
     has_moved = first.count(first[0]) < len(first)
     yield holds(f"{label}, single draws", has_moved, "each one is the same")
 

@@ -34,7 +34,7 @@ FORMS: Dict[str, Dict[str, bool]] = {
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
-"""Torch's three implementations of an optimizer, each with the option that selects it."""
+"""Torch's three implementations of an optimizer, each with the options that select it."""
 
 
 def start_of(position: int) -> float:

@@ -12,20 +12,19 @@ from typing import Any, Callable, NamedTuple, Tuple
 import torch
 
 ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
-"""Arguments that are tested with both signs. The smallest ones test expm1 and log1p, because exp(x)
-- 1 and log(1 + x) lose all their digits near zero.
-"""
+"""Arguments that are tested with both signs. The smallest ones are for expm1, because a kernel that
+computes exp(x) - 1 loses all digits near zero."""
 POSITIVE = (1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 90.0, 1000.0)
 """Arguments for functions that are not defined below zero."""
 ABOVE_MINUS_ONE = (-0.75, -0.5, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 0.5, 3.25, 90.0)
-"""For log(1 + x)."""
+"""Arguments for log(1 + x)."""
 
 
 # --- functions that Python's math does not have ---------------------------------------------------
 
 
 def sigmoid(x: float) -> float:
-    """1 / (1 + exp(-x)), written so that the exponential cannot overflow."""
+    """Returns 1 / (1 + exp(-x)), written so that the exponential cannot overflow."""
     if x >= 0:
         return 1 / (1 + math.exp(-x))
     growth = math.exp(x)
@@ -33,14 +32,14 @@ def sigmoid(x: float) -> float:
 
 
 def softplus(x: float) -> float:
-    """log(1 + exp(x)), written so that the exponential cannot overflow."""
+    """Returns log(1 + exp(x)), written so that the exponential cannot overflow."""
     distance_from_zero = abs(x)
     bend = math.log1p(math.exp(-distance_from_zero))
     return max(x, 0.0) + bend
 
 
 def log_sigmoid(x: float) -> float:
-    """log(1 / (1 + exp(-x)))."""
+    """Returns log(1 / (1 + exp(-x)))."""
     return -softplus(-x)
 
 

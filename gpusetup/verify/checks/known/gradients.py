@@ -56,7 +56,7 @@ def gradients(device: str) -> Outcome:
     return ask_all(device, questions, "slopes in Python")
 
 
-# --- operands that are spread ---------------------------------------------------------------------
+# --- broadcast operands ---------------------------------------------------------------------------
 
 
 class SpreadPair(NamedTuple):
@@ -85,8 +85,7 @@ SPREAD_PAIRS = (
     SpreadPair((33, 65), (33, 1)),
     SpreadPair((2, 1026), ()),
 )
-"""One row is broadcast to all rows; each operand to the other; one column to all columns; one
-number to all elements.
+"""The broadcast operand is a row, both operands, a column, and a single number.
 """
 
 
@@ -271,7 +270,7 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
             yield exactly(f"gradient of a spread bias {label}", computed, [ONE] * width)
 
 
-# --- elements that are picked ---------------------------------------------------------------------
+# --- selected elements ----------------------------------------------------------------------------
 
 
 def gradients_of_picked_elements(device: str) -> Iterator[Part]:
@@ -302,7 +301,7 @@ def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Pa
     along_row, _ = leaf.max(0)
     (computed,) = torch.autograd.grad(along_row, leaf)
     yield exactly(f"gradient of max along a row, {label}", computed, exact)
-    # Among equal elements amax would divide the gradient.
+    # amax would divide the gradient among equal elements, but here all elements differ.
     shared = leaf.amax(0)
     (computed,) = torch.autograd.grad(shared, leaf)
     yield exactly(f"gradient of amax, {label}", computed, exact)
@@ -382,7 +381,7 @@ def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
     values = flat_list(leaf)
     squares = products_of_pairs(values, values)
     size = sum(squares) ** 0.5
-    # The gradient is a vector of length 1.
+    # The gradient has a norm of 1.
     exact = [value / size for value in values]
     return near(f"gradient of vector_norm, {label}", computed, exact, limit)
 

@@ -53,7 +53,7 @@ class ConvolutionLayer(NamedTuple):
         """The output's height (axis 0) or width (axis 1): the number of positions of the kernel
         along it.
         """
-        # The distance that the dilated kernel covers.
+        # The number of pixels that the dilated kernel spans.
         reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1
         length = (self.height, self.width)[axis]
         padded_length = length + 2 * along(self.padding, axis)
@@ -115,8 +115,8 @@ LAYERS = (
     ConvolutionLayer(3, 6, 4, 1, 20, (1, 4), (1, 3), (0, 5), dilation=(1, 3), groups=2),
     ConvolutionLayer(1, 3, 5, 1, 33, (1, 2), (1, 2), (0, 1), dilation=(1, 5)),
 )
-"""Every option, also with different values along height and width; odd sizes; few and many
-channels; one group or several.
+"""Layers for every option, also with different values along height and width, with odd sizes, with
+few and many channels, and with one group or several.
 """
 
 
@@ -331,7 +331,7 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 yield near(label, computed, exact.input_gradient, limit)
 
 
-# --- pads and enlarged images ---------------------------------------------------------------------
+# --- padding and upsampling -----------------------------------------------------------------------
 
 BORDER = 2
 """The number of pixels that padding adds on each side."""

@@ -34,7 +34,7 @@ LARGE_WIDTHS = (1, 2)
 LARGE_TABLE = 5000
 """Tables with more rows than this are checked with fewer widths and formats, to save time."""
 COUNTS = (1, 17, 129, 1025, 4099)
-"""How many indices one call gets."""
+"""The numbers of indices that one call gets."""
 
 
 class Table(NamedTuple):
@@ -372,12 +372,12 @@ def gradients_of_one_row(device: str) -> Iterator[Part]:
             yield exactly(f"gradient of one embedding, {label}", computed, exact)
 
 
-# --- tensors that are joined, cut, turned ---------------------------------------------------------
+# --- joined, split and moved tensors --------------------------------------------------------------
 
 
 def joined_and_cut_tensors(device: str) -> Iterator[Part]:
-    """Catches a cat or stack that leaves out or mixes up some of many tensors, and splits at the
-    wrong places.
+    """Catches a cat or stack that leaves out or mixes up some of many tensors, and a split at the
+    wrong place.
     """
     for dtype_name in ("float32", "float16", "int64", "uint8"):
         for count in (2, 31, 129, 300):
@@ -413,7 +413,7 @@ def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> 
     tensors = [tensor_of(pair, dtype_name, device) for pair in pairs]
     rows = torch.stack(tensors)
 
-    # Concatenate two strided views: the rows with even and with odd numbers.
+    # Concatenate two strided views: the rows with even numbers and those with odd numbers.
     even_end = count // 2 * 2
     even_rows = rows[:even_end:2]
     odd_rows = rows[1::2]

@@ -118,8 +118,8 @@ def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) ->
 
 
 def lower_triangle(size: int) -> Matrix:
-    """A lower triangular matrix. The diagonal alternates between 1 and 2; in each row, the four
-    elements before it are -1/4, 0 or 1/4; all others are zero.
+    """A lower triangular matrix. The diagonal alternates between 1 and 2. In each row, up to four
+    elements before it are -1/4, 0 or 1/4, and all others are zero.
     """
     chance = dice(f"triangle {size}")
     rows: Matrix = []

@@ -1,5 +1,5 @@
-"""Losses and their gradients, computed in Python: losses of pairs of numbers with each reduction,
-of classes, and of rows.
+"""Losses and their gradients, computed in Python: for pairs of numbers, classes and rows, with each
+reduction.
 
 A loss of pairs is a sum or mean over the pairs, so the loss of one pair and its slope determine the
 expected value and gradient.
@@ -31,7 +31,7 @@ NUMBERS = (0.25, -1.5, 3.0, -0.125, 2.25, -4.0, 0.625)
 """Inputs. They are binary fractions, which every format holds exactly."""
 TARGETS = (1.0625, -1.1875, 0.4375, 1.8125, -3.3125)
 """Targets. None of them is exactly 0, 1 or 2 away from an input, because some losses have no unique
-slope there.
+slope at these distances.
 """
 SHARES = (0.25, 0.5, 0.75, 0.375, 0.625)
 """Numbers between 0 and 1, for probabilities."""
@@ -214,8 +214,8 @@ class LossReduction(NamedTuple):
 
 
 def element_losses(device: str) -> Iterator[Part]:
-    """Catches a mean over the wrong count, a missing end of the tensor, a wrong branch of a loss,
-    and an unscaled gradient.
+    """Catches a mean that divides by the wrong count, a loss that leaves out the end of the tensor
+    or takes a wrong branch, and an unscaled gradient.
     """
     for dtype_name in formats_on(device):
         for loss in losses_of_pairs():

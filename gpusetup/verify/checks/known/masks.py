@@ -87,7 +87,7 @@ def numbers_of(shape: AttentionShape, head: int) -> Numbers:
     queries = random_wholes(chance, shape.queries, -2, 2)
     keys = random_wholes(chance, shape.keys, -2, 2)
     values = random_wholes(chance, shape.keys, -8, 8)
-    # The last key has the largest weight or value, so the result is clearly wrong if it is left
+    # The last position has the largest key and value, so the result is clearly wrong if it is left
     # out.
     keys[-1] = 3.0
     values[-1] = LARGEST_VALUE

@@ -38,7 +38,7 @@ from .number_lists import (
 )
 
 SPREAD, EPS = 0.5, 0.75
-"""All numbers are 0.5 or -0.5, so their variance is 0.25. With this eps that makes 1, and so is the
+"""All numbers are 0.5 or -0.5, so their variance is 0.25. Variance plus eps is 1, and so is its
 root.
 """
 UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
@@ -248,8 +248,8 @@ def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) ->
 
 def gradients_of_many_rows(device: str) -> Iterator[Part]:
     """Catches weight and bias gradients that are summed over the rows in 16 bits."""
-    # The number of steps is a multiple of 32, a run of 16 up and a run of 16 down. Four columns can
-    # have as many numbers above zero as below.
+    # The number of steps is a multiple of 32: of a run of 16 up and a run of 16 down. The width is
+    # even, so that as many numbers can be above zero as below.
     steps, width = 4224, 4
     numbers = [SPREAD, -SPREAD] * (width // 2)
     for dtype_name in formats_on(device):

@@ -1,5 +1,5 @@
-"""Sorting, searching, running sums and counting, compared with Python. The rows are long and
-contain many equal numbers and NaN.
+"""Sorting, searching, running sums and counting, compared with Python. The rows have up to 70,001
+numbers, many of them equal, and some contain NaN.
 """
 
 from __future__ import annotations
@@ -320,7 +320,8 @@ def distinct_numbers(device: str) -> Iterator[Part]:
             yield exactly(f"counts of unique {label}", counts, exact)
             exact = [distinct.index(number) for number in numbers]
             yield exactly(f"places of unique {label}", positions, exact)
-            # bincount only accepts integers. All numbers are below 41.
+            # bincount only accepts integers. Count up to 40, because all numbers are smaller than
+            # 41.
             if dtype_name == "int64":
                 exact = [occurrences[float(number)] for number in range(41)]
                 computed = torch.bincount(inputs, minlength=41)

@@ -37,7 +37,7 @@ from .number_lists import Number, repeated, sawtooth
 
 LONG = 70_003
 LENGTHS = (17, 1026, LONG)
-"""A length that is short, one above 1,024 that is not a multiple of a kernel's vector, and one that
+"""A short length, one above 1,024 that is not a multiple of a kernel's vector length, and one that
 several threads share (a CPU thread gets at least 32,768 elements).
 """
 
@@ -93,7 +93,7 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
             continue
         yield near_in_periods(label, computed, exact, limit)
         if length == LONG:
-            continue  # the ways below split a tensor among threads in the same way
+            continue  # the calls below split a tensor among threads in the same way
 
         with_gaps = torch.stack([inputs, inputs + 1], 1)[:, 0]
         computed = function.run(with_gaps)
@@ -107,7 +107,7 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
 
 def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
     """Returns the tensor method that applies the function in place, or None if there is none."""
-    # Functions that are not torch's own, such as a lambda with clamp, may have a method that needs
+    # The other functions are lambdas, for example for clamp, whose in-place method needs more
     # arguments (`clamp_`).
     is_of_torch = function.run is getattr(torch, function.name, None)
     if not is_of_torch:
@@ -219,7 +219,7 @@ def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[P
     computed = torch.relu(inputs)
     yield exactly(f"relu {label}", computed, values)
 
-    # The reduction of a row that contains NaN must be NaN.
+    # If a row contains NaN, its sum, maximum and so on must be NaN.
     for method in ("sum", "max", "min", "mean", "amax", "prod"):
         reduce = getattr(inputs, method)
         computed = reduce()

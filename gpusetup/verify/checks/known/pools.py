@@ -137,7 +137,9 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
 
 
 class Pool(NamedTuple):
-    """The options of a pooling layer: one value for the height and one for the width."""
+    """The options of a pooling layer. Size, stride and padding have one value for the height and
+    one for the width.
+    """
 
     size: Tuple[int, int]
     stride: Tuple[int, int]
@@ -193,7 +195,7 @@ def spans_of_parts(length: int, parts: int) -> List[Span]:
     spans: List[Span] = []
     for part in range(parts):
         first = part * length // parts
-        # Rounded up.
+        # The end of a part is rounded up.
         end = -(-(part + 1) * length // parts)
         spans.append(Span(range(first, end), end - first))
     return spans
@@ -341,7 +343,7 @@ def largest_by_pool(inputs: Any, pool: Pool, exact: PoolAnswers, label: str) -> 
     if answer is None:
         return
     yield exactly(f"max_pool2d {label}", answer[0], exact.largest)
-    # torch counts positions within a channel of an image; each must lie inside its window.
+    # torch counts positions within a channel of an image. Each position must be inside its window.
     plane_size = inputs.shape[2] * inputs.shape[3]
     values: List[float] = []
     wrong_places = 0

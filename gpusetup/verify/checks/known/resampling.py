@@ -1,7 +1,8 @@
 """Resizing, folding, convolution and sampling of rows and images, and gradients of resizing and
 pooling.
 
-A new pixel is a weighted sum of a few source pixels, which Python can compute exactly enough.
+Each new pixel is a weighted sum of a few source pixels, with simple weights that Python can
+compute.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def resampling(device: str) -> Outcome:
     return ask_all(device, questions, "weighted sums in Python")
 
 
-# --- enlarging ------------------------------------------------------------------------------------
+# --- resizing -------------------------------------------------------------------------------------
 
 
 def linear_shares(position: int, old: int, new: int) -> Shares:
@@ -117,7 +118,7 @@ def exact_nearest_shares(position: int, old: int, new: int) -> Shares:
 def area_shares(position: int, old: int, new: int) -> Shares:
     """The mean of all source pixels that the new pixel covers, at least in part (`area`)."""
     start = position * old // new
-    # Rounded up.
+    # Round the end up.
     stop = -(-(position + 1) * old // new)
     covered = range(start, stop)
     return dict.fromkeys(covered, 1 / len(covered))

@@ -38,7 +38,9 @@ kernels.
 LONGEST = 65_537
 """One more than 2**16."""
 SIDE = 5
-"""The number of rows and columns of each product, which Python has to compute too."""
+"""The number of rows and columns in each product. It is small, because Python computes the product
+too.
+"""
 MISROUNDED_SHARE = 0.05
 """The share of elements that may differ from the nearest number, because they were rounded twice.
 Truncation changes half of the elements, and rounding at random a quarter.
@@ -59,7 +61,7 @@ class ExactFactors(NamedTuple):
     first_factor: Rows
     right_columns: Rows
     product: List[int]
-    """Row by row."""
+    """The elements of the exact product, row by row."""
 
     @property
     def inner(self) -> int:
@@ -165,7 +167,7 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
     "linear": by_linear,
     "mv": by_mv,
 }
-"""The ways to multiply, by the name that the report shows."""
+"""Maps the name that a report shows to the function that multiplies."""
 
 
 def operands_of(factors: ExactFactors, dtype_name: str, device: str) -> Operands:

@@ -33,7 +33,7 @@ def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
     return values
 
 
-# --- gradients of pools ---------------------------------------------------------------------------
+# --- gradients of pooling -------------------------------------------------------------------------
 
 WINDOW = 3
 """The number of elements in a pooling window."""
@@ -120,7 +120,7 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None])
     yield exactly(f"gradient of max_pool2d, {label}", computed, exact)
 
-    # And another one.
+    # Add another axis for three dimensions.
     volume = leaf[:, :, None, None]
     pooled = functional.max_pool3d(volume, (1, 1, WINDOW), (1, 1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None, None])

@@ -146,4 +146,4 @@ KNOWN: Tuple[Check, ...] = (
         scratch=True,
     ),
 )
-"""The checks that compare torch with results that were computed without torch."""
+"""The checks that compare torch's results with results that were computed without torch."""

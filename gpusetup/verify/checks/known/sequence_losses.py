@@ -39,7 +39,8 @@ class Sequences(NamedTuple):
         """The probability of each class at each step of the tensor, for sequence `number`."""
         rows: List[List[float]] = []
         for step in range(self.steps):
-            # Weights from 1 to 7 that differ between neighbouring steps, classes and sequences.
+            # The weights are from 1 to 7, and differ between neighbouring steps, classes and
+            # sequences.
             weights = [
                 1 + (5 * step + 3 * label + 11 * number) % 7 for label in range(self.classes)
             ]
@@ -62,7 +63,7 @@ CASES = (
     TINY,
     # One sequence has the full length, and one has as many steps as its target has labels.
     Sequences(40, 6, (40, 17, 5, 33), ((1, 2, 3, 4, 5), (3, 3, 1), (2, 4, 2, 5, 1), (5,))),
-    # Targets with 56 to 70 labels, for which a block of threads needs several turns.
+    # Targets with 70 and with 32 labels, for which a block of threads needs several turns.
     Sequences(150, 9, (150, 101), (tuple(range(1, 8)) * 10, tuple(range(8, 0, -1)) * 4)),
 )
 
@@ -197,7 +198,7 @@ def losses_of_paths(dtype_name: str, device: str) -> Iterator[Part]:
         steps = TINY.probabilities(number)[:length]
         exact = -math.log(probability_of_all_paths(target, steps))
         targets = tensor_of(target, "int64", device, 1, len(target))
-        # The tensor ends with the sequence, or continues after it.
+        # Test the loss twice: the tensor ends with the sequence, or it continues after it.
         for extent in (length, TINY.steps):
             inputs = log_probability[:extent, number : number + 1]
             computed = torch.nn.functional.ctc_loss(

@@ -178,8 +178,8 @@ def combinations_read(case: NamedPlaces) -> List[float]:
 
 
 def several_indices(device: str) -> Iterator[Part]:
-    """Catches negative indices that count from the wrong axis's end, or that are only right in the
-    first of several index tensors. Tests reads, writes, sums and gradients.
+    """Catches negative indices that are counted from the end of the wrong axis, or that only work
+    in the first of several index tensors. Tests reads, writes, sums and gradients.
     """
     for box, count in CASES:
         case = named_places(box, count)

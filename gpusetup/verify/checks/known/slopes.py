@@ -31,8 +31,8 @@ SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
 any format.
 """
 STEP = 2.0**-11
-"""The step for points from 1 on; for a smaller point it is multiplied by the point. The error of a
-slope grows with the fourth power of the step, and is about 1e-13.
+"""The step to either side. For points below 1 it is multiplied by the point. The error of a slope
+grows with the fourth power of the step, and is about 1e-13.
 """
 LENGTHS = (17, 1026, 70_003)
 """Lengths as in `pointwise.py`: a vector and one element, more than a block, and enough for several
@@ -111,8 +111,8 @@ def slope_limit(function: Function, dtype_name: str) -> Limit:
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
-        # Some gradients are computed from the function's rounded result, so that rounding error is
-        # multiplied too.
+        # Some gradients are computed from the function's rounded result, and a steep slope
+        # multiplies that rounding error.
         return Limit(8 * unit, 8 * unit)
     # The error of the slopes in Python is below this.
     least = 2.0**-33

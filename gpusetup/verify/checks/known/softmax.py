@@ -56,7 +56,7 @@ class LogitsRow(NamedTuple):
     logits: List[float]
     maximum: float
     shifted_log_sum: float
-    """log of the sum of exp(logit - maximum)."""
+    """The logarithm of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
         """The log-probability of each logit: its distance from the maximum, minus
@@ -75,8 +75,8 @@ class LogitsRow(NamedTuple):
 def row_of(length: int, base: int, number: int) -> LogitsRow:
     """Make a row of logits, one of which has about as much weight as all the others together.
 
-    `number` is the row's number in its batch. The four possible positions of the heavy logit depend
-    on it.
+    `number` is the row's number in its batch. It determines at which of four positions the heavy
+    logit is.
     """
     chance = dice(f"row {length} {base} {number}")
     logits: List[float] = []
@@ -323,7 +323,7 @@ class Batch(NamedTuple):
     rows: List[LogitsRow]
     targets: List[int]
     weights: List[float]
-    """Of the classes."""
+    """The weight of each class."""
 
 
 def batch_of(case: LossCase, base: int) -> Batch:

@@ -196,8 +196,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
         upper.append(row)
     q, r = torch.linalg.qr(on_device(reflected(vector, upper), device))
     places = list(range(size))
-    # The elements are at most 4. The limit is larger, because solving with the triangle loses a few
-    # more bits.
+    # The elements are at most 4. The limit is four times as large, because the decomposition of
+    # such a triangle loses a few more bits.
     limit = limit_for(size, 16.0)
     yield near_in_python(f"R {label}", rows_with_signs(r, places), upper, limit)
     columns = reflection(vector)
@@ -212,7 +212,7 @@ def triangles(size: int, device: str) -> Iterator[Part]:
     for number in range(size):
         row = []
         for other in range(size):
-            # All products are equal up to the end of the shorter row.
+            # The element is a sum of equal products, up to the end of the shorter row.
             common = min(number, other) + 1
             row.append(common * lower[number][0] * lower[other][0])
         square.append(row)

@@ -25,8 +25,8 @@ PERIOD = 61
 length of any kernel's vector.
 """
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
-"""Lengths of the parameters. A parameter of 70,003 elements fills one chunk and part of a second
-one.
+"""Lengths of the parameters, by format. 70,003 elements fill one chunk of a fused kernel and part
+of a second one.
 """
 STEPS = 4
 State = Dict[str, float]
@@ -53,7 +53,7 @@ def gradient_of(position: int, step: int) -> float:
     return (whole + 0.5) / 16
 
 
-# --- the optimizers as their papers write them ----------------------------------------------------
+# --- the optimizers as their papers define them ---------------------------------------------------
 
 
 def averaged(state: State, key: str, value: float, share: float) -> float:
@@ -88,8 +88,8 @@ def adam_move(gradient: float, state: State, number: int) -> float:
     """
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
-    # Both averages started at zero, which makes them too small. Adam's bias correction divides by
-    # the missing part.
+    # Adam's bias correction: both averages start at zero, so divide by the total weight that real
+    # gradients have in them.
     mean /= 1 - 0.9**number
     square /= 1 - 0.999**number
     height = sqrt(square) + 1e-8

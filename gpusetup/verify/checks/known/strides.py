@@ -65,7 +65,7 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(height: int, width: int) -> Matrix:
-    """Make a matrix in which neighboring elements differ along both axes."""
+    """Make a matrix in which neighbouring elements differ along both axes."""
     rows: List[List[int]] = []
     for number in range(height):
         # Numbers below 97 fit into every format here, also int8.

@@ -156,7 +156,8 @@ def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
     yield exactly(f"sum of rows {label}", rows.sum(1), [ONE] * 3)
     yield exactly(f"sum of columns {label}", columns.sum(0), [ONE] * 3)
     yield exactly(f"sum without NaN {label}", inputs.nansum(), [ONE])
-    # A mean is rounded twice: the number of elements, and then the quotient.
+    # A mean is rounded twice, because the number of elements is rounded to the format, and then the
+    # quotient.
     limit = Limit(4 * roundoff(dtype_name_of(inputs)))
     mean = ONE / length
     yield near(f"mean of everything {label}", inputs.mean(), [mean], limit)
