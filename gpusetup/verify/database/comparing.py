@@ -136,7 +136,7 @@ class Comparison:
             return 1
         if self.dtype in HALVES:
             # Sums of 16-bit numbers are kept in float32. Only additions at an index (`index_add`)
-            # round each time, so count the most frequent index.
+            # round each time, so the longest such sum belongs to the most frequent index.
             index_tensors = [x for x in arguments if x.dtype == self.torch.int64]
             return max(map(most_alike, index_tensors), default=0)
         lengths = [length for x in arguments for length in x.shape]
@@ -267,7 +267,7 @@ class Comparison:
             has_fractions = x.is_floating_point() or x.is_complex()
             if not has_fractions or x.layout != torch.strided:
                 return x
-            # Turn 0 into -distance, and 1 into +distance.
+            # Turn the directions 0 and 1 into the changes -distance and +distance.
             change = directions(x).to(torch.float64)
             change.mul_(2 * distance).sub_(distance)
             moved_numbers = x.detach() * (1 + change)
@@ -291,7 +291,7 @@ class Comparison:
         result is whole numbers that do not change with the rounding of arguments.
         """
         all_whole = all(kind_of(x) == "whole" for x in self.exact.outputs)
-        # Such a result does not depend on rounding of the arguments.
+        # Whole results of whole arguments do not depend on rounding.
         if self.dtype in WHOLE and all_whole:
             return []
         answers = []
@@ -346,7 +346,7 @@ class Comparison:
         """Whether two float64 tensors agree up to rounding, or both are missing."""
         if x is y:
             return True
-        # One of the two has no gradient, or a different shape.
+        # Only one of the two exists, or their shapes differ.
         if x is None or y is None or x.shape != y.shape:
             return False
         # Two ways may add up in a different order. NaN equals NaN here.
@@ -388,7 +388,7 @@ class Comparison:
             upstream = [laid_out(torch, g, layout) for g in upstream]
         upstream = [g.to(device) for g in upstream]
 
-        # A way passes its function and call to `answer`, because it may have replaced them.
+        # A way may call another function or change the arguments, so it passes both to `answer`.
         def answer(run: Callable[..., Any], call: Call) -> Answer:
             return answered(torch, run, call, lambda _: upstream, self.unique)
 

@@ -331,7 +331,8 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
     # float64 holds every whole number up to 2**53.
     bits = min(format.bits, 52)
     most = 2 ** (bits - 1)
-    # In the format, -most has no positive counterpart, so start above it.
+    # The lowest number of a format (such as -128 in int8) has no positive counterpart, so start
+    # above it.
     low = 0 if x.dtype == draw.torch.uint8 else 1 - most
     numbers = draw.whole(low, most, *x.shape)
     dropped_bits = draw.whole(0, bits, *x.shape)

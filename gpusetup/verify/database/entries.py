@@ -153,7 +153,7 @@ class Entry(NamedTuple):
         for x in plain(torch, returned):
             if not x.is_floating_point():
                 continue
-            # Zero is exact, but a number close to zero loses digits.
+            # Zero is exact, but subnormal numbers lose digits.
             size = x.abs()
             is_too_small = (size > 0) & (size < format.tiny)
             # The comparison is negated so that NaN counts as too large.
@@ -293,7 +293,7 @@ class Entry(NamedTuple):
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
         """Whether the gradients of the entry are compared in this format on this device."""
         kind = device.partition(":")[0]
-        # In float16, the intermediate results of most gradients overflow or underflow.
+        # Most gradients have intermediate results that overflow or underflow in float16.
         if dtype == "float16" or self.listed or not self.info.supports_autograd:
             return False
         # Computing this gradient loses more digits than a roundoff of the arguments explains.

@@ -232,8 +232,8 @@ def limits(
     # overflow.
     unsure |= size + allowed >= format.max
     if target.is_gradient:
-        # A gradient this large changes by as much as the upstream gradient if an argument is
-        # rounded.
+        # If a gradient is this large, rounding an argument changes it by as much as the whole
+        # upstream gradient.
         unsure |= size * roundoff >= comparison.upstream_size
     if may_overflow(comparison, target, float(format.max)):
         unsure |= ~target.computed.isfinite()
@@ -256,7 +256,7 @@ def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float
 
 def greatest(x: Any) -> float:
     """Returns the largest finite absolute value in a tensor; 0 for an empty or sparse tensor."""
-    # Compare the name of the layout, because this module does not import torch.
+    # Compare the layout by its name, because this module does not import torch.
     is_dense = str(x.layout) == "torch.strided"
     if not x.numel() or not is_dense:
         return 0.0
@@ -292,7 +292,7 @@ def judged(comparison: Any, target: ComparedTensor) -> Part:
     # First allow only the rounding of the result, without moved arguments.
     part = judged_close(comparison, target, [])
     # An operator such as `floor` jumps from one whole number to the next. Its argument is exact, so
-    # do not move it, which would only excuse a wrong result.
+    # moving it would only excuse a wrong result.
     if comparison.may_jump and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
         return part
     if part.worst > 1:

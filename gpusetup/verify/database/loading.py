@@ -44,7 +44,8 @@ class StandInName(type):
     stand-ins."""
 
     def __getattr__(cls, name: str) -> Any:
-        # Python itself looks up such names. They must be missing, as in most classes.
+        # Python itself looks up names with double underscores. They must be missing, as in most
+        # classes.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         return StandInName(name, (), {})
@@ -135,7 +136,7 @@ def as_before(torch: Any) -> Iterator[None]:
 
 
 def restore(variables: Dict[str, str]) -> None:
-    """Set the environment variables back to these values."""
+    """Reset the environment variables to these values."""
     # First delete the variables that the import has added.
     for name in set(os.environ) - set(variables):
         del os.environ[name]

@@ -36,8 +36,9 @@ is requested.
 
 
 class Limit(NamedTuple):
-    """The largest error allowed for an element: relative to its exact value, plus an absolute
-    part."""
+    """The largest error allowed for an element. It has a part that is relative to the exact value,
+    and an absolute part.
+    """
 
     relative: float = 0.0
     absolute: float = 0.0
@@ -103,7 +104,7 @@ def dtype_name_of(tensor: Any) -> str:
 
 
 def in_both_layouts(images: Any) -> List[Tuple[str, Any]]:
-    """The same images in the plain layout (NCHW) and in channels-last (NHWC), each with the
+    """Returns the images in the plain layout (NCHW) and in channels-last (NHWC), each with the
     layout's name.
     """
     channels_last = images.contiguous(memory_format=torch.channels_last)

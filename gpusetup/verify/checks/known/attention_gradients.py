@@ -44,8 +44,8 @@ each.
 
 
 class HeadGradients(NamedTuple):
-    """The exact gradients of one head's queries, keys and values, as one query head contributes
-    them.
+    """The exact gradients of the queries, keys and values for one pair of a query head and a key
+    head.
     """
 
     queries: List[float]
@@ -64,7 +64,7 @@ def upstream_of(query: int) -> float:
 
 
 def upstream_factors(shape: AttentionShape) -> List[float]:
-    """The factor by which the upstream gradient is multiplied in each column: 1 or 2."""
+    """The factor of the upstream gradient in each column, which is 1 or 2."""
     return sawtooth(shape.width, period=2, start=1)
 
 

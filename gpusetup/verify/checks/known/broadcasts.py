@@ -29,12 +29,10 @@ broadcast most often.
 """
 FLAGS = (True, False, False, True, False, True, True)
 DIVISORS = (1, -2, 4, -1, 2, 0.5, -4)
-"""Powers of two, so that quotients are exact. There are seven of them, because no axis has that
-length, so that a wrong row shows.
+"""Seven powers of two, so that quotients are exact. No axis has length seven, so a wrong row shows.
 """
 NUMBERS = (*range(-7, 9), 0, 11, -9)
-"""Nineteen numbers, because no axis has that length either. So no row begins like the row before
-it.
+"""Nineteen numbers. No axis has that length either, so no row begins like the row before it.
 """
 
 

@@ -56,8 +56,8 @@ def gradient_norms(device: str) -> Iterator[Part]:
         # Before 1.13 torch had no `_foreach_norm`, and only one form of clipping.
         return
     for dtype_name in formats_on(device):
-        # The sum of 131,075 squares is too large for float16, and float64 uses the same path as
-        # float32.
+        # Skip float16, because the sum of 131,075 squares is too large for it, and float64, because
+        # it uses the same path as float32.
         if dtype_name in ("float16", "float64"):
             continue
         for lengths in LISTS:
@@ -75,7 +75,9 @@ def gradient_norms(device: str) -> Iterator[Part]:
 
 
 def label_of(gradients: List[Any], order: float) -> str:
-    """A label that names the norm, the number of tensors and the length of the longest one."""
+    """The label of a norm in the report. It names the norm, the number of tensors and the length of
+    the longest tensor.
+    """
     longest = max(len(gradient) for gradient in gradients)
     dtype_name = dtype_name_of(gradients[0])
     return f"{order:g}-norm of {len(gradients)} tensors of up to {longest} {dtype_name} numbers"

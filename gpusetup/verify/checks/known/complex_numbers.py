@@ -221,9 +221,7 @@ def impulses(length: int) -> Signal:
 
 
 def wave(frequency: int, position: int, length: int) -> complex:
-    """A unit impulse's contribution to one frequency of the spectrum, for an impulse at this
-    position.
-    """
+    """Returns what a unit impulse at this position contributes to one frequency of the spectrum."""
     # Subtract whole turns first, so that the angle stays small and accurate.
     part_of_turn = frequency * position % length / length
     angle = -2 * pi * part_of_turn

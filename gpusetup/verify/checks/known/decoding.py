@@ -228,7 +228,7 @@ def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Ite
 
 def few_queries_and_padding(device: str) -> Iterator[Part]:
     """Catches partial results that are combined without their weights, a missing part or last key,
-    and the mask of another batch row, head or query.
+    and a mask that is taken from another batch row, head or query.
     """
     for number, attention in enumerate(ATTENTIONS):
         factors = value_factors_of(attention.width)

@@ -88,8 +88,8 @@ def far_functions() -> Tuple[FarFunction, ...]:
     """The functions to test with very small and very large arguments."""
     both_ends = TINY + GROWING
     angles = TINY + far_angles()
-    # SiLU is x / (1 + exp(-x)). At x = -90 the exponential overflows although the result is not yet
-    # zero, so 90 is left out.
+    # SiLU is x / (1 + exp(-x)). At x = -90 the exponential overflows float32 although the result is
+    # not yet zero, so 90 is left out.
     within_exponential = tuple(number for number in both_ends if number != 90.0)
     functional = torch.nn.functional
     return (

@@ -116,8 +116,9 @@ def whole_leaf(shape: Sequence[int], dtype_name: str, device: str) -> Any:
 
 
 def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List[List[float]]:
-    """The exact gradients of the sum of a broadcast product: for each element, the sum of all
-    factors it was multiplied by."""
+    """The exact gradients of the sum of a broadcast product. The gradient of an element is the sum
+    of all factors that it is multiplied by.
+    """
     first_shape, second_shape = pair.padded()
     spread_shape = list(map(max, first_shape, second_shape))
     first_gradient = [0.0] * len(operands[0])
@@ -438,7 +439,7 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
     for dtype_name in formats_on(device):
         for shape in ((3, 17), (33, 1025)):
             leaf = whole_leaf(shape, dtype_name, device)
-            # The shape is part of the random seed. The additional axis gives other numbers than
+            # The random numbers depend on the shape, so the additional axis makes them differ from
             # those of the leaf.
             arriving = whole_leaf((*shape, 1), dtype_name, device).detach()[..., 0]
             exact = flat_list(arriving)

@@ -425,7 +425,7 @@ def nearest_inside(position: int, length: int) -> int:
 
 
 def picked(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> List[int]:
-    """The pixels at these rows and columns, for every image and channel."""
+    """Returns the pixels at these rows and columns, for every image and channel."""
     images, channels, _, _ = shape
     numbers = numbers_of(shape, "pad")
     values: List[int] = []

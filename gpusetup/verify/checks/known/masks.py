@@ -225,7 +225,7 @@ def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
     flags = joined(heads.heads[0].allowed)
     if shape.mask == "flags":
         return tensor_of(flags, "bool", device, shape.queries, shape.keys)
-    # This mask is added to the scores.
+    # A mask of numbers is added to the scores.
     added = [0.0 if is_allowed else -inf for is_allowed in flags]
     return tensor_of(added, dtype_name, device, shape.queries, shape.keys)
 
@@ -244,7 +244,7 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
             row = elements[start : start + shape.width]
             if not is_dead(row):
                 filled_rows += 1
-            # Such rows are judged above, so let them pass in the comparison below.
+            # Fully masked rows are judged above, so let them pass in the comparison below.
             exact += row
         else:
             mean = fsum(products_of_pairs(weights, head.values))

@@ -68,7 +68,7 @@ class Group(NamedTuple):
 
 
 def balanced_numbers(count: int, salt: str) -> List[float]:
-    """As many numbers 0.5 as -0.5, in random order. `count` must be even."""
+    """Returns equally many 0.5 and -0.5, in random order. `count` must be even."""
     pairs = count // 2
     numbers = [SPREAD, -SPREAD] * pairs
     dice(f"norm gradient {count} {salt}").shuffle(numbers)

@@ -81,7 +81,7 @@ def spreads_in(name: str) -> List[CenteredSpread]:
 
 
 def signs_of(length: int, salt: str) -> List[float]:
-    """As many +1 as -1, in random order. `length` must be even."""
+    """Returns equally many 1 and -1, in random order. `length` must be even."""
     pairs = length // 2
     signs = [1.0, -1.0] * pairs
     dice(f"signs {length} {salt}").shuffle(signs)
@@ -198,7 +198,8 @@ def rms_norms_with_default_eps(device: str) -> Iterator[Part]:
         inputs = tensor_of([sign * SMALL for sign in signs], "float32", device)
         computed = torch.nn.functional.rms_norm(inputs, (length,))
         exact = [sign * exact_height for sign in signs]
-        # All squares are equal powers of two, so mainly the root and the quotient are rounded.
+        # The squares are equal powers of two, so their mean is exact, and only the root and the
+        # quotient are rounded.
         limit = Limit(16 * roundoff("float32"))
         yield near(f"rms_norm of {length} small numbers, default eps", computed, exact, limit)
 
@@ -236,7 +237,7 @@ def images_of(images: int, channels: int, pixels: int) -> Images:
 
 
 SHAPES = ((2, 3, 34), (3, 17, 66), (1, 5, 1026), (5, 1, 8), (1, 2, 8194))
-"""Images, channels and pixels."""
+"""For each batch, the number of images, channels and pixels."""
 
 
 def channel_case(case: CenteredSpread, channel: int) -> CenteredSpread:

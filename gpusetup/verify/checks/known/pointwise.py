@@ -107,8 +107,8 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
 
 def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
     """Returns the tensor method that applies the function in place, or None if there is none."""
-    # The other functions are lambdas, for example for clamp, whose in-place method needs more
-    # arguments (`clamp_`).
+    # Other functions, such as clamp, are lambdas here. The in-place method with such a name needs
+    # more arguments (`clamp_`).
     is_of_torch = function.run is getattr(torch, function.name, None)
     if not is_of_torch:
         return None

@@ -155,8 +155,8 @@ def weighed(row: Sequence[float], new: int, weigher: Weigher) -> List[float]:
 
 
 def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -> List[float]:
-    """The gradient of each old pixel: the sum of the new pixels' gradients, each times the old
-    pixel's weight in that new pixel.
+    """Returns the gradient of each old pixel: the sum of the new pixels' gradients, each multiplied
+    by the old pixel's weight in that new pixel.
     """
     gradient = [0.0] * old
     for position, value in enumerate(upstream):

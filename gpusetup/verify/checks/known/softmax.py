@@ -464,7 +464,7 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
     losses: List[float] = []
     squares: List[float] = []
     for x, flag in zip(logits, flags):
-        # Written so that the exponential cannot overflow.
+        # This is log(1 + exp(x)) - max(x, 0), in a form that cannot overflow.
         bend = log1p(exp(-abs(x)))
         loss = max(x, 0.0) - x * flag + bend
         losses.append(loss)

@@ -47,7 +47,7 @@ def start_of(position: int) -> float:
 
 def gradient_of(position: int, step: int) -> float:
     """The gradient at this position in this step. It is never zero."""
-    # `whole` is from -20 to 20. The primes vary it over positions and steps.
+    # Multiplying by primes varies the gradient over positions and steps. `whole` is from -20 to 20.
     mixed = 17 * (position % PERIOD) + 29 * step
     whole = mixed % 41 - 20
     return (whole + 0.5) / 16
@@ -231,8 +231,8 @@ class OptimizerForm(NamedTuple):
     options: Dict[str, Any]
     step: Step
     stored: str = ""
-    """The format of a number in the optimizer's state, if it does not depend on the format of the
-    parameters.
+    """The format of a number in the optimizer's state that is the same for all parameter formats;
+    empty if there is no such number.
     """
 
 
@@ -294,8 +294,8 @@ def limit_of(optimizer: OptimizerForm, dtype_name: str) -> Limit:
     unit = roundoff(dtype_name)
     if optimizer.stored:
         unit = max(unit, roundoff(optimizer.stored))
-    # Allow at least as much as for a rate of 0.5, because the parameters themselves are rounded
-    # (they are below 0.5).
+    # The parameters are rounded too. They are below 0.5, so allow at least as much as for a rate of
+    # 0.5.
     rate = max(0.5, optimizer.options["lr"])
     return Limit(8 * unit, DIGITS_LOST * unit * rate)
 
