@@ -156,7 +156,7 @@ def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> O
     there are none, the one closest to its limit.
     """
     wrong_parts = [part for part in parts if not part.is_right]
-    # Comparisons that allow no error have no limit to report a share of.
+    # Comparisons that allow no error have no limit, so they have nothing to report here.
     numeric_parts = [part for part in parts if part.allowed]
     limit = 1.0 if numeric_parts else None
     unit = PART if numeric_parts else None

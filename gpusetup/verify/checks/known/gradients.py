@@ -85,7 +85,7 @@ SPREAD_PAIRS = (
     SpreadPair((33, 65), (33, 1)),
     SpreadPair((2, 1026), ()),
 )
-"""The broadcast operand is a row, both operands, a column, and a single number.
+"""Pairs of shapes in which a row is broadcast, both operands, a column, and a single number.
 """
 
 

@@ -50,8 +50,8 @@ class ConvolutionLayer(NamedTuple):
     groups: int = 1
 
     def output_length(self, axis: int) -> int:
-        """The output's height (axis 0) or width (axis 1): the number of positions of the kernel
-        along it.
+        """The output's height (axis 0) or width (axis 1), which is the number of kernel positions
+        along that axis.
         """
         # The number of pixels that the dilated kernel spans.
         reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1

@@ -231,8 +231,8 @@ class OptimizerForm(NamedTuple):
     options: Dict[str, Any]
     step: Step
     stored: str = ""
-    """The format of a number in the optimizer's state that is the same for all parameter formats;
-    empty if there is no such number.
+    """If a number in the optimizer's state always has the same format, that format; otherwise
+    empty.
     """
 
 
