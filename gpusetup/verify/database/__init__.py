@@ -1,2 +1,3 @@
-"""Questions from torch's own operator database (`op_db`), with float64 on the CPU as the right
-answer."""
+"""Tests of operators with samples from torch's own operator database (`op_db`) and with entries
+written here. The expected results are computed in float64 on the CPU.
+"""

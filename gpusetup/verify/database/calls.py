@@ -1,5 +1,4 @@
-"""A call of the database with its arguments in the working format and in float64, and what it
-returns."""
+"""An operator call with its arguments, in the tested format or in float64, and its result."""
 
 from __future__ import annotations
 
@@ -16,27 +15,29 @@ WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 
 
 class Call(NamedTuple):
-    """The arguments of an operator; tensors may be nested anywhere in `args` and `options`."""
+    """The arguments of an operator. Tensors may be nested anywhere in `args` and `options`."""
 
     args: Tuple[Any, ...]
     options: Dict[str, Any]
     learning: Callable[[Any], Any]
-    """Picks from the returned value what gradients are taken of."""
+    """Selects the part of the returned value that can be differentiated and compared."""
 
 
 class Answer(NamedTuple):
-    """The outputs of a call, its arguments afterwards, and the gradients."""
+    """The outputs of a call, its arguments after the call, and the gradients."""
 
     outputs: List[Any]
-    """Tensors, and numbers as tensors."""
+    """The returned tensors; returned numbers are turned into tensors."""
     written: List[Any]
-    """The tensors among the arguments, as they are after the call."""
+    """The tensors among the arguments, as they are after the call, which may write to them."""
     gradients: List[Any]
-    """One for each argument that learns; None where the answer does not depend on it."""
+    """One gradient for each argument that requires one; None if the outputs do not depend on that
+    argument.
+    """
 
 
 def tensors_of(torch: Any, arguments: Any) -> List[Any]:
-    """All tensors in nested arguments, in the order in which `mapped` visits them."""
+    """Returns all tensors in nested arguments, in the order in which `mapped` visits them."""
     tensors: List[Any] = []
 
     def remember(x: Any) -> Any:
@@ -48,17 +49,17 @@ def tensors_of(torch: Any, arguments: Any) -> List[Any]:
 
 
 def tensors_of_call(torch: Any, call: Call) -> List[Any]:
-    """All tensors in the arguments of a call."""
+    """Returns all tensors in the arguments of a call."""
     arguments = (call.args, call.options)
     return tensors_of(torch, arguments)
 
 
 def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
-    """The nested arguments with `change` applied to every tensor."""
+    """Returns the nested arguments with `change` applied to every tensor."""
     if isinstance(arguments, torch.Tensor):
         return change(arguments)
     kind = type(arguments)
-    # A subclass, such as torch.Size, is an option and no list of arguments.
+    # A subclass of tuple, such as torch.Size, is a single option, not a list of arguments.
     if kind in (list, tuple):
         items = [mapped(torch, item, change) for item in arguments]
         return kind(items)
@@ -71,24 +72,25 @@ def mapped(torch: Any, arguments: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def in_exact_formats(torch: Any, call: Call, dtype: str) -> Call:
-    """The call with its arguments in float64 (complex128 for complex numbers, int64 for whole
-    numbers)."""
+    """Returns the call with its arguments in float64, complex128 or int64, depending on the kind of
+    `dtype`.
+    """
     wide_formats = {}
-    # A complex number becomes one of two float64.
+    # Complex numbers get two float64 parts (complex128).
     for narrow_name, wide_name in WIDE.items():
         wide_formats[getattr(torch, narrow_name)] = getattr(torch, wide_name)
     if dtype in WHOLE:
         wide_formats[getattr(torch, dtype)] = torch.int64
 
     def widen(x: Any) -> Any:
-        # A format that is exact already stays.
+        # Formats without a wider one, such as bool, stay.
         wide_format = wide_formats.get(x.dtype, x.dtype)
         widened = x.detach().to(wide_format)
         return copied(widened, x.requires_grad)
 
     def widen_argument(argument: Any) -> Any:
         argument = mapped(torch, argument, widen)
-        # An option may name a format: the sum `dtype=torch.float32` is then one in float64.
+        # An option can be a format: `dtype=torch.float32` becomes `dtype=torch.float64`.
         if isinstance(argument, torch.dtype):
             return wide_formats.get(argument, argument)
         return argument
@@ -101,22 +103,23 @@ def in_exact_formats(torch: Any, call: Call, dtype: str) -> Call:
 
 
 def copied(x: Any, learns: bool) -> Any:
-    """A tensor with the same numbers and strides, which requires a gradient if `learns`; its memory
-    is copied only if it is contiguous."""
+    """Returns a tensor with the same numbers and strides. It requires a gradient if `learns` is
+    True. Memory is copied only if the tensor is contiguous.
+    """
     is_strided = repr(x.layout) == "torch.strided"
     y = x.detach()
-    # A clone would close the gaps that the sample was made with.
+    # Clone only contiguous tensors, because a clone would remove the gaps in a sample's memory.
     if is_strided and x.is_contiguous():
         y = y.clone()
     return y.requires_grad_() if learns else y
 
 
 def placed(torch: Any, x: Any, device: str) -> Any:
-    """A copy of `x` on the device, with the same strides and storage offset.
+    """Returns a copy of `x` on the device, with the same strides and storage offset.
 
-    Also where elements of `x` share their places in memory, or leave gaps between them.
+    This also works if elements of `x` share memory or have gaps between them.
     """
-    # These have no plain memory that could be copied as a whole.
+    # These tensors have no plain memory that can be copied as a whole.
     if x.layout != torch.strided or x.is_nested or x.is_conj() or x.is_neg():
         return x.to(device)
     kind = device.partition(":")[0]
@@ -135,14 +138,15 @@ def placed(torch: Any, x: Any, device: str) -> Any:
 
 
 def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call:
-    """The call with copies of all tensors, so that no other call sees what it writes; `layout`
-    changes their strides."""
+    """Returns the call with copies of all tensors, so that it cannot change the arguments of other
+    calls. `layout` changes the strides of the copies.
+    """
 
     def copy(x: Any) -> Any:
         y = placed(torch, x.detach(), device)
         can_be_laid_out = y.layout == torch.strided and not overlaps(y)
-        # int64 tensors name places. Kernels trust those, and read outside their memory where the
-        # strides of the places are not plain.
+        # int64 tensors may be indices. Leave them contiguous, because with other strides some
+        # kernels read wrong indices and then memory outside their tensors.
         names_places = y.dtype == torch.int64
         if layout and can_be_laid_out and not names_places:
             y = laid_out(torch, y, layout)
@@ -152,29 +156,30 @@ def fresh(torch: Any, call: Call, layout: str = "", device: str = "cpu") -> Call
 
 
 def replaced(torch: Any, call: Call, change: Callable[[Any], Any]) -> Call:
-    """The call with `change` applied to every tensor."""
+    """Returns the call with `change` applied to every tensor."""
     args = mapped(torch, call.args, change)
     options = mapped(torch, call.options, change)
     return call._replace(args=args, options=options)
 
 
 def detached(torch: Any, call: Call) -> Call:
-    """The call with tensors that do not require gradients."""
+    """Returns the call with tensors that do not require gradients."""
     return replaced(torch, call, lambda x: x.detach())
 
 
 ALIGNED_BYTES = 16
-"""Torch's allocator places every tensor at a multiple of this, and its fused kernels load so many
-bytes at once. An H100 ended its process with "misaligned address" for attention over tensors that
-began 4 bytes later, which no program has."""
+"""Torch's allocator aligns every tensor to a multiple of this, and its fused kernels load this many
+bytes at once. On an H100, attention over tensors that began 4 bytes later ended the process with
+"misaligned address". Real programs do not have such tensors.
+"""
 ODD_GAP = 3
-"""Elements between two rows that no vector's width divides."""
+"""The number of elements between two rows. It is odd, so that no vector width divides it."""
 
 
 def gap_elements(x: Any, fewest: int) -> int:
-    """The number of elements in a gap: `fewest` on a CPU, and on a GPU enough to fill 16 bytes.
+    """The number of elements in a gap: `fewest` on a CPU, or enough to fill 16 bytes on a GPU.
 
-    So on a GPU what follows the gap is still aligned.
+    So the elements after the gap are still aligned on a GPU.
     """
     if x.device.type == "cpu":
         return fewest
@@ -183,15 +188,16 @@ def gap_elements(x: Any, fewest: int) -> int:
 
 
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
-    """A copy of the same numbers with the strides of this layout; contiguous if the tensor cannot
-    have it."""
+    """Returns a copy of the tensor in this memory layout, or a contiguous tensor if it cannot have
+    that layout.
+    """
     axis_count = x.dim()
     if layout in ("transposed", "front") and axis_count >= 2:
-        # The last axis changes its place in memory with its neighbour, or with the first axis.
+        # In memory, swap the last axis with its neighbour or with the first axis.
         axis = -2 if layout == "transposed" else 0
         transposed = x.transpose(-1, axis).contiguous()
         return transposed.transpose(-1, axis)
-    # torch has this layout for images and for volumes.
+    # torch has a channels-last layout for images and for volumes.
     if layout == "channels-last" and axis_count in (4, 5):
         kind = torch.channels_last if axis_count == 4 else torch.channels_last_3d
         return x.contiguous(memory_format=kind)
@@ -216,25 +222,26 @@ def laid_out(torch: Any, x: Any, layout: str) -> Any:
 
 
 def overlaps(x: Any) -> bool:
-    """Whether elements share a place in memory, as in an expanded tensor."""
+    """Whether elements of the tensor share memory, as in an expanded tensor."""
     lengths_without_step = [n for n, stride in zip(x.shape, x.stride()) if stride == 0]
     return any(length > 1 for length in lengths_without_step)
 
 
 def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
-    """The call with numbers that are smaller by up to a sixteenth.
+    """Returns the call with every floating-point number reduced by up to a sixteenth.
 
-    With `alike`, equal numbers stay equal.
+    If `alike` is True, equal numbers stay equal.
     """
     generator = torch.Generator().manual_seed(turn)
 
     def near(x: Any) -> Any:
-        # Whole numbers may name places, and shared elements would be changed twice.
+        # Leave whole numbers unchanged, because they may be indices, and expanded tensors, because
+        # their elements would be changed several times.
         is_plain = x.layout == torch.strided and x.is_floating_point()
         if not is_plain or overlaps(x):
             return x
         if alike:
-            # The share follows from the number itself: equal numbers get equal shares.
+            # Compute the change from the number itself, so that equal numbers get equal changes.
             scaled = x.detach().double() * (1234.5678 / turn)
             share = scaled.remainder(1.0)
         else:
@@ -248,19 +255,20 @@ def nearby(torch: Any, call: Call, turn: int, alike: bool) -> Call:
 
 
 Upstream = Callable[[List[Any]], List[Any]]
-"""Takes the outputs that learn, and returns what their gradients are taken along."""
+"""Takes the outputs that require gradients, and returns their upstream gradients."""
 
 
 def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool = True) -> Answer:
-    """Run a call, and return its outputs, its arguments afterwards, and the gradients for the
-    upstream gradients that `upstream` draws.
+    """Run a call, and return its outputs, its arguments after the call, and the gradients.
+    `upstream` makes the upstream gradients.
 
-    If what it returns is not `unique`, only the part that the call's `learning` picks counts.
+    If the operator has several right results (`unique` is False), only the part that the call's
+    `learning` selects is returned.
     """
     arguments = tensors_of_call(torch, call)
     leaves = [x for x in arguments if x.requires_grad]
     gradients: List[Any] = []
-    # Without a leaf that learns, torch need not remember the steps.
+    # If no argument requires a gradient, torch does not need to record the operations.
     with torch.set_grad_enabled(bool(leaves)):
         returned = run(*call.args, **call.options)
         compared_part = returned if unique else call.learning(returned)
@@ -269,7 +277,7 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
         if learning_outputs:
             directions = []
             for direction, output in zip(upstream(learning_outputs), learning_outputs):
-                # The directions were drawn in the format of the exact answer.
+                # The upstream gradients were drawn in the format of the exact result.
                 directions.append(direction.to(output.dtype))
             computed = torch.autograd.grad(learning_outputs, leaves, directions, allow_unused=True)
             gradients = [None if g is None else dense(torch, g) for g in computed]
@@ -281,25 +289,27 @@ def answered(torch: Any, run: Any, call: Call, upstream: Upstream, unique: bool 
 
 
 def outputs_that_learn(torch: Any, call: Call, returned: Any) -> List[Any]:
-    """The outputs of a call for which gradients are computed."""
+    """Returns the outputs of a call that can be differentiated."""
     candidates = tensors_of(torch, call.learning(returned))
     return [x for x in candidates if x.requires_grad]
 
 
 def dense(torch: Any, x: Any) -> Any:
-    """The tensor as a dense one, if it is sparse."""
+    """Returns the tensor, made dense if it is sparse."""
     if x.layout == torch.strided:
         return x
     return x.to_dense()
 
 
 def plain(torch: Any, returned: Any) -> List[Any]:
-    """All tensors in a returned value, made dense, with plain numbers turned into tensors."""
+    """Returns all tensors in a returned value. Sparse tensors are made dense, and Python numbers
+    become tensors.
+    """
     if isinstance(returned, torch.Tensor):
         return [dense(torch, returned)]
     if isinstance(returned, (bool, int)):
         return [torch.tensor(returned)]
-    # A float of Python is a float64.
+    # A Python float has 64 bits.
     if isinstance(returned, float):
         return [torch.tensor(returned, dtype=torch.float64)]
     tensors: List[Any] = []
@@ -311,7 +321,7 @@ def plain(torch: Any, returned: Any) -> List[Any]:
 
 @contextlib.contextmanager
 def in_float64(torch: Any) -> Iterator[None]:
-    """Inside the `with` block, torch makes new tensors in float64 unless a format is named."""
+    """Inside the `with` block, torch creates new floating-point tensors in float64 by default."""
     default_dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -322,8 +332,9 @@ def in_float64(torch: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exact_products(torch: Any) -> Iterator[None]:
-    """Inside the `with` block, products of float32 are not rounded to fewer bits, and sums of
-    16-bit numbers are not kept in 16 bits."""
+    """Inside the `with` block, torch does not use TF32 for float32 products, and does not keep sums
+    of 16-bit numbers in 16 bits.
+    """
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     switches = [(cudnn, "allow_tf32"), (matmul, "allow_tf32")]
     reductions = (
@@ -331,7 +342,7 @@ def exact_products(torch: Any) -> Iterator[None]:
         "allow_bf16_reduced_precision_reduction",
     )
     for name in reductions:
-        # Older releases do not have both.
+        # Older releases do not have both settings.
         with contextlib.suppress(AttributeError, AssertionError):
             getattr(matmul, name)
             switches.append((matmul, name))

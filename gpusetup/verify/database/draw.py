@@ -1,5 +1,7 @@
-"""The forms of a call (lengths, kinds of numbers, layouts, ways) and how they alternate, with the
-helper that entries draw their arguments with."""
+"""How a question gets its call. A question is one call of an operator, and `turn` is its running
+number. The turn determines the call's form: its lengths, the kind of its numbers, their memory
+layout, and the way to make the call.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,15 @@ LENGTHS: Tuple[Tuple[int, ...], ...] = (
     (33_001, 66_001, 131_072, 262_147),
     (1, 2, 3, 5),
 )
-"""Lengths on both sides of the blocks that kernels cut a tensor into; an empty row allows any
-length.
+"""Lengths below and above the block sizes of kernels. A question draws from one of these rows; with
+the empty row, the entry may use any lengths.
 
-Entries written here take these lengths and numbers, and so do functions of single numbers and
-reductions of torch's database. Other operators of the database would get arguments that they are
-not made for, and a sound machine would be called wrong."""
+These lengths and kinds of numbers are used for the entries written here, and for elementwise
+functions and reductions in torch's database. Other operators in the database would get unsuitable
+arguments, and a healthy machine would fail.
+"""
 LONGEST_LENGTHS = 5
-"""The index of the longest lengths."""
+"""The index of the row with the longest lengths."""
 NUMBERS = (
     *("", "special", "ties", "large", "negative", "special", "large"),
     *("equal", "steps", "far", "special", "large", ""),
@@ -36,7 +39,9 @@ TURNS = ("gradient", "out", "thread", "again", "in place", "gradient", "in place
 
 
 class CallForm(NamedTuple):
-    """The form of a call, which depends only on the turn."""
+    """The form of a call: which lengths and numbers it has, in which memory layout, and in which
+    way it is made. The form depends only on the turn.
+    """
 
     lengths: Tuple[int, ...]
     numbers: str
@@ -45,22 +50,23 @@ class CallForm(NamedTuple):
 
 
 def form(turn: int) -> CallForm:
-    """The form of the call in this turn.
+    """Returns the form of the call in this turn.
 
     >>> form(1).way, form(1).layout
     ('out', '')
     """
     numbers = NUMBERS[turn % len(NUMBERS)]
-    # Every second time the longest lengths get large numbers at both ends: among so many similar
-    # numbers no error would show.
+    # Every second time, the longest tensors get large numbers at both ends, because an error would
+    # not show among so many similar numbers.
     if turn % (2 * len(LENGTHS)) == LONGEST_LENGTHS:
         numbers = "large"
-    # The layout changes with each turn in one half of the turns and with every third in the other,
-    # so that each layout meets each length and each way.
+    # In half of the turns the layout changes with every turn, in the other half with every third,
+    # so that each layout occurs with each length and each way to call.
     is_fast_half = turn // 8 % 2
     layout_turn = turn if is_fast_half else turn // 3
     layout = LAYOUTS[layout_turn % len(LAYOUTS)]
-    # In other layouts torch's sums of numbers far from zero are off by more than their spread.
+    # Numbers far from zero are tested only in the default layout, because in other layouts the
+    # error of torch's sums is larger than the differences between the numbers.
     if numbers == "far":
         layout = ""
     lengths = LENGTHS[turn % len(LENGTHS)]
@@ -69,32 +75,34 @@ def form(turn: int) -> CallForm:
 
 
 class OperatorQuestion(NamedTuple):
-    """One call of an entry in its form; entry, seed and turn determine it."""
+    """One call of an entry in one form. Entry, seed and turn determine it."""
 
     entry: Any
     dtype: str
     turn: int
     call: Call
     words: str
-    """What seeds all that is drawn for it."""
+    """The text from which all its random numbers are seeded."""
     form: CallForm
 
 
 FLOATS = ("float32", "bfloat16", "float32", "float16")
 SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 MOST = 2**17
-"""The most numbers of one tensor."""
+"""The largest number of elements in a tensor."""
 ODD_SIZES = (64, 65, 130)
-"""Lengths of further axes, besides the small ones: at and beside the width of a tile."""
+"""Additional lengths for further axes: the width of a kernel's tile (64), one more, and two more
+than two tiles.
+"""
 
 
 def up_to(most: int, lengths: Tuple[int, ...]) -> List[int]:
-    """The lengths that are at most `most`."""
+    """Returns the lengths that are at most `most`."""
     return [length for length in lengths if length <= most]
 
 
 class Draw:
-    """The random source for an entry's arguments in one turn."""
+    """The random source with which an entry draws its arguments in one turn."""
 
     def __init__(self, torch: Any, name: str, seed: int, turn: int) -> None:
         self.torch = torch
@@ -104,12 +112,12 @@ class Draw:
         self.words = f"{seed}:{name}:{turn}"
         self.chance = random.Random(self.words)
         self.choice = self.chance.choice
-        # The generator of torch's numbers follows from the same words.
+        # torch's generator is seeded from the same text.
         seed_of_torch = self.chance.getrandbits(62)
         self.generator = torch.Generator().manual_seed(seed_of_torch)
 
     def question(self, entry: Any, dtype: str, call: Call) -> OperatorQuestion:
-        """The question of this turn for an entry."""
+        """Returns the question for an entry in this turn."""
         return OperatorQuestion(
             entry=entry,
             dtype=dtype,
@@ -120,19 +128,21 @@ class Draw:
         )
 
     def length(self, most: int = MOST) -> int:
-        """A random length from the question's lengths, or a usual one if all of those are longer
-        than `most`."""
+        """Returns a random length from the question's lengths, or from the default lengths if none
+        is at most `most`.
+        """
         lengths = up_to(most, self.lengths)
         if not lengths:
             lengths = up_to(most, LENGTHS[1] + SMALL)
         return int(self.choice(lengths))
 
     def shape(self, count: int, most: int = MOST) -> List[int]:
-        """A shape with `count` axes in random order: one of the question's lengths, the others
-        short."""
+        """Returns a shape with `count` axes in random order. One has a length of the question, and
+        the others are short.
+        """
         lengths = [self.length(most)]
         while len(lengths) < count:
-            # All axes together stay below the limit.
+            # Keep the number of elements below the limit.
             most //= lengths[-1]
             short_lengths = up_to(most, SMALL + ODD_SIZES) or [1]
             lengths.append(self.choice(short_lengths))
@@ -140,47 +150,47 @@ class Draw:
         return lengths
 
     def normal(self, *shape: int) -> Any:
-        """Normally distributed random numbers in this shape, in float32."""
+        """Returns normally distributed random numbers in this shape, in float32."""
         return self.torch.randn(shape, generator=self.generator)
 
     def whole(self, low: int, high: int, *shape: int) -> Any:
-        """Random whole numbers from `low` up to, but not including, `high`."""
+        """Returns random whole numbers from `low` up to, but not including, `high`."""
         return self.torch.randint(low, high, shape, generator=self.generator)
 
     def flag(self) -> bool:
-        """True or False with equal probability."""
+        """Returns True or False with equal probability."""
         return self.chance.random() < 0.5
 
 
 class Own(NamedTuple):
-    """An entry written here, which `compared` treats like an entry of torch's database."""
+    """An entry written here. `compared` treats it like an entry in torch's database."""
 
     name: str
     draw: Callable[[Draw], Tuple[Tuple[Any, ...], Dict[str, Any]]]
-    """What it is called with, in float32."""
+    """Draws the arguments and options of a call, in float32."""
     run: Callable[..., Any]
     dtypes: Tuple[str, ...] = FLOATS
     once: bool = False
-    """Whether 16-bit numbers are rounded once, at the end, and all steps are in float32."""
+    """Whether the operator computes 16-bit numbers in float32 and rounds only at the end."""
     by_threads: bool = False
-    """Whether each thread of a CPU rounds its own part, so that several threads round more than
-    once."""
+    """Whether each CPU thread rounds its part, so that the result is rounded more than once."""
     learns: bool = True
 
     @property
     def often(self) -> int:
-        """How many times as many questions it gets as a usual entry: 6, because programs use these
-        operations most."""
+        """A factor for the number of questions that the entry gets. It is 6, because programs use
+        these operations most.
+        """
         return 6
 
     @property
     def rarity(self) -> int:
-        """The order in which entries are asked: 0, so these come first."""
+        """The rarity of the entry. It is 0, so that these entries are tested first."""
         return 0
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """The call of this turn, in its form."""
-        # Each format meets each form after some turns.
+        """Returns the question of this turn, with its call in the form of the turn."""
+        # The formats shift, so that after some turns each format occurs with each form.
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)
         args, options = self.draw(draw)
@@ -191,17 +201,17 @@ class Own(NamedTuple):
             return x.to(working_format) if is_fraction else x
 
         call = Call(args, options, lambda x: x)
-        # Whole numbers are drawn in their own format.
+        # Integer arguments are already drawn in their format.
         if working_format.is_floating_point:
             call = replaced(torch, call, to_working_format)
-        # Convolutions and norms of images have kernels of their own for this layout.
+        # Convolutions and norms of images have separate kernels for channels-last.
         takes_images = any(x.dim() == 4 for x in args if hasattr(x, "dim"))
         if turn % 2 and takes_images and draw.form.numbers != "far":
             draw.form = draw.form._replace(layout="channels-last")
         kind = self.kind_of_numbers(draw, device, dtype)
         call = numbered(draw, call, kind, dtype)
         learns = self.learns and not kind and working_format.is_floating_point
-        # Convolutions leave parts of such a gradient unwritten (torch 2.13.0 on a CPU).
+        # In torch 2.13.0 on a CPU, convolutions leave parts of such a gradient uninitialized.
         if draw.form.layout == "channels-last" and dtype != "float32":
             learns = False
 
@@ -212,14 +222,15 @@ class Own(NamedTuple):
         return draw.question(self, dtype, replaced(torch, call, let_learn))
 
     def kind_of_numbers(self, draw: Draw, device: str, dtype: str) -> str:
-        """The kind of numbers in the question's form if this entry supports it, otherwise an empty
-        string for normal random numbers."""
+        """Returns the kind of numbers in the question's form, or an empty string (normal random
+        numbers) if this entry cannot be judged with that kind.
+        """
         kind = draw.form.numbers
-        # float16 overflows, and layers may return anything for NaN and infinity.
+        # float16 would overflow, and layers may return anything for NaN and infinity.
         if dtype == "float16" or kind == "special":
             return ""
-        # For numbers far from zero, products lose every digit, and cuDNN's batch norm may lose the
-        # spread.
+        # Far from zero, products lose all digits of the differences between the numbers, and so may
+        # cuDNN's batch norm.
         is_norm = "norm" in self.name
         keeps_spread = is_norm and (device == "cpu" or "batch" not in self.name)
         if kind == "far" and not keeps_spread:
@@ -227,7 +238,7 @@ class Own(NamedTuple):
         return kind
 
     def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
-        """The way and layout of the question's form, if they differ from a direct call."""
+        """Yields the way and layout of the question's form, if they differ from a direct call."""
         form = question.form
         way = WAYS.get(form.way, directly)
         learns = form.way in ("gradient", "out")
@@ -238,9 +249,9 @@ class Own(NamedTuple):
 
 
 def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
-    """The call with numbers of this kind in all tensors of the format, or in one of them.
+    """Returns the call with numbers of this kind in all tensors of the format, or in one of them.
 
-    Without a kind the call stays as it is.
+    If `kind` is empty, the call stays unchanged.
     """
     torch = draw.torch
     working_format = getattr(torch, dtype)
@@ -254,7 +265,7 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
     if not candidates or not kind:
         return call
     chosen_id = None
-    # In about two of five calls a single tensor changes.
+    # In about two of five calls, only one tensor changes.
     if draw.chance.random() < 0.4:
         chosen_id = id(draw.choice(candidates))
 
@@ -268,12 +279,12 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
 
 
 ZEROS_AND_TIES = (0.0, -0.0, 0.5, 2.5, -1.5)
-"""Both zeros, and numbers in the middle between two whole ones."""
+"""Both zeros, and numbers halfway between two whole numbers."""
 SPECIAL = (nan, inf, -inf, *ZEROS_AND_TIES)
 
 
 def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
-    """The tensor with all or some of its numbers replaced by numbers of this kind."""
+    """Returns the tensor with some or all of its numbers replaced with numbers of this kind."""
     torch = draw.torch
     if not x.is_floating_point():
         # Whole numbers vary only in size.
@@ -281,13 +292,13 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
             return whole_numbers_of_any_size(draw, x)
         return x
     if kind == "ties":
-        # Halves, of which every second one lies between two whole numbers.
+        # Round to multiples of 1/2, which are whole or halfway between two whole numbers.
         return (x * 2).round() / 2
     if kind == "equal":
         first_number = float(x.reshape(-1)[0])
         return torch.full_like(x, first_number)
     if kind == "far":
-        # The roundoff of a mean of squares is then more than the spread.
+        # At this distance, the rounding error of a mean of squares is larger than the variance.
         distance = 2 * torch.finfo(x.dtype).eps ** -0.5
         return x + distance
     if kind == "negative":
@@ -297,11 +308,12 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
         counted = torch.arange(x.numel(), dtype=torch.float64)
         steps = counted % period - 1
         return steps.reshape(x.shape).to(x.dtype)
-    # A copy that can be written to, also of an expanded tensor.
+    # Copy the tensor, because an expanded tensor cannot be written to.
     y = x.contiguous().clone()
     flat = y.view(-1)
     if kind == "large":
-        # Only the first and the last number are large: more would leave the range of the format.
+        # Only the first and the last number are large, because more of them could overflow the
+        # format.
         flat[:: max(1, y.numel() - 1)] = 16.0
         return y
     values = SPECIAL if kind == "special" else ZEROS_AND_TIES
@@ -312,13 +324,15 @@ def numbers_of_kind(draw: Draw, x: Any, kind: str) -> Any:
 
 
 def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
-    """Random whole numbers of any size that the format holds; in int64 up to 2**51, so that float64
-    holds them."""
+    """Returns random whole numbers of all sizes that the format holds. In int64 they stay below
+    2**51, so that float64 holds them.
+    """
     format = draw.torch.iinfo(x.dtype)
     # float64 holds every whole number up to 2**53.
     bits = min(format.bits, 52)
     most = 2 ** (bits - 1)
-    # -most is its own negative, so the numbers begin above it.
+    # The lowest number of a format (such as -128 in int8) has no positive counterpart, so start
+    # above it.
     low = 0 if x.dtype == draw.torch.uint8 else 1 - most
     numbers = draw.whole(low, most, *x.shape)
     dropped_bits = draw.whole(0, bits, *x.shape)
@@ -326,11 +340,12 @@ def whole_numbers_of_any_size(draw: Draw, x: Any) -> Any:
 
 
 def smaller_numbers(draw: Draw, x: Any) -> Any:
-    """`x`, each number reduced by a random share of up to a third, so that equal numbers become
-    different."""
+    """Returns `x` with each number reduced by a random part of up to a third, so that equal numbers
+    become different.
+    """
     torch = draw.torch
-    # In the database's divisors the smallest number stands for zero. Quotients by it are too large
-    # to compare, so it becomes 1.
+    # torch's database replaces zeros in divisors with the smallest number. Quotients by that number
+    # are too large to compare, so replace it with 1.
     least = torch.finfo(x.dtype).tiny
     x = x.masked_fill(x.abs() == least, 1.0)
     share = torch.rand(tuple(x.shape), generator=draw.generator) / 3
@@ -339,9 +354,10 @@ def smaller_numbers(draw: Draw, x: Any) -> Any:
 
 
 def grown(draw: Draw, call: Call, most: int) -> Call:
-    """The call with one axis of its tensors, counted from the last, set to a new length.
+    """Returns the call with a new length for one axis of its tensors. The axis is counted from the
+    last.
 
-    The numbers are some of those that were there, made smaller by up to a third.
+    The new numbers are drawn from the old ones and reduced by up to a third.
     """
     torch = draw.torch
     tensors = tensors_of_call(torch, call)
@@ -350,7 +366,7 @@ def grown(draw: Draw, call: Call, most: int) -> Call:
         for place, length in enumerate(x.shape):
             if length > 1:
                 axes.add((length, place - x.dim()))
-    # Some forms leave the lengths as they are.
+    # Some forms do not change the lengths.
     if not axes or not draw.lengths or not all(x.numel() for x in tensors):
         return call
     old_length, axis = draw.choice(sorted(axes))

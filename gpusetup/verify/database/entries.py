@@ -1,4 +1,4 @@
-"""The entries of torch's database: how each operator is called, in which formats and ways."""
+"""The operators in torch's database: how each is called, and in which formats and ways."""
 
 from __future__ import annotations
 
@@ -16,40 +16,45 @@ from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
 from .ways import WAYS, Way, WayOfQuestion, directly, in_place, into_out
 
 MOST = 2**14
-"""The most numbers of one tensor."""
+"""The largest number of elements in a tensor."""
 LONGEST, SHORTEST = 2**20, 2**8
-"""The most of a reduction, which takes longer rows; and in half precision, where some reductions
-add one number after the other."""
+"""The largest number of elements for a reduction, which gets longer rows, and for a reduction in 16
+bits, where some add the numbers one after the other.
+"""
 TURNS = (
     *("float32", "bfloat16", "complex64", "float32", "float16", "int64", "float32", "int32"),
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
 )
-"""Formats as they come round, by what programs use."""
+"""The order in which the formats are used. Formats that programs use more occur more often."""
 COMPARED_WITH_CPU = "test_compare_cpu"
-"""The test of torch's own that compares an operator's answers on a device with the CPU's."""
+"""The name of torch's own test that compares an operator's results on a device with those on the
+CPU.
+"""
 SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
-"""First words of names that trainings use seldom."""
+"""First words of operator names that training seldom uses."""
 RARE = ("special", "signal")
-"""First words of names that trainings hardly ever use."""
+"""First words of operator names that training hardly ever uses."""
 OFTEN, USUAL, LATE, LAST = 1, 2, 3, 4
-"""How rare an entry is, as `rarity` returns it."""
+"""The values of `rarity`, from operators that programs use often to those they hardly use."""
 CACHED_SAMPLES = 16
-"""Of how many entries the samples are kept: the turns of one entry follow each other."""
+"""The number of sample lists that are cached. A few are enough, because the turns of an entry
+follow each other.
+"""
 
 
 class SampleKey(NamedTuple):
-    """Everything that determines which samples an entry has."""
+    """Everything that determines the samples of an entry."""
 
     name: str
     device: str
     dtype: str
     seed: int
     large: bool
-    """Whether they have other lengths than in torch's tests."""
+    """Whether the samples are larger than in torch's tests."""
 
 
 SAMPLES: Dict[SampleKey, List[Call]] = {}
-"""The samples of the entries that were asked last."""
+"""The cached samples of the last entries that were tested."""
 
 
 class Entry(NamedTuple):
@@ -60,49 +65,54 @@ class Entry(NamedTuple):
     info: Any
     """torch's `OpInfo`."""
     skips: Tuple[str, ...] = ()
-    """The tests of torch's own that it leaves out."""
+    """The names of torch's own tests that skip this operator."""
     unique: bool = True
-    """Whether everything that it returns is unique. If not, only the outputs with gradients are
-    compared."""
+    """Whether all outputs are unique. If not (for example the signs of eigenvectors), only the part
+    that torch's own gradient tests use is compared.
+    """
     listed: bool = False
-    """Whether it takes lists of tensors."""
+    """Whether the operator takes lists of tensors."""
 
     @property
     def varies(self) -> bool:
-        """Whether the operator computes single numbers or reduces lines, so that any length and any
-        numbers are possible."""
+        """Whether the operator is elementwise or a reduction, so that any lengths and numbers are
+        possible.
+        """
         is_reduction = self.kind_of_info == "ReductionOpInfo"
         return self.of_single_numbers or is_reduction
 
     @property
     def of_single_numbers(self) -> bool:
-        """Whether each number of the result depends on one number of each argument only."""
+        """Whether each element of the result depends on only one element of each argument."""
         return self.kind_of_info in ("UnaryUfuncInfo", "BinaryUfuncInfo")
 
     @property
     def kind_of_info(self) -> str:
-        """The class of this operator's row in torch's database, e.g. `UnaryUfuncInfo`."""
+        """The class of the operator's row in torch's database, e.g. `UnaryUfuncInfo`."""
         return type(self.info).__name__
 
     @property
     def defines_nan(self) -> bool:
-        """Whether torch defines the operator's result for NaN and infinities.
+        """Whether torch defines the operator's result for NaN and infinity.
 
-        It does where its own tests have a reference, or where it has a gradient, so that programs
-        train with it. The others may answer anything: a conversion of NaN to a whole number is
-        another one on each processor, and `special.chebyshev_polynomial_t` of torch 2.11 returns
-        for NaN its answer to the number before (its C++ sets no value).
+        The result is defined if torch's tests have a reference, or if the operator has a gradient,
+        because programs train with it. Other operators may return anything. For example, the
+        conversion of NaN to a whole number depends on the processor, and
+        `special.chebyshev_polynomial_t` in torch 2.11 returns its previous result for NaN (its C++
+        code sets no value).
         """
-        # Its own tests have a reference in numpy.
+        # The reference in torch's tests is a numpy function.
         reference = getattr(self.info, "ref", None)
         return self.info.supports_autograd or reference is not None
 
     def must_avoid_large_wholes(self, torch: Any, call: Call) -> bool:
-        """Whether the operator must not get large whole numbers: it may take as many steps as a
-        number says, or returns fractions, which do not hold large numbers exactly."""
+        """Whether the operator must not get large whole numbers, because a number may be a count of
+        steps, or because it returns floating-point numbers, which do not hold large numbers
+        exactly.
+        """
         if not self.of_single_numbers:
             return True
-        # A call that fails tells us nothing about how its result is computed.
+        # If the call fails, we do not know what the operator returns, so avoid large numbers.
         try:
             outputs = plain(torch, self.run(*call.args, **call.options))
         except Exception:
@@ -110,9 +120,11 @@ class Entry(NamedTuple):
         return any(x.is_floating_point() for x in outputs)
 
     def leaves_range(self, torch: Any, call: Call, dtype: str) -> bool:
-        """Whether a part of the computation may leave the range of the format, so that the order of
-        the parts decides: whether the answer to the numbers' absolute values does, with all below 1
-        set to 1, or all above 1."""
+        """Whether an intermediate result may leave the range of the format, so that the result
+        depends on the order of the steps. To find out, the operator is called with the absolute
+        values of its numbers, once with all numbers below 1 raised to 1, and once with all above 1
+        lowered to 1.
+        """
         if self.of_single_numbers or not dtype.endswith(("float16", "float32")):
             return False
 
@@ -125,7 +137,7 @@ class Entry(NamedTuple):
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # The operator may refuse such numbers.
+            # The operator may reject such numbers.
             try:
                 for bound in (above_one, below_one):
                     if self._is_out_of_range(torch, bounded(torch, call, bound), dtype):
@@ -141,18 +153,19 @@ class Entry(NamedTuple):
         for x in plain(torch, returned):
             if not x.is_floating_point():
                 continue
-            # Zero is exact; what is nearly zero loses its digits.
+            # Zero is exact, but subnormal numbers lose digits.
             size = x.abs()
             is_too_small = (size > 0) & (size < format.tiny)
-            # NaN is in no range.
+            # The comparison is negated so that NaN counts as too large.
             is_too_great = ~(size <= format.max)
             if bool((is_too_small | is_too_great).any()):
                 return True
         return False
 
     def within(self, torch: Any, call: Call) -> Call:
-        """The call with its numbers limited to the operator's domain, if torch's database names
-        one."""
+        """Returns the call with its numbers limited to the operator's domain, if torch's database
+        gives one.
+        """
         low, high = getattr(self.info, "domain", (None, None))
         if low is None and high is None:
             return call
@@ -166,8 +179,9 @@ class Entry(NamedTuple):
 
     @property
     def over_itself(self) -> Any:
-        """A function that writes the result over the first argument; None if the operator has no
-        such form."""
+        """The in-place form of the operator, which overwrites its first argument; None if there is
+        none.
+        """
         if self.info.inplace_variant:
             return self.info.inplace_variant
         code = getattr(self.run, "__code__", None)
@@ -176,36 +190,41 @@ class Entry(NamedTuple):
 
     @property
     def often(self) -> int:
-        """How many times as many questions the entry gets: 3 if it takes any lengths and numbers,
-        otherwise 1."""
+        """A factor for the number of questions: 3 if the operator takes any lengths and numbers,
+        otherwise 1.
+        """
         return 3 if self.varies else 1
 
     @property
     def rarity(self) -> int:
-        """When the entry is asked: operators of layers and losses first (1), special functions last
-        (4).
+        """The rarity, which determines when the entry is tested: operators of layers and losses
+        first (1), special functions last (4).
 
-        The first use of a kernel takes a GPU long, and that of a special function longest: torch
-        compiles it then, in up to 2 s on an H100.
+        On a GPU, the first use of a kernel takes long, and longest for special functions, because
+        torch compiles them at that time (up to 2 s on an H100).
         """
         if self.name.startswith("nn.functional.") or self.is_core:
             return OFTEN
         first_word = self.name.partition(".")[0]
         if first_word in RARE:
             return LAST
-        # What internal steps and lists compute is asked before, by itself.
+        # Internal steps and operators on lists come late, because they compute what other entries
+        # have already tested.
         if first_word in SELDOM or self.is_internal or self.listed:
             return LATE
         return USUAL
 
     @property
     def is_core(self) -> bool:
-        """Whether it is one of the core operators from which torch's compiler builds all others."""
+        """Whether this is one of the core operators, into which torch's compiler decomposes all
+        others.
+        """
         import torch
 
-        # An older torch has no such tag.
+        # Older torch releases do not have this tag.
         core = getattr(getattr(torch, "Tag", None), "core", None)
-        # `softmax` is made of `_softmax`, which alone has the tag.
+        # Some operators, such as `softmax`, call an internal one (`_softmax`), and only that one
+        # has the tag.
         for name in (self.info.name, f"_{self.info.name}"):
             packet = getattr(torch.ops.aten, name, None)
             overloads = [] if packet is None else packet.overloads()
@@ -216,10 +235,10 @@ class Entry(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is an internal step of a public function, such as `native_batch_norm`.
+        """Whether this is an internal step of a public function, such as `native_batch_norm`.
 
-        What such a step returns behind its answer is kept for the backward pass, in a form that
-        each kind of device has of its own: a GPU keeps statistics where a CPU keeps nothing.
+        Besides its result, such a step returns values for the backward pass, whose form depends on
+        the device: for example, a GPU returns statistics where a CPU returns nothing.
         """
         name = self.info.name
         is_private = name.startswith("_") and not name.startswith("__")
@@ -227,10 +246,11 @@ class Entry(NamedTuple):
         return is_step and not self.listed
 
     def is_exempt(self, torch: Any, device: str, dtype: str) -> bool:
-        """Whether torch's own tests do not compare this operator on the device with the CPU.
+        """Whether torch's own tests skip the comparison of this operator's results on the device
+        with those on the CPU.
 
-        Its test `test_compare_cpu` says so of what draws random numbers, overflows, or returns what
-        each kind of device has of its own.
+        torch's `test_compare_cpu` skips operators that draw random numbers, overflow, or have
+        results that depend on the kind of device.
         """
         kind = device.partition(":")[0]
         if kind == "cpu":
@@ -241,7 +261,8 @@ class Entry(NamedTuple):
             for_this_device = getattr(decorator, "device_type", None) in (None, kind)
             formats = getattr(decorator, "dtypes", None)
             for_this_format = not formats or getattr(torch, dtype) in formats
-            # Decorators whose names end so give the test a tolerance, and do not skip it.
+            # Decorators with names that end in "Override" change the test's tolerance; others skip
+            # it.
             inner_names = [type(x).__name__ for x in getattr(decorator, "decorators", ())]
             skips_test = not all(name.endswith("Override") for name in inner_names)
             if for_this_device and for_this_format and skips_test:
@@ -249,8 +270,9 @@ class Entry(NamedTuple):
         return False
 
     def on(self, device: str) -> Entry:
-        """The entry for this device; for an internal step on a GPU only the first result is
-        compared."""
+        """Returns the entry for this device. For an internal step on a GPU, only the first result
+        is compared.
+        """
         if device == "cpu" or not self.is_internal:
             return self
         return self._replace(run=functools.partial(answer_of, self.run))
@@ -258,7 +280,7 @@ class Entry(NamedTuple):
     def formats(self, torch: Any, device: str) -> List[str]:
         """The formats of the entry's questions, in the order in which they alternate."""
         kind = device.partition(":")[0]
-        # What a format lacks on this kind of device is no fault.
+        # It is not a fault if this kind of device does not support a format.
         supported = self.info.supported_dtypes(kind)
         names = []
         for name in TURNS:
@@ -271,30 +293,32 @@ class Entry(NamedTuple):
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
         """Whether the gradients of the entry are compared in this format on this device."""
         kind = device.partition(":")[0]
-        # float16 ends or vanishes within what most gradients are computed by.
+        # Most gradients have intermediate results that overflow or underflow in float16.
         if dtype == "float16" or self.listed or not self.info.supports_autograd:
             return False
-        # Its gradient loses more than a roundoff of its arguments.
+        # Computing this gradient loses more digits than a roundoff of the arguments explains.
         if reason(NO_GRADIENT, self.name, dtype):
             return False
         return getattr(torch, dtype) in self.info.supported_backward_dtypes(kind)
 
     def calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> Iterator[Call]:
-        """The samples of torch's database for this operator, made on the CPU; the same seed gives
-        the same ones."""
+        """Yields torch's samples for this operator, made on the CPU. The same seed gives the same
+        samples.
+        """
         with kept_chance(torch):
             seeded(torch, seed)
-            # Not `sample_inputs`: that sets one seed before each sample.
+            # Do not use `sample_inputs`, because it sets the same seed before each sample.
             make_samples = self.info.sample_inputs_func
             for sample in make_samples(self.info, "cpu", getattr(torch, dtype), learns):
                 args = (sample.input, *sample.args)
                 yield Call(args, dict(sample.kwargs), sample.output_process_fn_grad)
 
     def larger_calls(self, torch: Any, learns: bool, dtype: str, seed: int) -> List[Call]:
-        """The samples in larger sizes; empty if the operator does not allow them."""
+        """Returns the samples in larger sizes; empty if the operator does not allow them."""
         calls: List[Call] = []
         element_count = 0
-        # Some lengths stand in the samples themselves, and others do not fit to these.
+        # Some samples have fixed lengths, which do not match the larger ones, so making them may
+        # fail.
         with larger(), contextlib.suppress(Exception):
             for call in self.calls(torch, learns, dtype, seed):
                 tensors = tensors_of_call(torch, call)
@@ -302,14 +326,15 @@ class Entry(NamedTuple):
                 element_count += count
                 if element_count > LONGEST // 4:
                     break
-                # Kernels trust whole numbers as indices, and read past the end of a shorter tensor.
+                # Leave out samples with whole numbers, because these may be indices that are too
+                # large for another tensor, and kernels do not check them.
                 names_places = any(kind_of(x) == "whole" for x in tensors)
                 if count <= MOST // 2 and not names_places:
                     calls.append(call)
         return calls
 
     def samples(self, torch: Any, key: SampleKey) -> List[Call]:
-        """The samples for a key, kept for the next turns."""
+        """Returns the samples for a key, and caches them for the next turns."""
         if key in SAMPLES:
             return SAMPLES[key]
         if len(SAMPLES) > CACHED_SAMPLES:
@@ -324,14 +349,15 @@ class Entry(NamedTuple):
         return calls
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """The call of this turn, in its form as far as the operator has a result for it; None if
-        the entry has no samples here."""
+        """Returns the question of this turn; None if torch has no samples for it. Its call has the
+        form of the turn, as far as the operator supports that.
+        """
         formats = self.formats(torch, device)
         if not formats:
             return None
         dtype = formats[turn % len(formats)]
         sample_seed = zlib.crc32(f"{seed}:{self.name}".encode())
-        # Long sums of halves lose their digits, and whole numbers name places.
+        # Long sums in 16 bits lose digits, and whole numbers may be indices.
         may_be_large = dtype not in (*HALVES, *WHOLE)
         is_large = may_be_large and turn // 2 % 2 == 1
         key = SampleKey(self.name, device, dtype, sample_seed, is_large)
@@ -354,10 +380,11 @@ class Entry(NamedTuple):
         return draw.question(self.on(device), dtype, call)
 
     def varied(self, draw: Draw, call: Call, dtype: str) -> Call:
-        """The call in the lengths and numbers of its form, as far as the result stays in the
-        format's range."""
+        """Returns the call with the lengths and numbers of its form, if its result stays within the
+        range of the format.
+        """
         torch = draw.torch
-        # A sum of many halves loses its digits.
+        # A long sum in 16 bits loses digits.
         most = SHORTEST if dtype in HALVES else LONGEST
         if self.of_single_numbers:
             most = MOST
@@ -378,17 +405,19 @@ class Entry(NamedTuple):
         return call
 
     def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
-        """The way and layout of the question's form, as far as this operator supports them."""
+        """Yields the way and layout of the question's form, as far as this operator supports
+        them."""
         form = question.form
         way: Way = directly
-        # torch's own tests leave out what an operator cannot do: other strides, `out=`, in place.
+        # An operator that torch's own tests skip for other strides, `out=` or in-place calls does
+        # not support them.
         layout = "" if "test_noncontiguous_samples" in self.skips else form.layout
         learns = not self.unique or form.way == "gradient"
         has_out = self.info.supports_out and "test_out" not in self.skips
         if learns:
             pass
         elif form.way == "out" and has_out:
-            # Lists have no `out=`, and internal steps no documented one.
+            # Operators on lists have no `out=`, and internal steps have no documented one.
             way = directly if self.listed or self.is_internal else into_out
         elif form.way == "in place" and self.over_itself:
             if "test_variant_consistency_eager" not in self.skips:
@@ -402,7 +431,9 @@ class Entry(NamedTuple):
 
 
 def bounded(torch: Any, call: Call, bound: Callable[[Any], Any]) -> Call:
-    """The call with the absolute values of its fractions, in float64, limited by `bound`."""
+    """Returns the call with the absolute values of its floating-point numbers, in float64, limited
+    by `bound`.
+    """
 
     def change(x: Any) -> Any:
         if not x.is_floating_point():
@@ -414,20 +445,23 @@ def bounded(torch: Any, call: Call, bound: Callable[[Any], Any]) -> Call:
 
 
 def answer_of(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Run an operator, and return the first of its results."""
+    """Run an operator, and return its first result."""
     returned = run(*args, **options)
     has_several = isinstance(returned, (list, tuple)) and returned
     return returned[0] if has_several else returned
 
 
 KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")
-"""Options that leave an order open, draw, write, or promise something of the argument."""
+"""Options that must keep their value, because switching them leaves an order undefined, draws
+random numbers, writes to an argument, or makes a false promise about one.
+"""
 
 
 def otherwise(draw: Draw, call: Call) -> Call:
-    """The call with each boolean option switched to its opposite.
+    """Returns the call with each boolean option switched, except those in KEPT.
 
-    If all tensors have one shape, all but the first are broadcast as well.
+    If all tensors have the same shape, all except the first are shortened to length 1 along one
+    axis, so that they are broadcast.
     """
     torch = draw.torch
     tensors = tensors_of_call(torch, call)
@@ -440,11 +474,11 @@ def otherwise(draw: Draw, call: Call) -> Call:
     if not first.dim() or not first.numel():
         return call
     for x in tensors:
-        # int64 tensors name places: those are not broadcast.
+        # int64 tensors may be indices, which must not be broadcast.
         names_places = x.dtype == torch.int64
         if names_places or x.shape != first.shape:
             return call
-    # All but the first have one place along this axis.
+    # Along this axis, all tensors except the first get length 1.
     axis = draw.choice(range(first.dim()))
 
     def cut(x: Any) -> Any:
@@ -457,14 +491,15 @@ def otherwise(draw: Draw, call: Call) -> Call:
 
 
 def with_repeated_lists(torch: Any, call: Call, times: int) -> Call:
-    """The call with its lists repeated `times` times, so that they have more tensors than one
-    kernel can process."""
+    """Returns the call with its lists repeated `times` times, so that they can have more tensors
+    than one kernel processes.
+    """
     list_length = len(call.args[0])
 
     def repeat(argument: Any) -> Any:
         if isinstance(argument, torch.Tensor):
-            # A tensor with one number for each tensor of the list, such as the scalars of
-            # `_foreach_mul`.
+            # Repeat a tensor that has one number for each tensor in the list, such as the scalars
+            # of `_foreach_mul`.
             return argument.repeat(times) if argument.shape == (list_length,) else argument
         return argument * times if isinstance(argument, list) else argument
 
@@ -474,7 +509,7 @@ def with_repeated_lists(torch: Any, call: Call, times: int) -> Call:
 
 
 def entries(database: Database) -> Dict[str, Entry]:
-    """Maps names to entries, without the operators that are left out."""
+    """Returns the entries by name, without the operators that the rules leave out."""
     by_name = {}
     infos = [(info, False) for info in database.operators]
     infos += [(info, True) for info in database.lists]
@@ -483,10 +518,10 @@ def entries(database: Database) -> Dict[str, Entry]:
         if info.variant_test_name:
             name += f".{info.variant_test_name}"
         run = info.op or info.method_variant
-        # Some rows of the database have no function.
+        # Some rows in the database have no function.
         if run is None or reason(LEFT_OUT, name):
             continue
-        # What torch's own tests leave out of this operator.
+        # The names of torch's own tests that skip or adjust this operator.
         test_names = {str(d.test_name) for d in info.decorators if getattr(d, "test_name", None)}
         by_name[name] = Entry(
             name=name,

@@ -1,5 +1,6 @@
-"""Compares each tensor of an answer with the exact one: how far each element may be off, and which
-elements are not judged."""
+"""Compare each tensor in a result with the exact one: the error allowed in each element, and the
+elements that are not judged.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +13,16 @@ from .calls import Answer, tensors_of_call
 from .rules import SLOPE_WITHOUT_SPREAD
 
 STEPS = (1.0, 1.3, 0.7)
-"""Roundoffs by which the arguments of a call are moved: the same number for all of them, each
-element up or down by chance."""
+"""The distances, in roundoffs, by which arguments are moved to see how the exact result changes.
+Each element moves up or down at random.
+"""
 FURTHER_STEPS = (2.0, 1.0, 3.0)
-"""Further moves of the same kind, for an answer that is wrong by the first ones."""
+"""More distances of the same kind, for a result that is still wrong after the first ones."""
 OPPOSITE_STEPS = (1.5, -1.5)
-"""Moves of all elements of one argument up and of the next one down. Where an answer has many
-quotients, each may jump from one whole number to the next, and moves by chance miss some."""
+"""Distances by which all elements of one argument move up, and those of the next one down. If a
+result has many quotients, each may jump from one whole number to the next, and random moves miss
+some of these jumps.
+"""
 
 
 class ComparedTensor(NamedTuple):
@@ -28,24 +32,27 @@ class ComparedTensor(NamedTuple):
     computed: Any
     exact: Any
     in_answer: Callable[[Answer], Any]
-    """The same tensor of another answer; None where it has none."""
+    """Returns the same tensor of another result, or None if that result does not have it."""
 
     @property
     def is_gradient(self) -> bool:
-        """Whether the tensor is a gradient, as its label says."""
+        """Whether the tensor is a gradient, which its label tells."""
         return "gradient" in self.label
 
 
 def kind_of(x: Any) -> str:
-    """The kind of a tensor's numbers: `whole` (integers and booleans), `float` or `complex`."""
+    """Returns the kind of a tensor's numbers: `whole` (integers and booleans), `float` or
+    `complex`.
+    """
     if x.is_complex():
         return "complex"
     return "float" if x.is_floating_point() else "whole"
 
 
 def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Yields each tensor of an answer as a ComparedTensor, and a Part for tensors that cannot be
-    paired with exact ones."""
+    """Yields a ComparedTensor for each tensor in a result, and a (wrong) Part for tensors that
+    cannot be paired with exact ones.
+    """
     yield from paired(label, "outputs", answer, exact)
     if answer.gradients:
         yield from paired(f"{label} gradient".strip(), "gradients", answer, exact)
@@ -53,11 +60,12 @@ def targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Itera
 
 
 def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Yields the tensors in one field of an answer, each with the exact one; a Part if their number
-    differs, or if only one of the two is missing."""
+    """Yields the tensors in one field of a result, each with its exact counterpart. Yields a wrong
+    Part if the numbers of tensors differ, or if only one tensor of a pair is missing.
+    """
     computed_tensors, exact_tensors = getattr(answer, field), getattr(exact, field)
     count = len(exact_tensors)
-    # Another count says more than any difference.
+    # If the counts differ, the tensors cannot be paired.
     if len(computed_tensors) != count:
         yield holds(label, False, f"{len(computed_tensors)} of them, not {count}")
         return
@@ -65,15 +73,16 @@ def paired(label: str, field: str, answer: Answer, exact: Answer) -> Iterator[An
         if x is not None and y is not None:
             yield ComparedTensor(label, x, y, tensor_at(field, place, count))
             continue
-        # A missing gradient means zeros, so only another number contradicts it.
+        # A missing gradient means zeros, so the other tensor must be all zeros.
         present = x if y is None else y
         if present is not None and bool(present.ne(0).any()):
             yield holds(label, False, "one has no value" if x is None else "one has a value")
 
 
 def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
-    """A function that returns the tensor at this place of a field, or None if the answer has
-    another number of tensors."""
+    """Returns a function that picks the tensor at this place in a field of a result. It returns
+    None if the field does not have `count` tensors.
+    """
 
     def pick(answer: Answer) -> Any:
         tensors = getattr(answer, field)
@@ -85,13 +94,14 @@ def tensor_at(field: str, place: int, count: int) -> Callable[[Answer], Any]:
 
 
 def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) -> Iterator[Any]:
-    """Yields the arguments that a call writes to, each with the exact one; a Part if an argument
-    that it only reads has changed."""
+    """Yields each argument that the call writes to, with its exact counterpart. Yields a wrong Part
+    if an argument that the call should only read has changed.
+    """
     torch = comparison.torch
     arguments = tensors_of_call(torch, comparison.call)
     wide_arguments = tensors_of_call(torch, comparison.wide)
     for place, (x, y) in enumerate(zip(answer.written, exact.written)):
-        # A sparse argument is only read.
+        # Calls never write to sparse arguments.
         if x.layout != torch.strided:
             continue
         is_written_to = not torch.equal(y, wide_arguments[place].detach())
@@ -101,7 +111,7 @@ def written_targets(comparison: Any, label: str, answer: Answer, exact: Answer) 
             yield ComparedTensor(words, x, y, pick)
             continue
         was_changed = not comparison.as_before(x, arguments[place].detach())
-        # NaN differs from itself, so of such an argument nothing can be said.
+        # NaN is not equal to itself, so arguments with NaN cannot be checked.
         if was_changed and not has_nan(x):
             yield holds(f"{label} leaves its arguments".strip(), False, "one was changed")
 
@@ -112,56 +122,63 @@ def has_nan(x: Any) -> bool:
 
 
 ROUNDOFFS_OF_ANSWER = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0, "complex64": 32.0}
-"""The error allowed in an answer, in roundoffs of the answer's size, by format."""
+"""The error allowed in a result, for each format, in unit roundoffs times the size of the result.
+"""
 MOVE_FACTOR = 16.0
-"""The error allowed in an answer, in multiples of how far it moves if its arguments are moved by
-about a roundoff."""
+"""The error allowed in a result, as a multiple of its change if the arguments are moved by about a
+roundoff.
+"""
 MEAN_MOVE_SHARE = 0.05
-"""The part of the other elements' average move that is added to an element's own move."""
+"""The fraction of the elements' average change that is added to each element's own change."""
 UPSTREAM_SHARE = 0.25
-"""The part of the upstream gradient's size that counts as the size of a gradient: a derivative is
-often computed from a rounded answer."""
+"""A gradient is judged as if it were at least this fraction of the upstream gradient's size,
+because it is often computed from a rounded result.
+"""
 SMALLEST = {"float16": 2.0**-24}
-"""Numbers below this count as equal, because kernels may take them for zero. Formats without a row:
-their least normal number; float16: the least number that it has."""
+"""Smaller numbers count as equal, because kernels may flush them to zero. For float16 this is its
+smallest subnormal number; for all other formats it is the smallest normal number.
+"""
 FAULT_FACTOR = 8.0
-"""All limits are this many times as wide: a fault is farther off, and what is nearer may be another
-order of the same steps."""
+"""The factor by which most limits are widened. Errors of a fault are larger than that, while
+smaller errors may come from another order of the same steps.
+"""
 ROUNDED_ONCE = 2.0
-"""The error allowed in an answer that is rounded once, in roundoffs."""
+"""The error allowed in a result that is rounded only once, in unit roundoffs."""
 
 
 class ErrorLimits(NamedTuple):
     """The limits for one tensor, element by element."""
 
     allowed: Any
-    """The error allowed of each element."""
+    """The error allowed in each element."""
     unsure: Any
-    """Which elements are not judged."""
+    """Flags of the elements that are not judged."""
 
 
 class Moves(NamedTuple):
-    """How the exact answer changes if its arguments are moved by about a roundoff."""
+    """How the exact result changes if its arguments are moved by about a roundoff."""
 
     change: Any
-    """How far each element moves at most."""
+    """The largest change of each element."""
     unsure: Any
-    """Which elements become finite or stop being so, and so cannot be judged."""
+    """Flags of the elements that change between finite and infinite or NaN, and so cannot be
+    judged.
+    """
 
     @property
     def mean_change(self) -> float:
-        """How far the elements move on average; 0 for an empty tensor."""
+        """The average change of the elements; 0 for an empty tensor."""
         if not self.change.numel():
             return 0.0
         return float(self.change.mean())
 
 
 def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
-    """How far the answers for moved arguments are from the exact one."""
+    """Compute how far the results for moved arguments are from the exact result."""
     change = torch.zeros_like(exact.abs())
     unsure = torch.zeros_like(change, dtype=torch.bool)
     for moved in moved_tensors:
-        # If the shape changes with a roundoff, as that of `nonzero` does, no element can be judged.
+        # If the shape depends on a roundoff, as for `nonzero`, no element can be judged.
         if moved is None or moved.shape != exact.shape:
             unsure = torch.ones_like(unsure)
             continue
@@ -174,7 +191,7 @@ def moves_of(torch: Any, exact: Any, moved_tensors: List[Any]) -> Moves:
 
 
 def finite_sizes(torch: Any, exact: Any) -> Any:
-    """The absolute value of each element; 0 if it is infinite or NaN."""
+    """Returns the absolute value of each element; 0 if it is infinite or NaN."""
     size = exact.abs()
     return torch.where(size.isfinite(), size, torch.zeros_like(size))
 
@@ -182,10 +199,10 @@ def finite_sizes(torch: Any, exact: Any) -> Any:
 def limits(
     torch: Any, comparison: Any, target: ComparedTensor, moved_tensors: List[Any]
 ) -> ErrorLimits:
-    """The error allowed for each element, and which elements are not judged.
+    """Compute the error allowed in each element, and which elements are not judged.
 
-    Allowed are some roundoffs of the greatest element's size, plus some multiples of how far the
-    exact answer moves if its arguments are moved by about a roundoff.
+    The error allowed is some roundoffs times the largest element, plus a multiple of the exact
+    result's change if its arguments are moved by about a roundoff.
     """
     # For a complex format these are the limits of its real and imaginary parts.
     format = torch.finfo(target.computed.dtype)
@@ -211,10 +228,12 @@ def limits(
     allowed = comparison.error_factor * roundings * roundoffs * (roundoff * greatest_size + least)
     allowed += roundings * MOVE_FACTOR * (moves.change + MEAN_MOVE_SHARE * mean_change)
     unsure = moves.unsure
-    # Near the end of the format the order of the steps decides whether they overflow.
+    # Near the largest number of the format, it depends on the order of the steps whether they
+    # overflow.
     unsure |= size + allowed >= format.max
     if target.is_gradient:
-        # So large a gradient changes by its whole upstream value if an argument is rounded.
+        # If a gradient is this large, rounding an argument changes it by as much as the whole
+        # upstream gradient.
         unsure |= size * roundoff >= comparison.upstream_size
     if may_overflow(comparison, target, float(format.max)):
         unsure |= ~target.computed.isfinite()
@@ -227,8 +246,8 @@ def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float
         return True
     if not target.is_gradient:
         return False
-    # Derivatives may be computed from the answer's cube, or from an argument's exponential. 1e30
-    # keeps the cube within Python's floats, and is beyond every format's limit.
+    # Gradients may be computed from the cube of the result, or from an argument's exponential. 1e30
+    # limits the cube to Python's range, and its cube exceeds the range of every other format.
     output_size = min(comparison.output_size, 1e30)
     if output_size**3 * 4 >= greatest_number:
         return True
@@ -236,8 +255,8 @@ def may_overflow(comparison: Any, target: ComparedTensor, greatest_number: float
 
 
 def greatest(x: Any) -> float:
-    """The largest finite absolute value in a tensor; 0 for an empty or sparse one."""
-    # By the layout's name, because this module does not import torch.
+    """Returns the largest finite absolute value in a tensor; 0 for an empty or sparse tensor."""
+    # Compare the layout by its name, because this module does not import torch.
     is_dense = str(x.layout) == "torch.strided"
     if not x.numel() or not is_dense:
         return 0.0
@@ -255,13 +274,13 @@ def greatest(x: Any) -> float:
 
 
 def judged(comparison: Any, target: ComparedTensor) -> Part:
-    """Whether a tensor is right.
+    """Compare a tensor with the exact one.
 
-    Answers to moved arguments cost several calls more, so they are computed only for a tensor that
-    is farther off than by its own roundoff.
+    Results for moved arguments need several more calls, so they are only computed if the error is
+    larger than the tensor's own rounding explains.
     """
     computed, exact = target.computed, target.exact
-    # Nothing else can be compared then.
+    # Tensors with different shapes cannot be compared.
     if computed.shape != exact.shape:
         problem = f"shape {list(computed.shape)}, not {list(exact.shape)}"
         return holds(target.label, False, problem)
@@ -270,10 +289,10 @@ def judged(comparison: Any, target: ComparedTensor) -> Part:
         return holds(target.label, False, problem)
     if kind_of(computed) == "whole":
         return judged_whole(comparison, target)
-    # First by the roundoff of the answer alone, without moved arguments.
+    # First allow only the rounding of the result, without moved arguments.
     part = judged_close(comparison, target, [])
     # An operator such as `floor` jumps from one whole number to the next. Its argument is exact, so
-    # a moved one would only excuse a wrong answer.
+    # moving it would only excuse a wrong result.
     if comparison.may_jump and kind_of(exact) == "float" and bool((exact == exact.round()).all()):
         return part
     if part.worst > 1:
@@ -287,22 +306,25 @@ def judged(comparison: Any, target: ComparedTensor) -> Part:
 
 
 def add_further_moves(comparison: Any) -> None:
-    """Add the exact answers for further moves of the arguments; once for all tensors of a call."""
+    """Add exact results for further moves of the arguments. This happens only once for all tensors
+    of a call.
+    """
     has_further_moves = len(comparison.answers_to_moves) > len(STEPS)
     if has_further_moves:
         return
     for apart, steps in ((False, FURTHER_STEPS), (True, OPPOSITE_STEPS)):
         for step in steps:
-            # The operator may refuse a moved argument, for example one above 1.
+            # The operator may reject a moved argument, for example one above 1.
             with contextlib.suppress(Exception):
                 answer = comparison.moved(step, apart=apart)
                 comparison.answers_to_moves.append(answer)
 
 
 def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
-    """Whether a tensor holds the same numbers at two sets of indices along one of its axes.
+    """Whether a tensor has the same numbers at two sets of indices along one of its axes.
 
-    If numbers are equal, each device may name another place: `topk`, `median` and `mode` do.
+    If several numbers are equal, the index may depend on the device, for example in `topk`,
+    `median` and `mode`.
 
     >>> import torch
     >>> x = torch.tensor([[3, 1, 3]])
@@ -313,7 +335,7 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
     """
     if places.shape != other_places.shape or places.dtype != torch.int64 or x.dtype == torch.bool:
         return False
-    # Reductions may have dropped the axis.
+    # A reduction may have removed the axis.
     axis_was_dropped = places.dim() == x.dim() - 1
     for axis in range(x.dim()):
         pair = [places, other_places]
@@ -329,13 +351,13 @@ def same_numbers_at(torch: Any, x: Any, places: Any, other_places: Any) -> bool:
 
 
 def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
-    """Whether the tensors can be indices into `x` along this axis, as `gather` takes them."""
+    """Whether `gather` would accept the tensors as indices into `x` along this axis."""
     for places in tensors:
-        # An empty tensor of places tells nothing.
+        # Empty tensors cannot show that they are indices.
         if not places.numel():
             return False
         for other_axis, length in enumerate(places.shape):
-            # Along the axis itself there may be more places than elements.
+            # Along the axis itself there may be more indices than elements.
             if other_axis != axis and length > x.shape[other_axis]:
                 return False
         least, greatest_place = int(places.min()), int(places.max())
@@ -345,25 +367,29 @@ def are_places(x: Any, tensors: List[Any], axis: int) -> bool:
 
 
 def names_other_places(comparison: Any, computed: Any, exact: Any) -> bool:
-    """Whether a GPU's answer consists of other indices than the CPU's, but for equal numbers."""
-    # The exact answer is the CPU's own choice.
+    """Whether the result consists of indices that differ from the exact ones but refer to equal
+    numbers, which is allowed on a GPU.
+    """
+    # On a CPU the indices must be the same, because the exact result is computed on the CPU too.
     if comparison.device == "cpu":
         return False
     torch = comparison.torch
     arguments = tensors_of_call(torch, comparison.call)
     searched = [x.detach() for x in arguments if x.layout == torch.strided and x.dim()]
-    # The first argument is the one that such an operator searches.
+    # Operators that return indices search their first argument.
     return any(same_numbers_at(torch, x, computed, exact) for x in searched[:1])
 
 
 STEPS_OF_WHOLE = (1.3, -0.9)
-"""Roundoffs by which the arguments are moved for an answer in whole numbers. Equal arguments stay
-equal, because a comparison of them gives another answer otherwise."""
+"""The distances, in roundoffs, by which arguments are moved for a result of whole numbers. Equal
+numbers stay equal, because otherwise comparisons of them would change.
+"""
 
 
 def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
-    """Whether whole numbers or booleans are exactly right; numbers that rounding could change are
-    not judged."""
+    """Compare whole numbers or booleans, which must be equal. Numbers that rounding could change
+    are not judged.
+    """
     torch = comparison.torch
     right_part = Part(target.label, 0.0, 0.0)
     computed, exact = target.computed.to(torch.int64), target.exact.to(torch.int64)
@@ -373,13 +399,14 @@ def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
     if names_other_places(comparison, target.computed, target.exact):
         return right_part
     if target.computed.dtype != torch.bool:
-        # Numbers beyond the ends of a format may saturate or wrap around.
+        # Numbers outside the range of the format may saturate or wrap around, so they are not
+        # judged.
         format = torch.iinfo(target.computed.dtype)
         is_wrong &= (exact > format.min) & (exact < format.max)
-    # Numbers that rounding cannot move are judged as they are.
+    # If rounding cannot change the result, any difference is wrong.
     if not comparison.moved_answers():
         return part_of(target, is_wrong, worst=inf, allowed=0.0)
-    # A number that changes with a roundoff of the arguments is not judged.
+    # Do not judge numbers that change if the arguments change by a roundoff.
     for step in STEPS_OF_WHOLE:
         moved_answer = comparison.moved(step, alike=True)
         moved = target.in_answer(moved_answer)
@@ -390,7 +417,9 @@ def judged_whole(comparison: Any, target: ComparedTensor) -> Part:
 
 
 def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[Any]) -> Part:
-    """Whether fractions are as close to the exact ones as the format and the arguments allow."""
+    """Compare floating-point or complex numbers, within the error that the format and the moved
+    arguments allow.
+    """
     torch = comparison.torch
     exact = target.exact
     computed = target.computed.to(exact.dtype)
@@ -399,24 +428,27 @@ def judged_close(comparison: Any, target: ComparedTensor, moved_tensors: List[An
         return Part(target.label, 0.0, 0.0)
     allowed, unsure = limits(torch, comparison, target, moved_tensors)
     error = (computed - exact).abs()
-    # In products of infinities the order of the steps decides between infinity and NaN.
+    # Products of infinities can be infinite or NaN, depending on the order of the steps, so both
+    # are accepted.
     if exact.is_complex() or target.is_gradient:
         is_equal |= ~computed.isfinite() & ~exact.isfinite()
     no_error = torch.zeros_like(error)
     share_of_limit = torch.where(is_equal | unsure, no_error, error / allowed)
     share_of_limit = torch.nan_to_num(share_of_limit, inf, inf, inf)
     is_wrong = ~(share_of_limit <= 1)
-    # An empty tensor equals the exact one, so these have elements.
+    # Empty tensors were equal above, so there is at least one element here.
     worst = float(share_of_limit.max())
     most_allowed = float(allowed.max())
     return part_of(target, is_wrong, worst, most_allowed)
 
 
 def part_of(target: ComparedTensor, is_wrong: Any, worst: float, allowed: float) -> Part:
-    """The comparison of a tensor, with its worst error as a share of the limit and the largest
-    limit."""
+    """Returns the comparison of a tensor. `worst` is its largest error divided by the limit, and
+    `allowed` the largest limit.
+    """
     if bool(is_wrong.any()):
         tensors = Wrong(target.computed, target.exact, is_wrong)
         return wrong_part(target.label, worst, allowed, tensors)
-    # Without a limit, `worst` describes wrong elements, and there are none.
+    # If no error is allowed, `worst` is only meaningful for wrong elements, and there are none
+    # here.
     return Part(target.label, worst if allowed else 0.0, allowed)

@@ -1,8 +1,8 @@
-"""Calls of attention, recurrent networks, matrix products, convolutions and norms, in the sizes
-that programs use.
+"""Calls of attention, recurrent networks, matrix products, convolutions and norms, in realistic
+sizes.
 
-A function `draw_...` draws the arguments and the options of one call. The order of its draws is
-part of what a seed means.
+Each function `draw_...` draws the arguments and options of one call. Do not change the order of its
+draws, because a seed would then give other calls.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from typing import Any, Callable, Dict, List, Tuple
 from .draw import MOST, Draw
 
 Arguments = Tuple[Tuple[Any, ...], Dict[str, Any]]
-"""What a function is called with: its arguments, and its options by name."""
+"""The positional arguments of a call, and its options by name."""
 
 
 def draw_attention(d: Draw, kind: str = "") -> Arguments:
-    """Queries, keys and values with or without a mask; `kind` is `decoding` for a single query, or
-    `packed` for views of one product."""
+    """Draw queries, keys and values, with or without a mask. `kind` is `decoding` for a single
+    query, or `packed` for queries, keys and values that are views of one tensor.
+    """
     heads = d.choice((1, 2, 3))
     groups = d.choice((1, 1, 2))
     width = d.choice((8, 16, 33, 64, 64, 128))
     keys = d.length(2100)
-    # As many queries as keys, unless there are many keys.
+    # One of the choices below: as many queries as keys, or 257 if there are 300 keys or more.
     many_queries = keys if keys < 300 else 257
     queries = d.choice((1, 7, 33, 65, min(keys, 129), many_queries))
-    # A model that writes text asks for one token at a time.
+    # A language model generates one token at a time.
     if kind == "decoding":
         queries = 1
     causal = d.flag() and d.flag() and queries > 1
-    # Long rows with few heads: where blocks of the causal mask meet.
+    # Long sequences with one head test where the blocks of a causal mask meet.
     if keys > 1000 and queries > 1 and d.flag():
         causal, queries = True, d.choice((keys, 1024))
         heads, width, groups = 1, 16, 1
@@ -43,10 +44,11 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
         return d.normal(1, head_count, length, width)
 
     args: Tuple[Any, ...]
-    # Queries, keys and values are views of one product, as programs have them.
+    # Many programs compute queries, keys and values with one matrix product, and use views of its
+    # result.
     if kind == "packed" and keys < 600:
         groups, mask = 1, None
-        # The third axis tells queries, keys and values apart.
+        # The third axis has one index each for queries, keys and values.
         packed = d.normal(1, keys, 3, heads, width)
         args = tuple(packed.permute(2, 0, 3, 1, 4))
     else:
@@ -65,12 +67,13 @@ def draw_attention(d: Draw, kind: str = "") -> Arguments:
 
 
 def draw_attention_mask(d: Draw, queries: int, keys: int) -> Any:
-    """A mask that shows each query two of three keys, as flags (True: visible) or as numbers to be
-    added to the scores."""
+    """Draw a mask that allows each query about two of three keys, as flags (True: allowed) or as
+    numbers that are added to the scores.
+    """
     t = d.torch
     shape = d.choice(((queries, keys), (1, 1, queries, keys), (1, keys)))
     is_seen = d.whole(0, 3, *shape) > 0
-    # A query that sees no key has no defined answer.
+    # Always allow the first key, because the result of a query without any key is not defined.
     is_seen[..., 0] = True
     if d.flag():
         return is_seen
@@ -87,18 +90,19 @@ NOT_OFFERED = (
 def attended(
     q: Any, k: Any, v: Any, mask: Any, causal: bool, grouped: bool, backend: Any, **scale: Any
 ) -> Any:
-    """Attention by this backend or, if it does not support the call, by the one that torch
-    chooses."""
+    """Compute attention with this backend or, if it does not support the call, with one that torch
+    chooses.
+    """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     compute = torch.nn.functional.scaled_dot_product_attention
     no_dropout = 0.0
     options = dict(scale)
-    # An older torch does not know the option, so it is only named where it is needed.
+    # Older torch releases do not have this option, so pass it only if it is needed.
     if grouped:
         options["enable_gqa"] = True
-    # The exact answer, in float64, is computed without choosing a backend.
+    # For the exact result, in float64, let torch choose the backend.
     if backend and q.dtype != torch.float64 and hasattr(SDPBackend, backend):
         try:
             with sdpa_kernel(getattr(SDPBackend, backend)):
@@ -110,8 +114,9 @@ def attended(
 
 
 def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
-    """Returns a function that draws the input, the initial state and the weights of a recurrent net
-    with this number of gates."""
+    """Returns a function that draws the input, the initial state and the weights of a recurrent
+    network with this number of gates.
+    """
 
     def draw(d: Draw) -> Arguments:
         steps = d.choice((1, 3, 7))
@@ -124,10 +129,10 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
         weights = []
         all_gates = gates * hidden
         for layer in range(layers):
-            # A later layer gets the outputs of all directions of the layer before.
+            # The input of a later layer is the output of the previous layer, in all directions.
             input_width = width if layer == 0 else hidden * directions
             for _ in range(directions):
-                # The weights of the input and of the state, and a bias for each.
+                # The weights for the input and for the state, and a bias for each.
                 weights.append(0.3 * d.normal(all_gates, input_width))
                 weights.append(0.3 * d.normal(all_gates, hidden))
                 weights.append(0.3 * d.normal(all_gates))
@@ -144,7 +149,9 @@ def draw_recurrent(gates: int) -> Callable[[Draw], Arguments]:
 
 
 def run_net(name: str) -> Callable[..., Any]:
-    """torch's recurrent network of this name (`lstm`, `gru`) as a function of its weights."""
+    """Returns torch's recurrent network with this name (`lstm` or `gru`) as a function of its
+    weights.
+    """
 
     def run(
         x: Any, start: List[Any], weights: List[Any], layers: int, both: bool, first: bool
@@ -162,17 +169,18 @@ def run_net(name: str) -> Callable[..., Any]:
 
 
 def draw_transformer(d: Draw) -> Arguments:
-    """Tokens, the weights of one encoder layer, and a mask of padding or of attention; None for no
-    mask. In a mask, True hides a token, as torch defines it.
+    """Draw tokens, the weights of one encoder layer, and a padding mask, an attention mask or None.
+    In a mask, True hides a token, as in torch.
 
-    Options: the number of heads, `first` (normalise before each part, not after it: `norm_first`),
-    and `gelu` (otherwise ReLU).
+    The options are the number of heads, `first` (torch's `norm_first`: normalize before each part
+    instead of after it), and `gelu` (otherwise ReLU).
     """
     heads = d.choice((1, 2, 4))
-    # Each head gets an equal part of the width.
+    # The width must be a multiple of the number of heads.
     width = heads * d.choice((8, 16, 33))
     inner = d.choice((8, 33, 64))
-    # In the order of the layer's parameters: attention, its output, two products, two norms.
+    # The shapes, in the order of the layer's parameters: attention, its output, two linear layers,
+    # two norms.
     shapes: List[Tuple[int, ...]] = [
         *((3 * width, width), (3 * width,)),
         *((width, width), (width,)),
@@ -189,18 +197,19 @@ def draw_transformer(d: Draw) -> Arguments:
     mask = None
     if mask_shape:
         mask = d.whole(0, 3, *mask_shape) == 0
-        # The first token stays visible: if all are hidden, the answer is not defined.
+        # Never hide the first token, because the result is not defined if all tokens are hidden.
         mask[:, 0] = False
     options = {"heads": heads, "first": d.flag(), "gelu": d.flag()}
     return (x, weights, mask), options
 
 
 def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, gelu: bool) -> Any:
-    """The output of the encoder layer in `eval` mode, where torch has a fast path if no gradient is
-    needed."""
+    """Compute the output of the encoder layer in `eval` mode, in which torch has a fast path if no
+    gradient is needed.
+    """
     import torch
 
-    # `weights[5]` is the bias of the first product after the attention, which has this width.
+    # `weights[5]` is the bias of the first linear layer after the attention, so it has this width.
     inner_width = len(weights[5])
     layer = torch.nn.TransformerEncoderLayer(
         d_model=x.shape[-1],
@@ -215,16 +224,16 @@ def transformed(x: Any, weights: List[Any], mask: Any, heads: int, first: bool, 
     parameters = {}
     for (name, _), weight in zip(layer.named_parameters(), weights):
         parameters[name] = weight
-    # A square mask is one of attention, any other one of padding.
+    # A square mask is an attention mask; any other mask is a padding mask.
     is_square = mask is None or len(mask) == mask.shape[1]
     masks = (mask,) if is_square else (None, mask)
     return torch.func.functional_call(layer, parameters, (x, *masks))
 
 
 def draw_mm(d: Draw) -> Arguments:
-    """Two matrices to multiply; each is stored transposed in half of the calls."""
+    """Draw two matrices to multiply. Each is stored transposed in half of the calls."""
     n, k, m = d.shape(3)
-    # Some sums are one longer than one or more of the blocks that kernels add up.
+    # Some inner lengths are one more than a multiple of a kernel's block.
     k = d.choice((k, k, 65, 129, 513, 1025))
     longest = MOST // k
     n, m = min(n, longest), min(m, longest)
@@ -238,7 +247,7 @@ def draw_mm(d: Draw) -> Arguments:
 
 
 def draw_bmm(d: Draw) -> Arguments:
-    """Two batches of matrices; the left one may be a single matrix, expanded."""
+    """Draw two batches of matrices. The left one may be a single matrix that is expanded."""
     n, k, m = d.shape(3, 2**14)
     count = d.choice((1, 2, 3, 7, 17))
     is_repeated = d.flag() and d.flag()
@@ -252,21 +261,21 @@ def draw_bmm(d: Draw) -> Arguments:
 
 
 def draw_addmm(d: Draw) -> Arguments:
-    """Two matrices and a bias for `addmm`, with factors `beta` and `alpha`."""
+    """Draw two matrices and a bias for `addmm`, with factors `beta` and `alpha`."""
     (a, b), _ = draw_mm(d)
     beta = d.choice((0, 1, 0.5))
     alpha = d.choice((1, 1, 0.5))
     rows, columns = a.shape[0], b.shape[1]
     bias_shape = d.choice(((columns,), (rows, columns), (rows, 1)))
     bias = d.normal(*bias_shape)
-    # With a factor of 0 the summand is not read, so that NaN in it must not show.
+    # With beta=0 the bias must be ignored, even if it is NaN.
     if not beta:
         bias.fill_(float("nan"))
     return (bias, a, b), {"beta": beta, "alpha": alpha}
 
 
 def draw_linear(d: Draw) -> Arguments:
-    """Input, weight and optional bias of a linear layer."""
+    """Draw the input, weight and optional bias of a linear layer."""
     (x, factor), _ = draw_mm(d)
     weight = factor.t()
     bias = d.normal(len(weight)) if d.flag() else None
@@ -274,20 +283,22 @@ def draw_linear(d: Draw) -> Arguments:
 
 
 def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
-    """A function that draws the input, weight and options of a convolution over 1 to 3 axes."""
+    """Returns a function that draws the input, weight and options of a convolution over 1 to 3
+    axes.
+    """
 
     def draw(d: Draw) -> Arguments:
         axes = d.choice((1, 2, 2, 2, 3))
         groups = d.choice((1, 1, 1, 2, 3))
         channels = d.choice((1, 3, 4, 8, 17, 33))
         out_channels = d.choice((1, 2, 5, 8, 17, 20, 24, 33))
-        # One channel a group: the depthwise convolution of mobile nets.
+        # Sometimes one channel per group: a depthwise convolution, as in MobileNet.
         if groups > 1 and d.flag():
             channels, out_channels = 1, d.choice((1, 2))
         # One length for each axis.
         kernel = [d.choice((1, 2, 3, 5)) for _ in range(axes)]
         sizes: Tuple[int, ...] = (6, 7, 8, 15, 16, 17, 33)
-        # Over three axes the two longest would take too long.
+        # With three axes, the two largest sizes would take too long.
         if axes > 2:
             sizes = sizes[:5]
         size = [d.choice(sizes) for _ in range(axes)]
@@ -314,8 +325,9 @@ def draw_convolution(transposed: bool) -> Callable[[Draw], Arguments]:
 
 
 def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    """A convolution over all axes except batch and channels; a transposed one if `output_padding`
-    is given."""
+    """Compute a convolution over all axes except batch and channels. It is a transposed convolution
+    if `output_padding` is given.
+    """
     import torch
 
     is_transposed = "output_padding" in options
@@ -326,13 +338,13 @@ def convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
 
 
 def back_convolved(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    """A transposed convolution."""
+    """Compute a transposed convolution."""
     options = {"output_padding": 0, **options}
     return convolved(x, weight, bias, **options)
 
 
 def draw_image(d: Draw) -> Any:
-    """A batch of small random images."""
+    """Draw a batch of small random images."""
     batch = d.choice((1, 2, 3))
     channels = d.choice((1, 3, 4, 8, 12, 17, 33))
     height = d.choice((4, 5, 7, 9, 16, 17, 31))
@@ -341,14 +353,14 @@ def draw_image(d: Draw) -> Any:
 
 
 def draw_weight_and_bias(d: Draw, count: int) -> Tuple[Any, Any]:
-    """The weight and bias of a norm, or None for both."""
+    """Draw the weight and bias of a norm, or None for both."""
     if d.flag():
         return d.normal(count), d.normal(count)
     return None, None
 
 
 def draw_batch_norm(d: Draw) -> Arguments:
-    """Images or rows with running mean and variance, and with weight and bias or neither."""
+    """Draw images or rows with running mean and variance, and either weight and bias or neither."""
     if d.flag():
         x = draw_image(d)
     else:
@@ -358,7 +370,7 @@ def draw_batch_norm(d: Draw) -> Arguments:
         x = d.normal(rows, channels, *further_axes)
     channels = x.shape[1]
     values_of_channel = x.shape[0] * x[0, 0].numel()
-    # With fewer than four values the variance may be nearly 0, which magnifies errors.
+    # With fewer than four values, the variance may be almost 0, which magnifies errors.
     if values_of_channel < 4:
         x = d.normal(4, channels, 3)
     weight, bias = draw_weight_and_bias(d, channels)
@@ -369,7 +381,7 @@ def draw_batch_norm(d: Draw) -> Arguments:
 
 
 def draw_group_norm(d: Draw) -> Arguments:
-    """Images whose channels are normalized in groups, with weight and bias."""
+    """Draw images for a group norm, with weight and bias."""
     groups = d.choice((1, 2, 3))
     batch, channels_of_group, height, width = draw_image(d).shape
     channels = groups * channels_of_group
@@ -380,8 +392,10 @@ def draw_group_norm(d: Draw) -> Arguments:
 
 
 def draw_layer_norm(d: Draw) -> Arguments:
-    """Rows to normalize, around 0 or around 3, with weight and bias or neither."""
-    # With fewer than eight numbers the variance may be nearly 0, which magnifies errors.
+    """Draw rows with a mean of about 0 or 3 for a layer norm, with either weight and bias or
+    neither.
+    """
+    # With fewer than eight numbers, the variance may be almost 0, which magnifies errors.
     length = max(d.length(2**15), 8)
     rows = d.choice((2, 3, 5))
     x = d.normal(rows, length)

@@ -1,8 +1,8 @@
-"""Loads the operator database that torch's own tests use, and leaves the process as it was.
+"""Load the operator database of torch's own tests, without changing the state of the process.
 
 `torch.testing._internal` is in every wheel. It is private and changes with each release, so it is
-no fault of the machine if it lacks something or cannot be loaded. It imports packages of which its
-tables only use names; if they are missing, `StandIn` takes their place.
+not the machine's fault if it lacks something or cannot be loaded. It imports packages, but its
+tables only use some of their names. If such a package is missing, a `StandIn` replaces it.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 
 HOME = "torch.testing._internal."
 STANDING_IN = ("expecttest", "yaml", "numpy", "numpy.typing")
-"""What the database imports and a user's environment may lack. `expecttest` and `yaml` belong to
-torch's own development; `numpy` gives references that are not used here."""
+"""Packages that the database imports and that a user's environment may lack. `expecttest` and
+`yaml` are only needed to develop torch; `numpy` provides references that are not used here.
+"""
 
 
 class NoDatabase(Exception):
-    """Raised if this torch's database cannot be loaded; the message says why."""
+    """Raised if the database of this torch cannot be loaded. The message gives the reason."""
 
 
 class Database(NamedTuple):
     operators: List[Any]
-    """torch's `OpInfo`, one each."""
+    """One `OpInfo` of torch for each operator."""
     lists: List[Any]
-    """`ForeachFuncInfo`: operators on lists of tensors."""
+    """One `ForeachFuncInfo` for each operator on lists of tensors."""
 
 
 class StandInName(type):
-    """Stands in for any name of a missing package: its attributes and calls give further
+    """Replaces any name in a missing package. Its attributes and calls return more such
     stand-ins."""
 
     def __getattr__(cls, name: str) -> Any:
-        # Python itself looks such names up; they must be missing, as in most classes.
+        # Python itself looks up names with double underscores. They must be missing, as in most
+        # classes.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         return StandInName(name, (), {})
@@ -68,7 +70,7 @@ class StandInName(type):
 
 
 class StandIn(types.ModuleType):
-    """Stands in for a missing package of which only names are needed."""
+    """Replaces a missing package of which only the names are needed."""
 
     __version__ = "1.0"
     __path__: List[str] = []
@@ -77,7 +79,7 @@ class StandIn(types.ModuleType):
     TestCase = unittest.TestCase
 
     def __getattr__(self, name: str) -> Any:
-        # Python's own attributes of a module.
+        # Python's own module attributes must be missing.
         if name.startswith("__"):
             raise AttributeError(name)
         return StandInName(name, (), {})
@@ -85,18 +87,20 @@ class StandIn(types.ModuleType):
 
 @contextlib.contextmanager
 def standing_in() -> Iterator[List[str]]:
-    """Provide stand-ins for missing packages inside the `with` block; yields their names."""
+    """Inside the `with` block, provide stand-ins for missing packages. Yields the names of these
+    packages.
+    """
     missing: List[str] = []
     for name in STANDING_IN:
         package = name.partition(".")[0]
-        # If the package is missing, its modules are, too.
+        # If the package is missing, its modules are missing too.
         is_missing = package in missing
         if not is_missing and name not in sys.modules:
             is_missing = importlib.util.find_spec(package) is None
         if is_missing:
             missing.append(name)
             module = StandIn(name)
-            # `find_spec` fails for a module that has none.
+            # `find_spec` fails for a module without a spec.
             module.__spec__ = importlib.machinery.ModuleSpec(name, None)
             sys.modules[name] = module
     try:
@@ -108,15 +112,16 @@ def standing_in() -> Iterator[List[str]]:
 
 @contextlib.contextmanager
 def as_before(torch: Any) -> Iterator[None]:
-    """Undo what importing torch's tests changes: program arguments, environment variables, random
-    seeds and frozen flags."""
+    """After the `with` block, undo what importing torch's tests changes: program arguments,
+    environment variables, random states and frozen backend flags.
+    """
     arguments, variables = list(sys.argv), dict(os.environ)
     default_dtype = torch.get_default_dtype()
-    # The import freezes the switches of torch's backends, for which torch has no way back.
+    # The import freezes the flags of torch's backends, and torch has no function to unfreeze them.
     backends = torch.backends.flags_frozen.__globals__
     frozen = "__allow_nonbracketed_mutation_flag"
     is_open = backends[frozen]
-    # The tests' modules read the arguments of the program.
+    # torch's test modules read the program's arguments, so hide them.
     sys.argv[1:] = []
     try:
         quiet = contextlib.redirect_stdout(io.StringIO())
@@ -131,8 +136,8 @@ def as_before(torch: Any) -> Iterator[None]:
 
 
 def restore(variables: Dict[str, str]) -> None:
-    """Set the environment variables back to these values."""
-    # The variables that the import has added.
+    """Reset the environment variables to these values."""
+    # First delete the variables that the import has added.
     for name in set(os.environ) - set(variables):
         del os.environ[name]
     os.environ.update(variables)
@@ -140,8 +145,9 @@ def restore(variables: Dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def kept_chance(torch: Any) -> Iterator[None]:
-    """Restore the states of all global random generators after the `with` block, numpy's too if it
-    is loaded."""
+    """Restore the states of all global random generators after the `with` block, including numpy's
+    if it is loaded.
+    """
     state_of_python, state_of_torch = random.getstate(), torch.get_rng_state()
     numpy_random = loaded_numpy_random()
     state_of_numpy = numpy_random.get_state() if numpy_random else None
@@ -155,32 +161,36 @@ def kept_chance(torch: Any) -> Iterator[None]:
 
 
 def loaded_numpy_random() -> Any:
-    """The module `numpy.random` if numpy is loaded, and not its stand-in; otherwise None."""
+    """Returns the module `numpy.random` if the real numpy (not a stand-in) is loaded, otherwise
+    None.
+    """
     numpy = sys.modules.get("numpy")
     is_numpy = hasattr(numpy, "ndarray")
     return getattr(numpy, "random", None) if is_numpy else None
 
 
 def seeded(torch: Any, seed: int) -> None:
-    """Seed all global random generators that the database draws from."""
+    """Seed all global random generators that the database uses."""
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     numpy_random = loaded_numpy_random()
     if numpy_random:
-        # numpy takes seeds of 32 bits.
+        # numpy accepts only 32-bit seeds.
         numpy_random.seed(seed % 2**32)
 
 
 SIZES = {"XS": 7, "S": 17, "M": 18, "L": 65}
-"""Lengths of the database's samples in place of 3, 5, 10 and 20, which end within a vector."""
+"""Lengths for larger samples, which replace the database's lengths 3, 5, 10 and 20. Most of them
+are not multiples of a kernel's vector.
+"""
 
 
 @contextlib.contextmanager
 def larger() -> Iterator[None]:
-    """Make the database create larger samples inside the `with` block."""
+    """Inside the `with` block, make the database create larger samples."""
     sizes_before = []
     for module_name, module in list(sys.modules.items()):
-        # Each module of torch's tests has a copy of the lengths.
+        # Each of torch's test modules has a copy of the lengths.
         if not module_name.startswith(HOME):
             continue
         for name, size in SIZES.items():
@@ -195,11 +205,11 @@ def larger() -> Iterator[None]:
 
 
 def load(torch: Any) -> Database:
-    """The operator database of this torch. Raises NoDatabase."""
+    """Load the operator database of this torch. Raises NoDatabase."""
     module = module_of_tests(torch, "common_methods_invocations")
     operators = rows_of(module, "op_db")
     lists = []
-    # One table each for operators of one list, of two, and so on.
+    # There are several tables, for operators on one list, on two lists, and so on.
     for name in sorted(dir(module)):
         if name.startswith("foreach_") and name.endswith("_op_db"):
             lists += getattr(module, name)
@@ -207,7 +217,7 @@ def load(torch: Any) -> Database:
 
 
 def optimizers(torch: Any) -> List[Any]:
-    """The rows (`OptimizerInfo`) of torch's optimizer database. Raises NoDatabase."""
+    """Load the rows (`OptimizerInfo`) of torch's optimizer database. Raises NoDatabase."""
     module = module_of_tests(torch, "common_optimizers")
     return rows_of(module, "optim_db")
 
@@ -223,9 +233,9 @@ def module_of_tests(torch: Any, name: str) -> Any:
 
 
 def rows_of(module: Any, name: str) -> List[Any]:
-    """A table of the database. Raises NoDatabase if this torch does not have it."""
+    """Returns a table of the database. Raises NoDatabase if this torch does not have it."""
     rows = getattr(module, name, None)
-    # Another release may call its table something else.
+    # In another release, the table may have another name.
     if not isinstance(rows, list) or not rows:
         raise NoDatabase(f"it has no `{name}`")
     return rows

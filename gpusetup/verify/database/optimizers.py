@@ -1,7 +1,8 @@
-"""torch's own optimizer database (`optim_db`) as calls: they take parameters and gradients, and
-return the parameters after each step.
+"""Calls from torch's own optimizer database (`optim_db`). A call gets parameters and gradients, and
+returns the parameters after each step.
 
-What is right is the plain form, a loop over the parameters, in float64 on the CPU.
+The expected result comes from the plain implementation, a loop over the parameters, in float64 on
+the CPU.
 """
 
 from __future__ import annotations
@@ -18,17 +19,21 @@ from .ways import Asking, NoWay, Way, WayOfQuestion
 Shape = Tuple[int, ...]
 FORMATS = ("float32", "bfloat16")
 STEPS = 5
-"""Steps of one training."""
+"""The number of steps in one call."""
 MISSING = 3
-"""The step, counted from 0, in which one parameter has no gradient."""
+"""The step (counted from 0) in which one parameter has no gradient."""
 SHAPES = ((1,), (31,), (33,), (41, 25), (9000,), (129,), (7,))
-"""Lengths around the widths of vectors, a long one, and a matrix, which is stored transposed."""
+"""Shapes of the parameters: lengths close to the widths of vectors, a long one, and a matrix, which
+is stored transposed.
+"""
 MANY = 75
-"""A number of tensors, more than a kernel on lists takes in one call."""
+"""A number of parameters that is larger than what one foreach kernel can process."""
 RIGHT_FUSED_SGD = (2, 15)
-"""The first torch whose fused SGD steps every parameter in half precision on a CPU."""
+"""The first torch release whose fused SGD updates every 16-bit parameter on a CPU."""
 SIZE = 0.01
-"""The standard deviation of the parameters: small, so that rounding them does not hide a step."""
+"""The standard deviation of the parameters. It is small, so that rounding them does not hide a
+step.
+"""
 
 
 class OptimizerEntry(NamedTuple):
@@ -39,13 +44,14 @@ class OptimizerEntry(NamedTuple):
     """torch's `OptimizerInfo`."""
 
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
-        """One combination of options, with a few parameters of several shapes or many short
-        ones."""
+        """Returns the question of this turn: a combination of options, with a few parameters of
+        several shapes or many short ones.
+        """
         draw = Draw(torch, self.name, seed, turn)
         dtype = FORMATS[turn // 2 % len(FORMATS)]
         working_format = getattr(torch, dtype)
         shapes: Tuple[Shape, ...] = SHAPES
-        # In every second turn the parameters are short, so that one kernel updates many of them.
+        # In every second turn, use many short parameters, because one kernel updates many of them.
         if turn % 2:
             shapes = tuple((1 + (7 * place) % 40,) for place in range(MANY))
 
@@ -57,24 +63,25 @@ class OptimizerEntry(NamedTuple):
             return values
 
         settings = [row.kwargs for row in self.info.optim_inputs_func(device="cpu")]
-        # Two settings together, which torch's database does not combine.
+        # Combine two settings, which torch's database does not do.
         first, second = draw.choice(settings), draw.choice(settings)
         options = {**first, **second}
         start = draw_values(SIZE)
         gradients = [draw_values(1.0) for _ in range(STEPS)]
         call = Call((start, gradients), options, lambda x: x)
         forms = self.forms(torch, device.partition(":")[0], dtype)
-        # The forms also depend on the number format.
+        # The available implementations also depend on the format.
         case = OptimizerCase(self.name, self.info, shapes, forms)
         return draw.question(case, dtype, call)
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
-        """The forms of this optimizer on this kind of device besides the plain one: `foreach`,
-        `fused`, `capturable`."""
+        """The implementations of this optimizer on this kind of device, besides the plain one:
+        `foreach`, `fused`, `capturable`.
+        """
         supported = self.info.supported_impls
         has_fused = "fused" in supported and kind in self.info.supports_fused_on
-        # On a CPU an older fused SGD writes no whole vector of halves: of 33 parameters only the
-        # last one has a step.
+        # Before RIGHT_FUSED_SGD, the fused SGD on a CPU skips whole vectors of 16-bit numbers: of
+        # 33 numbers it only updates the last one.
         if (self.name, kind) == ("SGD", "cpu") and dtype in HALVES:
             has_fused = has_fused and release(torch) >= RIGHT_FUSED_SGD
         forms = []
@@ -82,45 +89,47 @@ class OptimizerEntry(NamedTuple):
             forms.append("foreach")
         if has_fused:
             forms.append("fused")
-        # `capturable` keeps the step count on the GPU, for CUDA graphs.
+        # With `capturable`, the step count is on the GPU, which CUDA graphs need.
         if self.info.has_capturable_arg and kind == "cuda":
             forms.append("capturable")
         return tuple(forms)
 
 
 class OptimizerCase(NamedTuple):
-    """An optimizer with its options, which `compared` treats like an entry."""
+    """An optimizer with the shapes of its parameters. `compared` treats it like an entry."""
 
     name: str
     info: Any
     shapes: Tuple[Shape, ...]
     forms: Tuple[str, ...]
-    """The forms that this optimizer has on the device, such as `fused`."""
+    """The implementations of this optimizer on the device, such as `fused`."""
     sums: bool = False
-    """Whether results are sums over many elements. No: each number is trained by itself."""
+    """Whether results are sums over many elements. They are not, because each number is trained
+    separately.
+    """
 
     def run(self, *args: Any, **options: Any) -> List[Any]:
-        """Train by the plain form, which updates one parameter after the other."""
+        """Train with the plain implementation, which updates one parameter after the other."""
         form = {}
-        # Unless `foreach` is off, torch may choose that form by itself.
+        # Without `foreach=False`, torch may choose the foreach implementation.
         if "foreach" in self.info.supported_impls:
             form["foreach"] = False
         start, gradients = args
         return self.trained(start, gradients, {**options, **form})
 
     def other_ways(self, question: OperatorQuestion) -> Iterator[WayOfQuestion]:
-        """Every other form of the optimizer."""
+        """Yields a way for every other implementation of the optimizer."""
         for form in self.forms:
             yield WayOfQuestion(form, self._way_of(form), "", False)
 
     def _way_of(self, form: str) -> Way:
-        """Returns the function that trains by a form of the optimizer, such as `fused` or
-        `foreach`.
+        """Returns a function that trains with this implementation of the optimizer, such as `fused`
+        or `foreach`.
 
-        The function raises NoWay if torch refuses the form for these options.
+        The function raises NoWay if torch does not support that implementation with these options.
         """
 
-        # The argument `torch` is not used, but every Way has it.
+        # Every Way has the argument `torch`, although this one does not use it.
         def way(torch: Any, asking: Asking) -> Answer:
             def run(*args: Any, **options: Any) -> List[Any]:
                 start, gradients = args
@@ -136,10 +145,10 @@ class OptimizerCase(NamedTuple):
         return way
 
     def trained(self, start: Any, gradients_of_steps: Any, options: Dict[str, Any]) -> List[Any]:
-        """For each step, all parameters after it in one flat tensor.
+        """Train, and return one flat tensor for each step, with all parameters after that step.
 
         If the optimizer supports groups, half of the parameters have half the learning rate. The
-        last parameter never has a gradient, and the one before lacks it in one step.
+        last parameter never gets a gradient, and the parameter before it gets none in one step.
         """
         import torch
 
@@ -153,26 +162,27 @@ class OptimizerCase(NamedTuple):
                 is_missing = parameter is parameters[-2] and step == MISSING
                 parameter.grad = None if is_missing else copied_to_shape(gradient, shape)
             optimizer.step()
-            # Flat, so that one comparison covers a step.
+            # Join them into one flat tensor, so that one comparison covers a step.
             flat = [parameter.detach().reshape(-1) for parameter in parameters]
             parameters_after_steps.append(torch.cat(flat))
         return parameters_after_steps
 
     def _optimizer(self, parameters: List[Any], options: Dict[str, Any]) -> Any:
-        """The optimizer; with two groups of parameters if it supports groups."""
+        """Create the optimizer, with two groups of parameters if it supports groups."""
         if not self.info.supports_param_groups:
             return self.info.optim_cls(parameters, **options)
         half = len(parameters) // 2
         groups = [{"params": parameters[:half]}, {"params": parameters[half:]}]
         optimizer = self.info.optim_cls(groups, **options)
         second_group = optimizer.param_groups[1]
-        # Not in place: the rate may be a tensor that both groups share.
+        # Do not multiply in place, because the learning rate may be a tensor that both groups
+        # share.
         second_group["lr"] = second_group["lr"] * 0.5
         return optimizer
 
 
 def copied_to_shape(x: Any, shape: Shape) -> Any:
-    """A copy of `x` in this shape; a matrix is stored column by column."""
+    """Returns a copy of `x` in this shape. A matrix is stored in column-major order."""
     y = x.detach().clone()
     if len(shape) < 2:
         return y
@@ -181,7 +191,7 @@ def copied_to_shape(x: Any, shape: Shape) -> Any:
 
 
 def entries(infos: List[Any]) -> Dict[str, OptimizerEntry]:
-    """Maps names to optimizers, without those in LEFT_OUT."""
+    """Returns the optimizers by name, without those in LEFT_OUT."""
     by_name = {}
     for info in infos:
         name = info.optim_cls.__name__

@@ -1,6 +1,6 @@
-"""The entries written here: what programs compute most, in the sizes that programs use.
+"""The entries written here: the operations that programs use most, in realistic sizes.
 
-torch's database has small samples; of these kernels each length, each layout and each option
+torch's database only has small samples, but for these kernels every length, layout and option
 matters.
 """
 
@@ -34,7 +34,7 @@ NO_NUMBERS = (nan, inf, -inf)
 
 
 def draw_axis(d: Draw, shape: List[int]) -> int:
-    """A random axis of a shape, mostly the longest one."""
+    """Draw an axis of a shape. Mostly it is the longest one."""
     axes = range(len(shape))
     longest = shape.index(max(shape))
     any_axis = d.choice(axes)
@@ -43,7 +43,7 @@ def draw_axis(d: Draw, shape: List[int]) -> int:
 
 
 def draw_along(d: Draw) -> Any:
-    """A tensor with up to three axes, and the axis to compute along."""
+    """Draw a tensor with up to three axes, and an axis to compute along."""
     axis_count = d.choice((1, 2, 3))
     shape = d.shape(axis_count, 2**18)
     x = d.normal(*shape)
@@ -52,10 +52,10 @@ def draw_along(d: Draw) -> Any:
 
 
 def draw_ties(d: Draw) -> Any:
-    """Whole numbers with many ties, an axis, and whether to sort in descending order."""
+    """Draw whole numbers, many of them equal, an axis, and whether to sort in descending order."""
     axis_count = d.choice((1, 2, 2, 3))
     shape = d.shape(axis_count, 2**16)
-    # Up to -2 all numbers are negative; below 200 there are few of each.
+    # With -2, all numbers are negative; with 200, fewer numbers are equal.
     above_greatest = d.choice((-2, 9, 200))
     x = d.whole(-9, above_greatest, *shape).float()
     axis = draw_axis(d, shape)
@@ -63,13 +63,14 @@ def draw_ties(d: Draw) -> Any:
 
 
 def draw_distinct(d: Draw) -> Any:
-    """Distinct numbers (in half of the calls with NaN and infinities), how many to look for, an
-    axis, and a direction."""
+    """Draw distinct numbers (in half of the calls with NaN and infinities), a count `k`, an axis,
+    and a direction.
+    """
     axis_count = d.choice((1, 2, 2))
     shape = d.shape(axis_count, 2**16)
     count = math.prod(shape)
     x = d.torch.randperm(count, generator=d.generator).float()
-    # Half of the questions also ask where NaN and the infinities are sorted to.
+    # Half of the questions also test how NaN and infinities are sorted.
     if d.flag():
         three_places = d.whole(0, count, 3)
         x[three_places] = d.torch.tensor(NO_NUMBERS)
@@ -81,11 +82,11 @@ def draw_distinct(d: Draw) -> Any:
 
 
 def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
-    """The values that each search along an axis returns, and the numbers at the indices that it
-    returns.
+    """Run several searches along an axis. For each, return its values, and the numbers at its
+    indices.
 
-    Places are compared by the numbers that stand there: of equal numbers any place is right. The
-    flag is the direction of each search.
+    The indices are not compared, because any of them is right if several numbers are equal. `flag`
+    is the direction of the searches.
     """
     import torch as t
 
@@ -103,7 +104,7 @@ def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
     for values, indices in searches:
         answers.append(values)
         answers.append(x.gather(dim, indices))
-    # `searchsorted` is defined for sorted numbers alone, so NaN goes first.
+    # `searchsorted` is only defined for sorted numbers, so replace NaN first.
     line, _ = x.nan_to_num().flatten().sort()
     answers.append(t.searchsorted(line, x, right=flag))
     answers.append(t.bucketize(x, line, right=flag))
@@ -111,8 +112,8 @@ def search(x: Any, k: int, dim: int, flag: bool) -> List[Any]:
 
 
 def draw_table(d: Draw) -> Any:
-    """A table, and the indices of rows to take from it, often repeated or sorted."""
-    # 70,001 rows are more than 16 bits can number.
+    """Draw a table and indices of its rows, which are often repeated or sorted."""
+    # 70,001 rows need more than 16-bit indices.
     rows = d.choice((5, 1025, 40_009, 70_001, 70_001))
     width = d.choice((1, 2, 3))
     count = d.length(2**15)
@@ -121,13 +122,13 @@ def draw_table(d: Draw) -> Any:
     indices = indices % different_indices
     if d.flag():
         indices = indices.sort()[0]
-    # The last row is always taken: a kernel that ends early misses it.
+    # Always include the last row, which a kernel that ends early leaves out.
     indices[-1] = rows - 1
     return d.normal(rows, width), indices
 
 
 def draw_embedding(d: Draw) -> Any:
-    """Row indices and a table, with options of `embedding`."""
+    """Draw row indices and a table, with options of `embedding`."""
     table, indices = draw_table(d)
     options = {
         "padding_idx": d.choice((None, 0, 3)),
@@ -137,7 +138,7 @@ def draw_embedding(d: Draw) -> Any:
 
 
 def draw_added_rows(d: Draw) -> Any:
-    """A table, indices of its rows, and numbers to add to each of those rows."""
+    """Draw a table, indices of its rows, and numbers to add to each of these rows."""
     table, indices = draw_table(d)
     width = table.shape[1]
     values = d.normal(len(indices), width)
@@ -145,7 +146,7 @@ def draw_added_rows(d: Draw) -> Any:
 
 
 def draw_gather(d: Draw) -> Any:
-    """A tensor, an axis, a transposed tensor of indices along it, and values to add there.
+    """Draw a tensor, an axis, a transposed tensor of indices along it, and values to add there.
 
     Many of the indices are equal.
     """
@@ -153,8 +154,8 @@ def draw_gather(d: Draw) -> Any:
     shape = d.shape(axis_count, 2**14)
     dim = d.choice(range(axis_count))
     index_shape = list(shape)
-    # With as many rows as columns of indices, a kernel that exchanges the two axes returns a wrong
-    # answer. Otherwise it would only raise an error.
+    # If the indices have as many rows as columns, a kernel that swaps the two axes returns a wrong
+    # result. Otherwise it would only raise an error.
     if axis_count == 2 and d.flag():
         index_shape = [min(shape)] * 2
     length = index_shape[dim]
@@ -170,12 +171,13 @@ def draw_gather(d: Draw) -> Any:
 
 
 def draw_sparse(d: Draw) -> Any:
-    """The indices and values of a sparse matrix with repeated entries, as gradients have them, and
-    a factor."""
+    """Draw the indices and values of a sparse matrix, and a factor. Like gradients, the matrix has
+    repeated entries.
+    """
     rows = d.length(300)
     columns = d.choice((1, 3, 17))
     count = d.length(2**10)
-    # Below the smaller of the two, a place is valid on either axis.
+    # Indices below the smaller length are valid along both axes.
     indices = d.whole(0, min(rows, columns), 2, count)
     values = d.normal(count)
     factor = d.normal(columns, 3)
@@ -183,7 +185,7 @@ def draw_sparse(d: Draw) -> Any:
 
 
 def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[Any]:
-    """A sparse matrix made dense, and its product with the factor."""
+    """Returns a sparse matrix made dense, and its product with the factor."""
     import torch
 
     shape = (rows, len(factor))
@@ -192,8 +194,8 @@ def sparse_product(indices: Any, values: Any, factor: Any, rows: int) -> List[An
 
 
 def draw_int8_product(d: Draw) -> Any:
-    """Two int8 matrices in shapes that `_int_mm` accepts."""
-    # On a GPU it wants more than 16 rows, and multiples of 8 for the two other lengths.
+    """Draw two int8 matrices in shapes that `_int_mm` accepts."""
+    # On a GPU, `_int_mm` needs more than 16 rows, and multiples of 8 for the two other lengths.
     rows = 17 + d.length(200)
     inner = 8 * d.choice((1, 2, 9, 33, 65))
     columns = 8 * d.choice((1, 2, 5, 17))
@@ -204,8 +206,9 @@ def draw_int8_product(d: Draw) -> Any:
 
 
 def int8_product(a: Any, b: Any) -> Any:
-    """The int8 product in int32; for the exact copy in a wider format, the same by float64, which
-    holds every such sum exactly."""
+    """Returns the int8 product in int32. For the exact result, whose arguments are int64, it is
+    computed in float64, which holds every such sum exactly.
+    """
     import torch
 
     if a.dtype == torch.int8:
@@ -214,7 +217,7 @@ def int8_product(a: Any, b: Any) -> Any:
 
 
 def draw_waves(d: Draw) -> Any:
-    """One or three rows of numbers, and their length."""
+    """Draw one or three rows of numbers, and their length."""
     length = d.length(2**14)
     lines = d.choice((1, 3))
     waves = d.normal(lines, length)
@@ -222,13 +225,13 @@ def draw_waves(d: Draw) -> Any:
 
 
 def draw_classes(d: Draw) -> Any:
-    """Logits and target classes, with options of `cross_entropy`."""
+    """Draw logits and target classes, with options of `cross_entropy`."""
     class_count = d.length(8193) if d.flag() else d.choice((2, 10, 33))
     rows = d.choice((3, 8, 33))
     classes = d.whole(0, class_count, rows)
-    # `cross_entropy` ignores the class -100 by default.
+    # `cross_entropy` ignores the target -100 by default.
     classes[0] = d.choice((-100, 0))
-    # With a single class every loss is 0, so there are at least two.
+    # Use at least two classes, because with a single class every loss is 0.
     logits = d.normal(rows, max(class_count, 2))
     options = {
         "reduction": d.choice(("mean", "sum", "none")),
@@ -238,14 +241,16 @@ def draw_classes(d: Draw) -> Any:
 
 
 def sort_of_ties(x: Any, axis: int, downwards: bool) -> Any:
-    """The sorted numbers and their positions; equal numbers keep their order."""
+    """Returns the sorted numbers and their positions. Equal numbers keep their order."""
     import torch
 
     return torch.sort(x, dim=axis, descending=downwards, stable=True)
 
 
 def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
-    """The table after rows were added to it, by each of the three functions that do so."""
+    """Returns the table after rows are added to it, once for each of the three functions that do
+    that.
+    """
     index_of_each_value = indices[:, None].expand_as(values)
     return (
         x.index_add(0, indices, values),
@@ -255,25 +260,26 @@ def add_rows(x: Any, indices: Any, values: Any) -> Tuple[Any, ...]:
 
 
 def gather_and_scatter(x: Any, axis: int, indices: Any, values: Any) -> Tuple[Any, Any]:
-    """Numbers taken from these indices along an axis, and the tensor after values were added
-    there."""
+    """Returns the numbers at these indices along an axis, and the tensor after values are added
+    there.
+    """
     gathered = x.gather(axis, indices)
     scattered = x.scatter_add(axis, indices, values)
     return gathered, scattered
 
 
 def transform_waves(x: Any, length: int) -> Tuple[Any, Any]:
-    """The Fourier transform of real numbers, and its inverse transform."""
+    """Returns the Fourier transform of real numbers, and the numbers that its inverse restores."""
     import torch
 
     spectrum = torch.fft.rfft(x)
-    # Transformed again, because the inverse may write over its argument.
+    # Transform again, because the inverse may overwrite its argument.
     returned = torch.fft.irfft(torch.fft.rfft(x), length)
     return spectrum, returned
 
 
 def own(torch: Any) -> Dict[str, Any]:
-    """The entries written here, by name."""
+    """Returns the entries written here, by name."""
     f, t = torch.nn.functional, torch
     float32 = ("float32",)
     rows = (

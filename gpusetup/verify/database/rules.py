@@ -1,8 +1,8 @@
-"""Which entries of torch's operator database are skipped or judged more leniently, each with its
+"""The entries in torch's operator database that are skipped or judged more leniently, each with its
 reason.
 
-Seen on the CPU with torch 2.5.1, 2.9.1, 2.13.0 and 2.15.0 in November 2026: without the rule, a
-healthy machine fails.
+Without these rules, a healthy machine fails. They were found on a CPU with torch 2.5.1, 2.9.1,
+2.13.0 and 2.15.0 in November 2026.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import re
 from typing import Any, Dict, NamedTuple, Tuple
 
 SINCE = (2, 5)
-"""The first release whose database is asked. 1.13.1 gives a dozen of its own samples
-wrong (distances and remainders of halves, `masked_select`'s gradient, norms of one number)."""
+"""The first release whose database is used. In 1.13.1, a dozen of the samples have wrong results
+(distances and remainders of 16-bit numbers, `masked_select`'s gradient, norms of one number).
+"""
 HALVES = ("bfloat16", "float16")
 WHOLE = ("int8", "int16", "int32", "int64", "uint8")
 BYTES = ("int8", "uint8")
@@ -32,13 +33,14 @@ def release(torch: Any) -> Tuple[int, ...]:
 
 
 class Rule(NamedTuple):
-    """Entries that are skipped, by name (a `*` at the end matches any rest) and format, with the
-    reason."""
+    """Entries that are skipped, by name and format, with the reason. A `*` at the end of a name
+    matches anything.
+    """
 
     reason: str
     names: Tuple[str, ...]
     formats: Tuple[str, ...] = ()
-    """Empty: all."""
+    """The formats that the rule applies to; empty means all formats."""
 
 
 LEFT_OUT: Tuple[Rule, ...] = (
@@ -112,11 +114,13 @@ NO_GRADIENT: Tuple[Rule, ...] = (
         ("nn.functional.multi_head_attention_forward",),
     ),
 )
-"""Entries whose gradient is not compared, because computing it loses more digits than a roundoff of
-the arguments explains."""
+"""Entries whose gradients are not compared, because computing them loses more digits than a
+roundoff of the arguments explains.
+"""
 BY_SIGN = ("symeig", "linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr")
-"""Entries that return vectors of either sign. Only what torch's database says is unique about them
-is compared."""
+"""Entries that return vectors whose sign is arbitrary. Only the part that is unique according to
+torch's database is compared.
+"""
 SCALE_OF_ARGUMENTS = (
     *("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit"),
     *("_batch_norm_with_update", "special.ndtr", "nn.functional.batch_norm*"),
@@ -126,13 +130,15 @@ SCALE_OF_ARGUMENTS = (
     *("nn.functional.binary_cross_entropy_with_logits", "nn.functional.linear_cross_entropy*"),
     *("nn.functional.cross_entropy", "log_softmax*", "nn.functional.tanhshrink"),
 )
-"""Entries whose roundoff is judged by the size of their arguments, because their answer is a small
-difference of large numbers: a number less the mean of its line, 1 less a probability, a logit less
-the logarithm of its sigmoid. For windows the size is 1."""
+"""Entries whose allowed error depends on the size of their arguments, because their result is a
+small difference of large numbers: a number minus the mean of its row, 1 minus a probability, or a
+logit minus the logarithm of its sigmoid. For windows the size is 1.
+"""
 SLOPE_WITHOUT_SPREAD = 16.0
-"""The slope of a norm where all numbers of a line are equal: 1 over the root of the usual `eps`,
-divided by the 20 that `Comparison.least_size` has. A gradient there is a small difference of
-numbers of that size."""
+"""The slope of a norm if all numbers in a row are equal: 1 / sqrt(eps) for the usual eps, divided
+by the factor 20 in `Comparison.least_size`. Such a gradient is a small difference of numbers of
+that size.
+"""
 ROOM: Dict[str, float] = {
     "nn.functional.ctc_loss": 100.0,
     "nn.functional.scaled_dot_product_attention": 10.0,
@@ -140,11 +146,13 @@ ROOM: Dict[str, float] = {
     "gru-net": 4.0,
     "transformer-layer": 8.0,
 }
-"""Entries that are computed by steps which lose more than their arguments' roundoff."""
+"""Factors for the error allowed in entries whose steps lose more digits than a roundoff of the
+arguments explains.
+"""
 
 
 def matches(name: str, patterns: Tuple[str, ...]) -> bool:
-    """Whether a name matches one of the patterns; a `*` at the end of a pattern matches any rest.
+    """Whether a name matches one of the patterns. A `*` at the end of a pattern matches anything.
 
     >>> matches("grid_sampler_2d", ("grid_sampler_*",)), matches("mm", ("m",))
     (True, False)
@@ -160,7 +168,7 @@ def matches(name: str, patterns: Tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def reason(rules: Tuple[Rule, ...], name: str, dtype: str = "") -> str:
-    """The reason why an entry is not asked in a format; empty if it is asked.
+    """Returns the reason why an entry is skipped in a format; empty if it is not skipped.
 
     >>> reason(LEFT_OUT, "rand_like"), reason(LEFT_OUT, "mm", "float32")
     ('draws random numbers; `chance` judges those', '')

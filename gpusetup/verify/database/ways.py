@@ -1,4 +1,4 @@
-"""Different ways to make a call, which may use another kernel or memory that another call has
+"""Different ways to make a call. They may use another kernel, or memory that another call has
 used."""
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from .calls import Answer, Call, overlaps, tensors_of_call
 
 
 class Asking(NamedTuple):
-    """A call with copies of its arguments, which may be overwritten."""
+    """A call with copies of its arguments, which a way may overwrite, and the function that
+    computes its result.
+    """
 
     run: Callable[..., Any]
     call: Call
@@ -21,14 +23,14 @@ Way = Callable[[Any, Asking], Answer]
 
 
 class WayOfQuestion(NamedTuple):
-    """How a question is asked in addition to the direct call."""
+    """A further way to make a question's call, in addition to the direct call."""
 
     label: str
-    """What a report calls it; empty for a direct call in another layout."""
+    """The name of the way in a report; empty for a direct call in another layout."""
     way: Way
     layout: str
     learns: bool
-    """Whether its gradients are compared, too."""
+    """Whether gradients are compared too."""
 
 
 class NoWay(Exception):
@@ -36,25 +38,25 @@ class NoWay(Exception):
 
 
 def directly(torch: Any, asking: Asking) -> Answer:
-    """Make the call as programs usually do."""
+    """Make the call directly, as programs usually do."""
     return asking.answer(asking.run, asking.call)
 
 
 def for_inference(torch: Any, asking: Asking) -> Answer:
-    """Make the call in inference mode, in which torch skips what gradients need."""
+    """Make the call in inference mode, in which torch does not prepare gradients."""
     with torch.inference_mode():
         return directly(torch, asking)
 
 
 def on_a_thread(torch: Any, asking: Asking) -> Answer:
-    """Make the call on another thread of the process, which has separate library handles."""
+    """Make the call on another thread, which has separate library handles."""
     answers: List[Answer] = []
     problems: List[Exception] = []
 
     def run() -> None:
         try:
             answers.append(directly(torch, asking))
-        except Exception as problem:  # raised again by the thread that waits
+        except Exception as problem:  # the waiting thread raises the error again
             problems.append(problem)
 
     thread = threading.Thread(target=run)
@@ -68,15 +70,15 @@ def on_a_thread(torch: Any, asking: Asking) -> Answer:
 def after_other_numbers(torch: Any, asking: Asking) -> Answer:
     """Make the call between two calls with other numbers in the same memory.
 
-    It shows a kernel that remembers something by the address of its argument, and an answer that
-    the next call writes over.
+    This finds a kernel that caches something by the address of its argument, and a result that the
+    next call overwrites.
     """
     arguments = tensors_of_call(torch, asking.call)
     numbers = [x for x in arguments if x.is_floating_point() and x.layout == torch.strided]
-    # Elements that share their place could not be multiplied in place.
+    # Tensors whose elements share memory cannot be multiplied in place.
     if any(overlaps(x) for x in numbers):
         raise NoWay
-    # The same memory gets its own numbers back.
+    # Keep the original numbers, to write them back into the same memory.
     originals = [x.clone() for x in numbers]
 
     def call_with_other_numbers() -> None:
@@ -91,22 +93,23 @@ def after_other_numbers(torch: Any, asking: Asking) -> Answer:
     answer = answer._replace(written=[x.clone() for x in answer.written])
     output_addresses = {x.data_ptr() for x in answer.outputs}
     argument_addresses = {x.data_ptr() for x in arguments}
-    # An output that is a view of an argument changes with it, as it should.
+    # Skip the second call if an output is a view of an argument, because it would rightly change
+    # with the argument.
     if not output_addresses & argument_addresses:
         call_with_other_numbers()
     return answer
 
 
 def into_out(torch: Any, asking: Asking) -> Answer:
-    """Make the call with `out=` tensors that held other numbers before."""
-    # The sample has its own `out`.
+    """Make the call with `out=` tensors that contain other numbers."""
+    # The sample already has an `out`.
     if "out" in asking.call.options:
         raise NoWay
     outputs = directly(torch, asking).outputs
     all_strided = all(x.layout == torch.strided for x in outputs)
     if not outputs or not all_strided:
         raise NoWay
-    # The call must replace all these threes.
+    # The call must overwrite all these threes.
     outs = [torch.full_like(x, 3) for x in outputs]
     out = outs[0] if len(outs) == 1 else tuple(outs)
 
@@ -119,28 +122,29 @@ def into_out(torch: Any, asking: Asking) -> Answer:
 
 
 def shapes_and_formats(tensors: Sequence[Any]) -> List[Tuple[Any, Any]]:
-    """The shape and dtype of each tensor."""
+    """Returns the shape and dtype of each tensor."""
     return [(x.shape, x.dtype) for x in tensors]
 
 
 def in_place(run: Callable[..., Any]) -> Way:
-    """The way that writes the result over the first argument. It raises NoWay if the result would
-    not fit there."""
+    """Returns a way that writes the result over the first argument. The way raises NoWay if the
+    result does not fit there.
+    """
 
     def way(torch: Any, asking: Asking) -> Answer:
         first = asking.call.args[0]
         targets = first if isinstance(first, (list, tuple)) else [first]
         outputs = directly(torch, asking).outputs
-        # A result of another shape or format does not fit into the memory of the argument.
+        # A result with another shape or format does not fit into the argument's memory.
         if shapes_and_formats(outputs) != shapes_and_formats(targets):
             raise NoWay
-        # torch refuses to write over shared elements.
+        # torch refuses to write to tensors whose elements share memory.
         if any(overlaps(x) for x in targets):
             raise NoWay
 
         def run_over_copy(x: Any, *args: Any, **options: Any) -> Any:
             if isinstance(x, (list, tuple)):
-                # The arguments themselves must not change: gradients are compared with them.
+                # Work on copies, because the arguments themselves are compared after the call.
                 copies = [item.clone() for item in x]
                 run(copies, *args, **options)
                 return copies
@@ -159,4 +163,4 @@ WAYS: Dict[str, Way] = {
     "again": after_other_numbers,
     "inference": for_inference,
 }
-"""The ways in which every call can be made."""
+"""The ways in which every call can be made, by the name in `draw.TURNS`."""

@@ -1,1 +1,1 @@
-"""How exact a result must be: tolerances, precisions and the user's expectations."""
+"""How exact a result must be: tolerances, precisions, and the user's expectations (`--expect`)."""

@@ -1,7 +1,8 @@
-"""`--expect`: the user's requirements on torch and the GPUs. Pure functions.
+"""The option `--expect`: the user's requirements for torch and the GPUs.
 
-An expression is NAME OPERATOR VALUE. A name that has several values (memory of two GPUs) must
-hold for each; `arch` must hold for one of the build's kernels, because a build carries many.
+An expression is NAME OPERATOR VALUE. If a name has several values (such as the memory of two GPUs),
+each value must meet the expectation. `arch` is the exception: one of the build's kernels is enough,
+because a build contains many.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _VERSION = re.compile(
     r"((?:[-._]?(?:alpha|beta|preview|post|dev|pre|rc|a|b|c)[-._]?\d*)*)(?:\+([a-z0-9._-]+))?\Z"
 )
 BEFORE, FINAL, AFTER = range(3)
-"""The stages of a release, in order: before it (`2.6.0a0`, `2.6.0.dev20250101`), the release
-(`2.6.0`), and after it (`2.6.0.post1`)."""
+"""The stages of a version, in order: before the release (`2.6.0a0`, `2.6.0.dev20250101`), the
+release itself (`2.6.0`), and after it (`2.6.0.post1`).
+"""
 
 
 class Expectation(NamedTuple):
@@ -37,26 +39,26 @@ class Expectation(NamedTuple):
     name: str
     operator: str
     wanted: Any
-    """The value that the facts are compared with; a list for the beginning of a version."""
+    """The expected value. For a pattern such as `2.5.*`, it is the list of leading numbers."""
 
 
 class Version(NamedTuple):
-    """A version number that can be compared; trailing zeros of the release do not count."""
+    """A version that can be compared. Trailing zeros in the release do not count."""
 
     release: Tuple[int, ...]
     stage: int
     local: str = ""
-    """What follows `+`, such as `cu124`; it counts only if the expectation has one."""
+    """The part after `+`, such as `cu124`. It is only compared if the expectation has one."""
 
 
 def read_version(text: str) -> Any:
-    """The version in comparable form; for a pattern such as `2.5.*` only the list of leading
-    numbers. Raises ValueError.
+    """Returns the version in a comparable form. For a pattern such as `2.5.*`, returns the list of
+    leading numbers. Raises ValueError for other text.
 
     >>> read_version("2.6.0a0+nv25.01") < read_version("2.6") < read_version("2.6.0.post1")
     True
     """
-    # A pattern is the beginning of many versions, so it is not a version itself.
+    # A pattern matches many versions, so it cannot become a Version.
     if text.endswith(".*"):
         return [int(part) for part in text[:-2].split(".")]
     match = _VERSION.match(text.strip().lower())
@@ -71,14 +73,16 @@ def read_version(text: str) -> Any:
 
 
 def read_capability(text: str) -> Tuple[int, int]:
-    """A compute capability from text such as `8.6`, `sm_86` or `compute_90`. Raises ValueError.
+    """Returns the compute capability for text such as `8.6`, `sm_86` or `compute_90`. Raises
+    ValueError for other text.
 
     >>> read_capability("8.6"), read_capability("sm_90a"), read_capability("compute_120")
     ((8, 6), (9, 0), (12, 0))
     """
     match = re.match(r"(?:sm_|compute_)?(\d+?)\.?(\d)[af]?\Z", text.strip())
     has_point, has_prefix = "." in text, "_" in text
-    # Plain digits such as `86` could be meant otherwise; `sm_8.6` mixes two spellings.
+    # Reject plain digits such as `86`, which could mean something else, and `sm_8.6`, which mixes
+    # two spellings.
     if match is None or has_point == has_prefix:
         raise ValueError(text)
     major, minor = match.groups()
@@ -86,32 +90,36 @@ def read_capability(text: str) -> Tuple[int, int]:
 
 
 def read_number(text: str) -> float:
-    """A number without sign or exponent. Raises ValueError."""
-    # `float` also reads `inf`, `nan` and `1e9`.
+    """Returns a number that is written without sign or exponent. Raises ValueError for other
+    text."""
+    # Check the form first, because `float` also accepts `inf`, `nan` and `1e9`.
     if not re.match(r"\d+(\.\d+)?\Z", text):
         raise ValueError(text)
     return float(text)
 
 
 class ExpectedName(NamedTuple):
-    """A name that `--expect` accepts: how to read its value, and where the facts are."""
+    """A name that `--expect` accepts: how to read its value, and where to find the actual
+    values."""
 
     read: Callable[[str], Any]
-    """Value text -> comparable value; raises ValueError for other text."""
+    """Converts the text of a value into a comparable value. Raises ValueError for other text."""
     example: str
     needs: Tuple[str, ...]
-    """The checks that find the value out."""
+    """The checks that must run to find the actual value."""
     of: Callable[[Row], List[Any]]
-    """Facts -> the values as text; those of one device end in ` on DEVICE`. Empty if unknown."""
+    """Returns the actual values as text. Values of one device end with ` on DEVICE`. Empty if the
+    value is unknown.
+    """
 
 
 def gpu_counts(facts: Row) -> List[Any]:
-    """The number of GPUs that torch sees."""
+    """Returns the number of GPUs that torch sees."""
     return [str(facts.get("gpus", 0))]
 
 
 def gpu_memories(facts: Row) -> List[Any]:
-    """The memory of each device in GiB."""
+    """Returns the memory of each device in GiB."""
     texts = []
     for row in facts["devices"]:
         gibibytes = row["memory_total_bytes"] / 2**30
@@ -121,7 +129,7 @@ def gpu_memories(facts: Row) -> List[Any]:
 
 
 def gpu_capabilities(facts: Row) -> List[Any]:
-    """The compute capability of each device."""
+    """Returns the compute capability of each device."""
     texts = []
     for row in facts["devices"]:
         capability = row["compute_capability"]
@@ -130,12 +138,12 @@ def gpu_capabilities(facts: Row) -> List[Any]:
 
 
 def built_kernels(facts: Row) -> List[Any]:
-    """The GPU architectures for which the build has a kernel, not only PTX."""
+    """Returns the GPU architectures for which the build has compiled kernels, not only PTX."""
     architectures = facts.get("arch", ())
     return [name for name in architectures if name.startswith("sm_")]
 
 
-# The checks that must run to know the build, the number of GPUs, and the properties of each GPU.
+# The checks that must run to find the build, the number of GPUs, and the properties of each GPU.
 BUILD = ("import",)
 SEEN = (*BUILD, "gpu")
 ASKED = (*SEEN, "properties")
@@ -148,11 +156,11 @@ NAMES: Dict[str, ExpectedName] = {
     "arch": ExpectedName(read_capability, "arch>=8.6", BUILD, built_kernels),
 }
 ANY_SUFFICES = ("arch",)
-"""The names for which one value that meets the expectation is enough (except with `!=`)."""
+"""The names for which it is enough if one value meets the expectation (except with `!=`)."""
 
 
 def parse(text: str) -> Expectation:
-    """Read one expression of `--expect`. Raises WrongQuestion, which says what is wrong with it.
+    """Parse one expression of `--expect`. Raises WrongQuestion with a message if it is not valid.
 
     >>> parse("gpus >= 2")
     Expectation(text='gpus>=2', name='gpus', operator='>=', wanted=2.0)
@@ -181,14 +189,15 @@ def parse(text: str) -> Expectation:
 
 
 def judge(expectation: Expectation, facts: Row) -> Outcome:
-    """The outcome of an expectation: passed if the facts meet it, failed if they do not or are
-    unknown."""
+    """Returns the outcome of an expectation: passed if the facts meet it, failed if they do not or
+    if they are unknown.
+    """
     text, name = expectation.text, expectation.name
     values = NAMES[name].of(facts)
     shown_values = [value for value in values if value]
     if not shown_values:
         reason = "nothing is known of it"
-        # A CPU build has neither a CUDA version nor kernels.
+        # A CPU build has neither a CUDA version nor GPU kernels.
         if name in ("cuda", "arch"):
             reason = f"torch {facts.get('torch')} was built without CUDA"
         return Outcome(FAILED, f"{text}: {reason}")
@@ -206,11 +215,11 @@ def judge(expectation: Expectation, facts: Row) -> Outcome:
 
 
 def is_as_expected(expectation: Expectation, shown: str) -> bool:
-    """Whether one value meets the expectation; the text after ` on ` in `shown` is ignored."""
+    """Whether one value meets the expectation. The text after ` on ` in `shown` is ignored."""
     value = NAMES[expectation.name].read(shown.partition(" on ")[0])
     wanted_value = expectation.wanted
     if isinstance(wanted_value, list):
-        # `2.5.0.*` also asks for the zero, which a release of `2.5` does not write.
+        # Pad with zeros, because the release 2.5 also matches `2.5.0.*`.
         length = len(wanted_value)
         padded = [*value.release, *[0] * length]
         value = padded[:length]

@@ -1,4 +1,4 @@
-"""Distinguishes errors that say something is not supported from errors of a computation."""
+"""Distinguish errors for unsupported operations from errors in a computation."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ WORDS = (
     "not currently implemented for the MPS device",
     "Could not run 'aten::",
 )
-"""Words of torch's and the libraries' messages that say something is not supported; the last four
-are of Apple's and Intel's backends. Such an error leaves the device usable."""
+"""Parts of error messages from torch and its libraries for an unsupported operation. The last four
+come from Apple's and Intel's backends. The device is still usable after such an error.
+"""
 NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could not run")
-"""Words of which torch's refusal of an optimizer's form has at least one."""
+"""Words that occur in torch's error messages if an optimizer's implementation is not supported.
+Each message contains at least one of them.
+"""
 
 
 FAULTS = (
     *("CUDA error", "HIP error", "cuDNN error", "_STATUS_", "nvrtc", "hiprtc", "Triton Error"),
     *("INTERNAL ASSERT", "launch failure", "out of memory", "Could not load", "cannot open shared"),
 )
-"""Words in the message of a library, driver or compiler that failed while working on a GPU."""
+"""Parts of error messages from a library, driver or compiler that failed while it used a GPU."""
 
 
 def is_fault(problem: BaseException) -> bool:
-    """Whether the error is a failure of the GPU, its driver or a library. Otherwise torch only
-    refused the arguments.
+    """Whether the error is a failure of the GPU, its driver or a library. Otherwise torch has only
+    rejected the arguments.
 
-    Torch checks arguments before it computes, and a GPU takes fewer forms than the CPU.
+    Torch checks arguments before it computes, and a GPU supports fewer kinds of arguments than the
+    CPU.
 
     >>> is_fault(RuntimeError("cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED"))
     True
@@ -43,7 +47,7 @@ def is_fault(problem: BaseException) -> bool:
 
 
 def refuses(problem: BaseException) -> bool:
-    """Whether the error only says that the library does not support this.
+    """Whether the error only means that torch or a library does not support the operation.
 
     >>> refuses(RuntimeError("_int_mm_out_cuda not compiled for this platform."))
     True
@@ -55,8 +59,8 @@ def refuses(problem: BaseException) -> bool:
 
 
 def lacks_form(problem: Exception) -> bool:
-    """Whether the error says that an optimizer does not support its fused or foreach form here
-    (messages of torch 1.13 to 2.15).
+    """Whether the error says that an optimizer's fused or foreach implementation is not supported
+    here. Knows the messages of torch 1.13 to 2.15.
 
     >>> lacks_form(RuntimeError("FusedAdam requires all the params to be CUDA, floating point"))
     True
@@ -64,7 +68,7 @@ def lacks_form(problem: Exception) -> bool:
     False
     """
     message = str(problem).lower()
-    # Another refusal is not about the form.
+    # Other messages are not about the implementation.
     names_a_form = "fused" in message or "foreach" in message
     if not names_a_form:
         return False

@@ -1,8 +1,8 @@
-"""How far a result may be from the exact one, and how comparisons are reported.
+"""Compare results with exact ones, within an allowed error, and report the comparisons.
 
-A sum of n products of numbers with unit roundoff u, in whatever order, differs from the exact sum
-by about u * sqrt(n) times the size of its terms; the worst of a million such sums by five times
-that. The limits here are about twice the worst error that was measured on CPUs.
+Let u be the unit roundoff. A sum of n products, in any order, differs from the exact sum by about u
+* sqrt(n) times the size of its terms, and the worst of a million such sums by five times that. The
+allowed errors are about twice the largest error that was measured on CPUs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 from ..values import FAILED, PASSED, Outcome, asked
 
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half the distance from 1 to the next number."""
+"""The unit roundoff of each format: half the distance from 1 to the next number."""
 PART = "of the error allowed"
 
 
@@ -22,56 +22,61 @@ class Part(NamedTuple):
 
     label: str
     worst: float
-    """The greatest error, as part of the error allowed there; infinite for a wrong exact value."""
+    """The largest error, divided by the error allowed in that element. Infinite if a value that
+    must be exact is wrong.
+    """
     allowed: float
-    """The greatest error allowed, absolute; 0 where every bit must be right."""
+    """The largest absolute error allowed; 0 if every bit must be right."""
     wrong: int = 0
-    """How many elements are wrong."""
+    """The number of wrong elements."""
     elements: int = 0
-    """How many elements there are."""
+    """The number of elements; set only if some are wrong."""
     first: str = ""
-    """Where the first wrong element is, what it is and what it should be."""
+    """The index of the first wrong element, its value, and the right value, as text."""
 
     @property
     def is_right(self) -> bool:
-        """Whether every element is within its limit; NaN never is."""
+        """Whether every element is within its limit. NaN is never within a limit."""
         return self.worst <= 1
 
 
 def numbers(torch: Any, *shape: int, salt: int = 0) -> Any:
-    """Normally distributed random numbers on the CPU that depend on the seed of this run and on
-    `salt`."""
+    """Returns normally distributed random numbers on the CPU. They depend on the seed of this run
+    and on `salt`.
+    """
     generator = source(torch, salt)
     return torch.randn(*shape, generator=generator)
 
 
 def source(torch: Any, salt: int = 0) -> Any:
-    """A generator on the CPU, seeded with the seed of this run and `salt`."""
-    # A large factor, so that two salts of one seed do not meet those of the next seeds.
+    """Returns a CPU generator, seeded with the seed of this run and `salt`."""
+    # The factor is large, so that the salts of one seed do not give the same numbers as those of
+    # the next seeds.
     seed = asked().seed + 7919 * salt
     generator = torch.Generator()
-    # torch takes no greater seed.
+    # torch does not accept larger seeds.
     generator.manual_seed(seed % 2**63)
     return generator
 
 
 def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
-    """Compare each element, within the error allowed (one number, or one for each element)."""
+    """Compare each element within the allowed error, which is one number or one for each
+    element."""
     import torch
 
     computed, exact = real_numbers(torch, computed), real_numbers(torch, exact)
-    # Numbers of another shape cannot be compared.
+    # Tensors with different shapes cannot be compared.
     if computed.shape != exact.shape:
         return holds(label, False, f"shape {list(computed.shape)}, not {list(exact.shape)}")
     allowed = torch.as_tensor(allowed, dtype=torch.float64).detach().expand_as(exact)
     most_allowed = float(allowed.max()) if allowed.numel() else 0.0
     errors = (computed - exact).abs()
-    # Where no error is allowed, the divisor must still not be 0.
+    # Keep the divisor above 0 if no error is allowed.
     share_of_limit = errors / allowed.clamp(min=1e-300)
     is_wrong = ~(errors <= allowed)
     if bool(is_wrong.any()):
         worst = float(share_of_limit[is_wrong].max())
-        # The error of NaN is NaN.
+        # If a computed value is NaN, its error is NaN too.
         if isnan(worst):
             worst = inf
         return wrong_part(label, worst, most_allowed, Wrong(computed, exact, is_wrong))
@@ -80,10 +85,10 @@ def agree(label: str, computed: Any, exact: Any, allowed: Any) -> Part:
 
 
 def same(label: str, computed: Any, exact: Any) -> Part:
-    """Check that each element equals the exact one, and that shape and dtype are the same."""
+    """Check that each element equals the exact one, and that shape and dtype are equal."""
 
     computed, exact = computed.detach().to("cpu"), exact.detach().to("cpu")
-    # An answer in another format is another answer.
+    # A result with another shape or dtype is wrong.
     if computed.shape != exact.shape or computed.dtype != exact.dtype:
         computed_kind = f"{computed.dtype} {list(computed.shape)}"
         exact_kind = f"{exact.dtype} {list(exact.shape)}"
@@ -96,36 +101,41 @@ def same(label: str, computed: Any, exact: Any) -> Part:
 
 
 def holds(label: str, is_true: bool, problem: str = "") -> Part:
-    """The comparison for a statement: right if it is true, otherwise wrong with `problem` as the
-    explanation."""
+    """Returns the result of a yes-or-no test: right if `is_true`, otherwise wrong, with `problem`
+    as the explanation.
+    """
     if is_true:
         return Part(label, 0.0, 0.0)
     return Part(label, inf, 0.0, wrong=1, elements=1, first=problem)
 
 
 def real_numbers(torch: Any, tensor: Any) -> Any:
-    """The numbers of a tensor in float64 on the CPU; complex numbers as two real ones."""
+    """Returns the numbers of a tensor in float64 on the CPU. A complex number becomes two real
+    numbers.
+    """
     tensor = tensor.detach().to("cpu")
     if tensor.is_complex():
-        # torch may only have marked the tensor as a conjugate, without computing it.
+        # Compute the conjugate if torch has only marked the tensor as conjugated.
         tensor = tensor.resolve_conj()
         tensor = torch.view_as_real(tensor)
     return tensor.double()
 
 
 class Wrong(NamedTuple):
-    """Tensors that differ, and where they do."""
+    """Two tensors that differ, and where they differ."""
 
     computed: Any
     exact: Any
     is_wrong: Any
-    """A tensor of flags: True where an element is wrong."""
+    """A tensor of flags, True for each wrong element."""
 
 
 def wrong_part(label: str, worst: float, allowed: float, tensors: Wrong) -> Part:
-    """A comparison with wrong elements, which says how many there are and shows the first one."""
+    """Returns a comparison with wrong elements. It contains their number and describes the first
+    one.
+    """
     computed, exact, is_wrong = tensors
-    # A tensor of no axis has one element, and no index.
+    # A tensor without axes has one element and an empty index.
     index: List[int] = []
     if is_wrong.dim():
         index = is_wrong.nonzero()[0].tolist()
@@ -142,10 +152,11 @@ def wrong_part(label: str, worst: float, allowed: float, tensors: Wrong) -> Part
 
 
 def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> Outcome:
-    """The outcome of all comparisons; the detail names the one nearest to its limit, or those that
-    are wrong."""
+    """Returns the outcome of all comparisons. Its detail describes the wrong comparisons or, if
+    there are none, the one closest to its limit.
+    """
     wrong_parts = [part for part in parts if not part.is_right]
-    # Exact comparisons have no limit that a result could be near.
+    # Comparisons that allow no error have no limit, so they have nothing to report here.
     numeric_parts = [part for part in parts if part.allowed]
     limit = 1.0 if numeric_parts else None
     unit = PART if numeric_parts else None
@@ -162,13 +173,13 @@ def judged(parts: Sequence[Part], against: str, hint: Optional[str] = None) -> O
 
 
 NAMED_LABELS = 4
-"""At most so many further wrong comparisons are named; the rest is only counted."""
+"""The number of further wrong comparisons that are listed by name. The others are only counted."""
 
 
 def what_is_wrong(wrong_parts: List[Part]) -> str:
-    """A description of the first wrong comparison, with the names of the others."""
+    """Returns a description of the first wrong comparison, with the names of the others."""
     part = wrong_parts[0]
-    # Each name once, in their order.
+    # List each name only once, and keep the order.
     labels = list(dict.fromkeys(further.label for further in wrong_parts[1:]))
     further_labels = ""
     if labels:

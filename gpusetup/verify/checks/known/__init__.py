@@ -1,6 +1,8 @@
-"""Checks whose right answers are computed in plain Python, from lists, integers and sums, without
-torch.
+"""Checks whose expected results are computed in plain Python, from lists, integers and sums,
+without torch.
 
-The ration judges a kernel by torch's own float64 on the CPU. On a CPU, a kernel that is wrong in
-every format is wrong there too, so the ration calls it right. Here torch has no part in the answer.
+The random checks in `ration.py` compare a kernel with torch's own float64 result on the CPU. If a
+CPU kernel is wrong in every format, that float64 result is wrong too, and the comparison passes.
+The checks in this package find such a kernel, because they do not use torch for the expected
+result.
 """

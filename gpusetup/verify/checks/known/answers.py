@@ -1,4 +1,4 @@
-"""Compares what torch computes with answers that Python computed without torch."""
+"""Compare torch's results with results that Python computed without torch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,27 @@ from ...values import Outcome, asked, sticky
 from .number_lists import Number, joined, repeated
 
 SIGNIFICANT_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-"""Binary digits of a number in each format, the leading one included (IEEE 754; bfloat16: 8)."""
+"""Significant binary digits in each format, including the implicit leading 1 (IEEE 754; bfloat16
+has 8).
+"""
 HALVES = ("float16", "bfloat16")
-"""The formats of 16 bits, half as many as a float32 has."""
+"""The 16-bit formats, which have half as many bits as float32."""
 LEAST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
-"""Kernels may take what is smaller for zero (float16: the least number that it has at all)."""
+"""Kernels may flush numbers below these to zero. They are the smallest normal numbers of each
+format, except for float16, where it is the smallest subnormal number.
+"""
 LARGEST_FLOAT16 = 65_504
-"""Larger numbers are infinite in float16."""
+"""The largest finite float16. Larger numbers become infinite."""
 Question = Callable[[str], Iterator[Part]]
-"""A device -> its comparisons; nothing is computed before the first one is asked for."""
+"""Takes a device and yields the comparisons on it. Nothing is computed before the first comparison
+is requested.
+"""
 
 
 class Limit(NamedTuple):
-    """The largest error allowed for an element: a share of its exact value plus an absolute
-    amount."""
+    """The largest error allowed for an element. It has a part that is relative to the exact value,
+    and an absolute part.
+    """
 
     relative: float = 0.0
     absolute: float = 0.0
@@ -42,7 +49,7 @@ class Limit(NamedTuple):
 
 
 def roundoff(dtype_name: str) -> float:
-    """The unit roundoff of a format: half the distance from 1 to the next larger number.
+    """Returns the unit roundoff of a format: half the distance from 1 to the next larger number.
 
     >>> roundoff("float32") == 2.0 ** -24
     True
@@ -51,7 +58,7 @@ def roundoff(dtype_name: str) -> float:
 
 
 def rounded(whole: int, bits: int) -> int:
-    """Round an integer to so many significant bits; if two are equally near, to the even one.
+    """Round an integer to `bits` significant bits; ties go to the even number.
 
     >>> rounded(257, 8), rounded(259, 8), rounded(-257, 8), rounded(5, 8)
     (256, 260, -256, 5)
@@ -64,7 +71,7 @@ def rounded(whole: int, bits: int) -> int:
 
 
 def as_stored(value: Number, dtype_name: str) -> float:
-    """The value as the format stores it. In float16, anything beyond 65,504 becomes infinite."""
+    """Returns the value as a float. For float16, anything beyond 65,504 becomes infinite."""
     is_too_large = dtype_name == "float16" and abs(value) > LARGEST_FLOAT16
     if not is_too_large:
         return float(value)
@@ -77,8 +84,9 @@ def dice(salt: str) -> random.Random:
 
 
 def formats_on(device: str) -> Tuple[str, ...]:
-    """The names of the floating-point formats that the device can compute in; bfloat16 only if it
-    has it."""
+    """The floating-point formats that the device can compute in. bfloat16 is included only if the
+    device supports it.
+    """
     names = ("float64", "float32", "float16", "bfloat16")
     if has_bfloat16(torch, device):
         return names
@@ -96,15 +104,17 @@ def dtype_name_of(tensor: Any) -> str:
 
 
 def in_both_layouts(images: Any) -> List[Tuple[str, Any]]:
-    """The same images in the plain layout (NCHW) and in channels-last (NHWC), each with its
-    name."""
+    """Returns the images in the plain layout (NCHW) and in channels-last (NHWC), each with the
+    layout's name.
+    """
     channels_last = images.contiguous(memory_format=torch.channels_last)
     return [("plain", images), ("channels last", channels_last)]
 
 
 def tensor_of(values: Sequence[Number], dtype_name: str, device: str, *shape: int) -> Any:
-    """A tensor on the device with these numbers in this format and shape; without a shape,
-    one row."""
+    """Make a tensor on the device from these numbers, with this format and shape. Without a shape,
+    the tensor is one row.
+    """
     tensor = torch.tensor(list(values), dtype=dtype_of(dtype_name))
     if not shape:
         shape = (len(values),)
@@ -115,10 +125,11 @@ def flat_list(computed: Any) -> List[Any]:
     """The elements of a tensor as one flat Python list, in row-major order."""
     computed = computed.detach().to("cpu")
     if computed.is_contiguous():
-        # A view copies nothing, and a flat list is read ten times as fast as a nested one.
+        # A view copies nothing, and `tolist` is ten times faster for a flat tensor than for a
+        # nested one.
         return list(computed.view(-1).tolist())
     values = computed.tolist()
-    # Each turn takes one level of the nested lists away.
+    # Each step of the loop removes one level of nesting.
     for _ in range(computed.dim() - 1):
         values = joined(values)
     return list(values)
@@ -128,27 +139,28 @@ def flat_list(computed: Any) -> List[Any]:
 
 
 def exactly(label: str, computed: Any, expected: Sequence[Number]) -> Part:
-    """Compare every element with the exact expected number; NaN must be NaN."""
+    """Compare every element with the exact expected number. An expected NaN only matches NaN."""
     return near(label, computed, expected, Limit())
 
 
 def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) -> Part:
-    """Compare every element with its expected number, within the limit."""
+    """Compare every element with its expected number, and allow errors up to the limit."""
     values = flat_list(computed)
     if len(values) != len(expected):
         return holds(label, False, f"{len(values)} elements, not {len(expected)}")
     part = fast_comparison(label, values, expected, limit)
     if part is not None:
         return part
-    # Something is wrong, or cannot be told at once: each element by itself.
+    # The fast comparison found an error or could not decide, so compare element by element.
     row = JudgedRow(label, values, tuple(computed.shape))
     return near_one_by_one(row, expected, limit)
 
 
 def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: Limit) -> Part:
-    """Like `near`, for a long tensor whose exact elements repeat one period over and over.
+    """Like `near`, for a long tensor whose expected elements repeat with a period.
 
-    Equal periods are compared as wholes, so that only the first one is compared by numbers.
+    If all computed periods are equal, only the first one is compared with the expected numbers,
+    which saves time.
     """
     values = flat_list(computed)
     period_length = len(period)
@@ -157,7 +169,7 @@ def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: 
     if is_complete and values == repeated(first_period, len(values)):
         first_elements = computed.reshape(-1)[:period_length]
         return near(label, first_elements, period, limit)
-    # Something differs from period to period: compare each element to name it.
+    # The periods differ: compare every element, so that the report names the wrong one.
     expected = repeated(period, len(values))
     return near(label, computed, expected, limit)
 
@@ -177,7 +189,7 @@ def near_one_by_one(row: JudgedRow, expected: Sequence[Number], limit: Limit) ->
     wrong_positions: List[int] = []
     for position, (value, exact) in enumerate(zip(row.values, expected)):
         if value == exact:
-            # Right even if the limit is 0, or if both are infinite.
+            # Equal values are right even if the limit is 0, or if both are infinite.
             continue
         allowed = limit.of(exact)
         share = share_of_limit(value, exact, allowed)
@@ -195,16 +207,16 @@ def near_one_by_one(row: JudgedRow, expected: Sequence[Number], limit: Limit) ->
 
 
 def offered(run: Callable[[], Any]) -> Any:
-    """The result of a call; None if torch does not support it in this form or format on this
-    device.
+    """Returns the result of a call, or None if torch does not support it in this form or format on
+    this device.
 
-    Each call has its own `offered`, so that the calls after an unsupported one still run. Raises
-    every other error: it is a fault of the kernel, or the device cannot be used any more
+    Wrap each call separately, so that the calls after an unsupported one still run. All other
+    errors are raised, because then the kernel is faulty or the device can no longer be used
     (`sticky`).
     """
     try:
         return run()
-    except Exception as problem:  # kernels raise errors of many types
+    except Exception as problem:  # kernels raise many types of errors
         if sticky(problem) or not refuses(problem):
             raise
         return None
@@ -215,18 +227,18 @@ def fast_comparison(
 ) -> Optional[Part]:
     """Compare two lists as a whole, ten times as fast as a loop.
 
-    None if only a loop can decide: an element is wrong, infinite or NaN, or the limit has no
-    absolute part.
+    Returns None if only a loop can decide, because an element is wrong, infinite or NaN, or because
+    the limit has no absolute part.
     """
     if list(values) == list(expected):
         return Part(label, 0.0, 0.0)
-    # Without an absolute part the allowed error is 0 where the exact value is 0, and the quotient
-    # below has no value.
+    # Without an absolute part, the allowed error is 0 where the exact value is 0, and the division
+    # below would fail.
     if not limit.absolute:
         return None
     differences = map(sub, values, expected)
     errors = list(map(abs, differences))
-    # Infinity minus infinity is NaN, although equal infinities are right.
+    # Equal infinities are right, but their difference is NaN. The loop handles them.
     if not isfinite(sum(errors)):
         return None
     allowed = list(map(limit.of, expected))
@@ -237,8 +249,8 @@ def fast_comparison(
 
 
 def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
-    """An error divided by the allowed error: above 1 is wrong, infinite where NaN or infinity is
-    wrong.
+    """Returns the error divided by the allowed error. Above 1 the value is wrong; a wrong NaN or
+    infinity gives infinity.
 
     >>> share_of_limit(1.5, 1.0, 2.0), share_of_limit(float("nan"), float("nan"), 0.0)
     (0.25, 0.0)
@@ -249,17 +261,17 @@ def share_of_limit(value: Number, exact: Number, allowed: float) -> float:
     if isnan(error) or error == inf:
         return inf
     if not allowed:
-        # Only the exact number is right, and a share of nothing is no number.
+        # No error is allowed, so only the exact number is right (and dividing by 0 would fail).
         return inf if error else 0.0
     share = error / allowed
     if error > allowed:
-        # The quotient may be rounded down to 1, which would pass.
+        # The division may round down to 1, which would pass.
         return max(share, 2.0)
     return share
 
 
 def index_of(position: int, shape: Tuple[int, ...]) -> List[int]:
-    """The index along each axis of the element at this position in row-major order.
+    """Returns the index, one number per axis, of the element at this position in row-major order.
 
     >>> index_of(7, (3, 4))
     [1, 3]
@@ -274,13 +286,14 @@ def index_of(position: int, shape: Tuple[int, ...]) -> List[int]:
 
 
 def ask_all(device: str, questions: Sequence[Question], against: str) -> Outcome:
-    """Run all questions and judge their comparisons together. A question that raises counts as
-    wrong, unless the device does not support its form."""
+    """Run all questions and judge their comparisons together. A question that raises an error
+    counts as wrong, unless the error says that the device does not support the operation.
+    """
     parts: List[Part] = []
     for question in questions:
         try:
             parts.extend(question(device))
-        except Exception as problem:  # whatever a kernel raises is its answer
+        except Exception as problem:  # an error that a kernel raises counts as a wrong result
             if sticky(problem):
                 raise
             if not refuses(problem):

@@ -10,8 +10,9 @@ from .masks import attentions, elements_that_masks_pick
 
 
 def masks(device: str) -> Outcome:
-    """Check that attention sees exactly the keys that its mask allows, and that masks select the
-    right elements."""
+    """Check that attention uses exactly the keys that its mask allows, and that masks select the
+    right elements.
+    """
     questions = (
         attentions,
         few_queries_and_padding,

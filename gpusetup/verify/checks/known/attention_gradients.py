@@ -1,8 +1,8 @@
-"""Gradients of attention, computed row by row in Python; used by the check `masks`.
+"""Gradients of attention, computed row by row in Python. Part of the check `masks`.
 
-As in `masks`, queries and keys lie along one axis: a score is SCALE * query * key. With the weights
-w of a query, and d of each key (what arrives, times the value of the key), the gradient of a score
-is `w * (d - sum of all w * d)`.
+As in `masks.py`, only the first column of queries and keys is not zero, so a score is SCALE * query
+* key. Let w be the weight of a key, and d the gradient of that weight (the upstream gradient times
+the key's value). Then the gradient of the score is `w * (d - sum of w * d over all keys)`.
 """
 
 from __future__ import annotations
@@ -38,31 +38,38 @@ SHAPES = (
     AttentionShape(129, 65, 16, "causal"),
     AttentionShape(2, 1025, 32),
 )
-"""Fewer and smaller ones than in `masks`: Python works out three gradients of each."""
+"""Fewer and smaller shapes than in `masks.py`, because Python has to compute three gradients for
+each.
+"""
 
 
 class HeadGradients(NamedTuple):
-    """The exact gradients of one head's queries, keys and values, for one query head."""
+    """The exact gradients of the queries, keys and values for one pair of a query head and a key
+    head.
+    """
 
     queries: List[float]
     keys: List[float]
     values: List[float]
-    """For each key, what arrives at column 0 of its value; column c gets 1 + c % 2 times that."""
+    """For each key, the gradient of column 0 of its value. Column c has 1 + c % 2 times that
+    gradient.
+    """
 
 
 def upstream_of(query: int) -> float:
-    """The upstream gradient of a query's output in column 0; column c has 1 + c % 2 times as
-    much."""
+    """The upstream gradient of column 0 of a query's output. Column c has 1 + c % 2 times that
+    gradient.
+    """
     return float(query % 3 - 1)
 
 
 def upstream_factors(shape: AttentionShape) -> List[float]:
-    """The factor of the upstream gradient in each column: 1 or 2."""
+    """The factor of the upstream gradient in each column, which is 1 or 2."""
     return sawtooth(shape.width, period=2, start=1)
 
 
 def gradients_of_attention(device: str) -> Iterator[Part]:
-    """Catches a backward pass that forgets keys, masks, the heads of a group, or the scale."""
+    """Catches a backward pass that leaves out keys, the mask, heads of a group, or the scale."""
     for number, shape in enumerate(SHAPES):
         heads = heads_of(shape)
         exact = [gradients_of_head(shape, head) for head in heads.heads]
@@ -72,7 +79,7 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
                 leaf.requires_grad_()
             arriving = arriving_at(shape, dtype_name, device)
             label = f"attention {tuple(shape)} of {dtype_name}"
-            # Each backend has a backward pass of its own.
+            # Each backend has its own backward pass.
             for backend in backends_for(number):
                 outputs = computed_by_torch(heads, leaves, backend)
                 gradients = torch.autograd.grad(outputs, leaves, arriving)
@@ -80,8 +87,9 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
 
 
 def live_queries(shape: AttentionShape) -> List[int]:
-    """The queries that get an upstream gradient. Queries that may see no key get zero, because
-    torch releases differ there."""
+    """The queries that get an upstream gradient. Queries whose mask may allow no key get a zero
+    gradient, because their result differs between torch releases.
+    """
     queries = range(shape.queries)
     if shape.mask in ("flags", "numbers"):
         return [query for query in queries if query % 3 != 2]
@@ -94,7 +102,8 @@ def arriving_at(shape: AttentionShape, dtype_name: str, device: str) -> Any:
     factors = upstream_factors(shape)
     rows: List[List[float]] = []
     for query in range(shape.queries):
-        # With zero a dead query's NaN stays out of the keys' gradients.
+        # If a query sees no key, its output may be NaN. An upstream gradient of zero keeps that NaN
+        # out of the keys' gradients.
         height = upstream_of(query) if query in live else 0.0
         rows.append(scaled(factors, height))
     heads = HEADS * shape.groups
@@ -103,7 +112,7 @@ def arriving_at(shape: AttentionShape, dtype_name: str, device: str) -> Any:
 
 
 def column_sum(shape: AttentionShape) -> float:
-    """The sum over all columns of a value's factor times the factor of the upstream gradient."""
+    """The sum, over all columns, of the value's factor times the upstream gradient's factor."""
     products = products_of_pairs(value_factors(shape), upstream_factors(shape))
     return sum(products)
 
@@ -131,20 +140,22 @@ def gradients_of_head(shape: AttentionShape, head: Numbers) -> HeadGradients:
 def judged_gradients(
     label: str, gradients: Sequence[Any], shape: AttentionShape, heads: Sequence[HeadGradients]
 ) -> Iterator[Part]:
-    """Compare the gradients of queries, keys and values with Python's; queries that see no key have
-    gradient 0."""
+    """Compare the gradients of queries, keys and values with Python's. For queries that see no key,
+    0 and NaN are both accepted.
+    """
     dtype_name = dtype_name_of(gradients[0])
     queries: List[float] = []
     keys: List[float] = []
     values: List[float] = []
     for head in heads:
         queries += head.queries * shape.groups
-        # Each head of a group adds the same to its keys and values.
+        # All query heads of a group share the keys and values, and each adds the same gradient to
+        # them.
         keys += scaled(head.keys, shape.groups)
         for value in head.values:
             values += [shape.groups * value * factor for factor in upstream_factors(shape)]
 
-    # Only the first column is compared: in the others queries and keys are zero.
+    # Only the first column is compared, because queries and keys are zero in the others.
     computed = gradients[0][..., 0]
     computed = torch.where(torch.isfinite(computed), computed, torch.zeros_like(computed))
     limit = score_limit(dtype_name, shape, queries)
@@ -158,8 +169,9 @@ def judged_gradients(
 
 
 def unit_of(dtype_name: str, shape: AttentionShape) -> float:
-    """The relative error allowed for an attention weight: 16-bit formats round it once, the others
-    while they add up the keys."""
+    """The relative error allowed in an attention weight. In 16-bit formats a weight is rounded
+    once; in the others the error grows with the number of keys that are summed.
+    """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return 2 * unit
@@ -167,14 +179,15 @@ def unit_of(dtype_name: str, shape: AttentionShape) -> float:
 
 
 def score_limit(dtype_name: str, shape: AttentionShape, exact: Sequence[float]) -> Limit:
-    """The limit for gradients of queries and keys.
+    """The error allowed in the gradients of queries and keys.
 
-    The gradient of a score is a difference of large numbers, so the absolute limit follows the
-    largest of them; 16-bit formats round the outputs from which their mean is taken.
+    The gradient of a score is a difference of large numbers, so the absolute limit grows with the
+    largest of them. 16-bit formats also round the outputs from which the mean in that difference is
+    computed.
     """
     unit = unit_of(dtype_name, shape)
-    # The gradient of a weight reaches 16, the largest value, times `column_sum`, which is 3 a
-    # column on average. Three quarters of that are allowed.
+    # The gradient of a weight is at most 16, the largest value, times `column_sum`, which is 3 per
+    # column on average. Three quarters of that are used here: 2.25 per column.
     largest_weight_gradient = 16 * 2.25 * shape.width
     largest = max(map(abs, exact), default=0.0)
     return Limit(relative=16 * unit, absolute=unit * (largest_weight_gradient + largest))

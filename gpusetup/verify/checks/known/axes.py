@@ -1,6 +1,7 @@
-"""Operations along each of three axes and over several axes, and on tensors without elements.
+"""Operations along each of three axes, over several axes at once, and on tensors without elements.
 
-Each answer is made from Python's lists: for every line along the axis, what its numbers give.
+The expected results are computed from Python lists, separately for every line along the axis. A
+line contains the elements that differ only in their index along that axis.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .number_lists import columns_of, elements_at, joined, random_wholes, sawtoo
 
 Shape = Tuple[int, int, int]
 SHAPES: Tuple[Shape, ...] = ((3, 5, 17), (2, 33, 9), (65, 2, 33), (2, 2, 1025), (1030, 2, 2))
-"""Each axis is short in one shape and long, past a vector or a block, in another one."""
+"""Each axis is short in one shape, and longer than a kernel's vector or block in another."""
 Lines = List[List[float]]
 
 
@@ -50,21 +51,22 @@ def axes(device: str) -> Outcome:
 
 
 def numbers_of(shape: Shape) -> List[float]:
-    """Small random whole numbers, from -3 to 3, for a tensor of this shape."""
+    """Random whole numbers from -3 to 3 for a tensor of this shape."""
     chance = dice(f"axes {shape}")
     return random_wholes(chance, prod(shape), -3, 3)
 
 
 def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
-    """The positions in memory of each line along an axis, in the order in which a reduction returns
-    the lines."""
+    """For each line along an axis, the positions of its elements in memory. The lines come in the
+    order in which a reduction returns them.
+    """
     plane_size = shape[1] * shape[2]
-    # The last axis moves fastest in memory.
+    # Elements along the last axis follow each other in memory.
     strides = [plane_size, shape[2], 1]
     lengths = list(shape)
     stride = strides.pop(axis)
     length = lengths.pop(axis)
-    # The two other axes are left.
+    # `lengths` and `strides` now describe the two other axes.
     for first, second in product(*map(range, lengths)):
         start = first * strides[0] + second * strides[1]
         stop = start + length * stride
@@ -72,7 +74,7 @@ def slices_along(shape: Shape, axis: int) -> Iterator[slice]:
 
 
 def lines_along(values: Sequence[float], shape: Shape, axis: int) -> Lines:
-    """The lines of a tensor along an axis, each as a list."""
+    """Returns the lines of a tensor along an axis, each as a list."""
     lines: Lines = []
     for positions in slices_along(shape, axis):
         line = values[positions]
@@ -95,12 +97,12 @@ class AxisReduction(NamedTuple):
     """A reduction along an axis, in torch and for one line in Python."""
 
     run: Callable[[Any, int], Any]
-    """(tensor, axis) -> a number for each line."""
+    """Takes a tensor and an axis, and returns one number for each line."""
     exact: Callable[[List[float]], float]
 
 
 def lower_median(line: List[float]) -> float:
-    """The median of the line; of two middle numbers the lower one, as in torch."""
+    """The median of the line. Of two middle numbers it is the lower one, as in torch."""
     middle = (len(line) - 1) // 2
     return sorted(line)[middle]
 
@@ -128,15 +130,15 @@ REDUCTIONS: Dict[str, AxisReduction] = {
     ),
     "kthvalue": AxisReduction(lambda x, axis: x.kthvalue(2, axis)[0], lambda line: sorted(line)[1]),
 }
-"""By the name that a comparison gets."""
+"""Maps the name that a report shows to the reduction."""
 
 
 def reductions_along_axes(device: str) -> Iterator[Part]:
-    """Catches a reduction that is only right along the last axis, or only for contiguous rows."""
+    """Catches a reduction that is right only along the last axis or only for contiguous rows."""
     for shape in SHAPES:
         values = numbers_of(shape)
         for axis in range(3):
-            # Worked out once for all formats.
+            # The expected numbers are the same for all formats, so compute them once.
             exact: Dict[str, List[float]] = {}
             lines = lines_along(values, shape, axis)
             for method, reduction in REDUCTIONS.items():
@@ -151,8 +153,9 @@ def reductions_along_axes(device: str) -> Iterator[Part]:
 def reductions_of(
     inputs: Any, axis: int, exact: Dict[str, List[float]], label: str
 ) -> Iterator[Part]:
-    """Compare each reduction of a tensor, and of the same tensor with another axis contiguous in
-    memory."""
+    """Compare each reduction of a tensor, and of the same tensor with a different axis contiguous
+    in memory.
+    """
     turned = inputs.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     for method, reduction in REDUCTIONS.items():
         computed = offered(functools.partial(reduction.run, inputs, axis))
@@ -161,17 +164,19 @@ def reductions_of(
         yield exactly(f"{method} {label}", computed, exact[method])
         computed = reduction.run(turned, axis)
         yield exactly(f"{method} {label}, turned", computed, exact[method])
-    # If several elements are the largest, each index is right, so the elements there are compared.
+    # If the largest number occurs several times, any of its indices is right, so compare the
+    # elements at the indices.
     index = inputs.argmax(axis, keepdim=True)
     computed = inputs.gather(axis, index)
     yield exactly(f"argmax {label}", computed, exact["max"])
 
 
 def sums_over_several_axes(device: str) -> Iterator[Part]:
-    """Catches a sum over two axes that leaves one out; the gradient of a bias of images needs such
-    a sum."""
+    """Catches a sum over two axes that leaves out one of them. The bias gradient of a convolution
+    is such a sum.
+    """
     for shape in SHAPES:
-        # Zeros and ones, whose long sums float16 holds too.
+        # Use only zeros and ones, so that even long sums fit into float16.
         values = [value % 2 for value in numbers_of(shape)]
         for axis in range(3):
             other_axes = [0, 1, 2]
@@ -181,13 +186,13 @@ def sums_over_several_axes(device: str) -> Iterator[Part]:
                 inputs = tensor_of(values, dtype_name, device, *shape)
                 computed = inputs.sum(other_axes)
                 label = f"sum over axes {other_axes} of {shape} {dtype_name}"
-                # Threads may round their parts of a 16-bit sum.
+                # Each thread may round its part of a 16-bit sum.
                 limit = Limit(2 * roundoff(dtype_name))
                 yield near(label, computed, totals, limit)
 
 
 def sums_of_planes(values: Sequence[float], shape: Shape, axis: int) -> List[float]:
-    """For each index along an axis, the sum of all elements at that index."""
+    """Returns the sum of all elements at each index along an axis."""
     lines = lines_along(values, shape, axis)
     planes = columns_of(lines)
     return list(map(sum, planes))
@@ -199,7 +204,8 @@ def moments_along_axes(device: str) -> Iterator[Part]:
         for shape in SHAPES:
             values = numbers_of(shape)
             inputs = tensor_of(values, dtype_name, device, *shape)
-            # Some ten operations: a mean, distances, squares, their mean and a root.
+            # A standard deviation takes about ten operations: a mean, distances, squares, their
+            # mean and a root.
             unit = 32 * roundoff(dtype_name)
             limit = Limit(unit, unit)
             for axis in range(3):
@@ -228,7 +234,7 @@ def variance_of(line: List[float]) -> float:
     return fsum(squares) / degrees_of_freedom
 
 
-# --- picks and scatters ---------------------------------------------------------------------------
+# --- gathers and scatters -------------------------------------------------------------------------
 
 
 def picks_along_axes(device: str) -> Iterator[Part]:
@@ -242,7 +248,7 @@ def picks_along_axes(device: str) -> Iterator[Part]:
 
 
 def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterator[Part]:
-    """The elements of each line along an axis in another order, by each function that does it."""
+    """Compare each way to reorder the elements of every line along an axis."""
     length = shape[axis]
     order = [(5 * position + 1) % length for position in range(length)]
     picked_lines: Lines = []
@@ -258,7 +264,7 @@ def picks_along_axis(inputs: Any, shape: Shape, axis: int, label: str) -> Iterat
     places = for_all_lines(index, shape, axis)
     computed = inputs.gather(axis, places)
     yield exactly(f"gather {label}", computed, exact)
-    # The same positions, counted from the end of the axis.
+    # The same positions as negative indices, counted from the end of the axis.
     subscripts: List[Any] = [slice(None)] * 3
     subscripts[axis] = index - length
     computed = inputs[tuple(subscripts)]
@@ -297,7 +303,7 @@ def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterat
     computed = zeros.clone().scatter_add_(axis, places, inputs)
     yield exactly(f"scatter_add_ {label}", computed, exact)
 
-    # An index for each axis; along the two other axes every index.
+    # One index tensor per axis; along the two other axes it contains every index.
     indices = [torch.arange(length, device=inputs.device) for length in shape]
     indices[axis] = index
     grid = torch.meshgrid(*indices, indexing="ij")
@@ -311,7 +317,7 @@ def scatters_along_axis(inputs: Any, scattered: Scattered, label: str) -> Iterat
 
 
 class Scattered(NamedTuple):
-    """The lines of a tensor whose elements are added at target indices along the same line."""
+    """A scatter-add within each line: every element is added at a target index of its own line."""
 
     shape: Shape
     axis: int
@@ -319,16 +325,18 @@ class Scattered(NamedTuple):
 
     def targets(self) -> List[int]:
         """The target index of each element of a line. Most targets occur several times, so that
-        values add up."""
+        several elements are added there.
+        """
         length = self.shape[self.axis]
-        # Up to 40 sources of 3 make sums that are exact in every format.
+        # Every format holds a sum of up to 40 elements exactly, because none of them is larger than
+        # 3.
         half = (length + 1) // 2
         fewest = length // 40 + 1
         target_count = max(half, fewest)
         return [3 * position % target_count for position in range(length)]
 
     def sums(self) -> List[float]:
-        """The exact elements of the tensor after all values were added at their targets."""
+        """The exact elements of the tensor after all elements are added at their targets."""
         targets = self.targets()
         summed_lines: Lines = []
         for line in self.lines:
@@ -346,13 +354,13 @@ class Scattered(NamedTuple):
         return put_back(turned_lines, self.shape, self.axis)
 
 
-# --- no element, and tensors that are counted out -------------------------------------------------
+# --- empty tensors and counted rows ---------------------------------------------------------------
 
 
 def tensors_without_elements(device: str) -> Iterator[Part]:
     """Catches a kernel that returns numbers for a tensor without elements."""
     for dtype_name in formats_on(device):
-        # No row of five numbers.
+        # An empty tensor: no rows, five columns.
         empty = torch.zeros(0, 5, dtype=dtype_of(dtype_name), device=device)
         label = f"of no {dtype_name} numbers"
         yield from reductions_of_nothing(empty, label)
@@ -360,7 +368,7 @@ def tensors_without_elements(device: str) -> Iterator[Part]:
 
 
 def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """Compare reductions of an empty tensor: its sum is 0, its product 1, its mean NaN."""
+    """Compare reductions of an empty tensor: the sum must be 0, the product 1 and the mean NaN."""
     computed = empty.sum()
     yield exactly(f"sum {label}", computed, [0.0])
     # The sum removes the empty axis; the axis with five columns remains.
@@ -377,11 +385,13 @@ def reductions_of_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
-    """Compare products without rows or with inner length 0, and joining and selecting no rows."""
+    """Compare matrix products without rows or with inner length 0, and joining or selecting no
+    rows.
+    """
     ones = empty.new_ones(5, 3)
     computed = empty @ ones
     yield exactly(f"product of matrices {label}", computed, [])
-    # 5 x 0 by 0 x 5: each of 25 sums has no term.
+    # A 5 x 0 matrix times a 0 x 5 matrix: each of the 25 sums is empty, so it is 0.
     computed = empty.t() @ empty
     yield exactly(f"inner length 0 {label}", computed, [0.0] * 25)
     rows = ones.t()
@@ -393,12 +403,12 @@ def products_with_nothing(empty: Any, label: str) -> Iterator[Part]:
 
 
 def counted_rows(device: str) -> Iterator[Part]:
-    """Catches an arange, linspace, full, eye or diag that loses its last elements."""
+    """Catches an arange, linspace, full, eye or diag that leaves out its last elements."""
     for length in (1, 17, 1025, 70_001):
         for dtype_name in ("float32", "int64", "int32", "float64"):
             yield from counted_row(length, dtype_name, device)
-        # Whole numbers with a step of 1; a kernel may round each of them as start plus position
-        # times step.
+        # The numbers are whole with a step of 1, but a kernel may compute and round them as start +
+        # position * step.
         last = length - 1
         computed = torch.linspace(0, last, length, dtype=torch.float64, device=device)
         limit = Limit(4 * roundoff("float64"))
@@ -408,13 +418,13 @@ def counted_rows(device: str) -> Iterator[Part]:
 
 
 def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare arange with steps of one and of two, full and zeros of one length and format."""
+    """Compare arange (with steps of 1 and 2), full and zeros, for one length and format."""
     dtype = dtype_of(dtype_name)
     label = f"of {length} {dtype_name} numbers"
     counted = range(length)
     computed = torch.arange(length, dtype=dtype, device=device)
     yield exactly(f"arange {label}", computed, counted)
-    # All three arguments differ from their defaults.
+    # Here start, stop and step all differ from their defaults.
     odd = range(3, 3 + 2 * length, 2)
     computed = torch.arange(odd.start, odd.stop, odd.step, dtype=dtype, device=device)
     yield exactly(f"arange by twos {label}", computed, odd)
@@ -428,11 +438,11 @@ def counted_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def diagonals(size: int, device: str) -> Iterator[Part]:
-    """Compare eye, diag and one_hot, whose matrices are zero off the diagonal."""
+    """Compare the diagonal matrices that eye, diag and one_hot make."""
     identity: List[float] = []
     rising_diagonal: List[float] = []
     for row, column in product(range(size), repeat=2):
-        # Beside the diagonal both are zero.
+        # Off the diagonal both matrices are zero.
         is_on_diagonal = row == column
         identity.append(1.0 if is_on_diagonal else 0.0)
         rising_diagonal.append(float(row) if is_on_diagonal else 0.0)
@@ -460,8 +470,8 @@ def rows_in_parts(device: str) -> Iterator[Part]:
 
 
 def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
-    """Compare four chunks of a row, and its windows of five numbers that start three apart."""
-    # The last chunk is the shortest.
+    """Compare the four chunks of a row, and its windows of five numbers with a step of three."""
+    # Divide by 4 and round up, because the last chunk is the shortest.
     chunk_length = -(-len(values) // 4)
     for number, chunk in enumerate(inputs.chunk(4)):
         start = number * chunk_length
@@ -478,7 +488,9 @@ def parts_of_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
 
 
 def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]:
-    """Compare a row repeated in both ways, its differences, and an outer product."""
+    """Compare a row repeated with `repeat` and `repeat_interleave`, its differences, and an outer
+    product.
+    """
     computed = inputs.repeat(2, 3)
     yield exactly(f"repeat {label}", computed, values * 6)
 
@@ -490,7 +502,7 @@ def repeated_row(inputs: Any, values: List[float], label: str) -> Iterator[Part]
     computed = inputs.repeat_interleave(count_tensor)
     yield exactly(f"repeat_interleave by counts {label}", computed, exact)
 
-    # Each number less the one before it.
+    # Each number minus the one before it.
     exact = list(map(float.__sub__, values[1:], values))
     computed = inputs.diff()
     yield exactly(f"diff {label}", computed, exact)

@@ -1,4 +1,4 @@
-"""Embedding bags: sums, means and maxima of table rows that are looked up together."""
+"""Embedding bags: sums, means and maxima of groups of table rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from .answers import Limit, dice, dtype_name_of, exactly, formats_on, near, roun
 from .number_lists import elements_at, joined, scaled, sums_of_pairs
 
 SIZES = ((5, 3, 4), (33, 17, 65), (1025, 8, 129), (70_001, 1, 9))
-"""Rows and columns of a table, and the number of bags. 70,001 rows are more than 16 bits count."""
+"""The rows and columns of each table, and the number of bags. 70,001 rows need more than 16-bit
+indices.
+"""
 
 
 class Bags(NamedTuple):
-    """A table of whole numbers, and for each bag the numbers of the rows in it."""
+    """A table of whole numbers, and for each bag the indices of its rows."""
 
     table: List[List[float]]
     members: List[List[int]]
@@ -29,7 +31,7 @@ class Bags(NamedTuple):
         return elements_at(bag, self.table)
 
     def starts(self) -> List[int]:
-        """The offset of each bag in the concatenated list of members."""
+        """The offset of each bag in the concatenated list of row indices."""
         starts: List[int] = []
         count = 0
         for bag in self.members:
@@ -38,7 +40,7 @@ class Bags(NamedTuple):
         return starts
 
     def sums(self) -> List[float]:
-        """The sum of the rows of each bag; an empty bag gives zeros."""
+        """Returns the sum of each bag's rows; zeros for an empty bag."""
         sums: List[float] = []
         for bag in self.members:
             total = [0.0] * self.width
@@ -48,19 +50,19 @@ class Bags(NamedTuple):
         return sums
 
     def means(self) -> List[float]:
-        """The mean of the rows of each bag; an empty bag gives zeros."""
+        """Returns the mean of each bag's rows; zeros for an empty bag."""
         sums = self.sums()
         means: List[float] = []
         for number, bag in enumerate(self.members):
             start = number * self.width
-            # The sums of an empty bag are zeros: they stay zeros.
+            # An empty bag has zero sums, so any divisor other than 0 gives zero.
             divisor = max(1, len(bag))
             for total in sums[start : start + self.width]:
                 means.append(total / divisor)
         return means
 
     def largest(self) -> List[float]:
-        """The largest number of each column of each bag; an empty bag gives zeros."""
+        """Returns each bag's largest number per column; zeros for an empty bag."""
         largest: List[float] = []
         for bag in self.members:
             if bag:
@@ -71,13 +73,14 @@ class Bags(NamedTuple):
         return largest
 
     def gradient(self, upstream: List[List[float]]) -> List[float]:
-        """The gradient of the table, row by row, if `upstream` has the gradient of each bag's sum.
+        """Returns the gradient of the table, row by row. `upstream` contains the gradient of each
+        bag's sum.
 
-        A row gets the gradient of every bag that it is in.
+        A row's gradient is the sum of the gradients of all bags that contain it.
         """
         rows = [[0.0] * self.width for _ in self.table]
         for bag, arriving in zip(self.members, upstream):
-            # A row that is in a bag twice gets its gradient twice.
+            # If a bag contains a row twice, the row gets that bag's gradient twice.
             for row in bag:
                 rows[row] = sums_of_pairs(rows[row], arriving)
         return joined(rows)
@@ -103,22 +106,23 @@ def bags_of(row_count: int, width: int, bag_count: int) -> Bags:
 
 
 class BagTensors(NamedTuple):
-    """A table, members and offsets on a device, as torch's `embedding_bag` expects them."""
+    """The table, row indices and offsets on a device, as torch's `embedding_bag` expects them."""
 
     table: Any
     members: Any
     starts: Any
 
     def looked_up(self, mode: str, weights: Any = None) -> Any:
-        """torch's sum, mean or maximum of each bag, according to `mode`."""
+        """Returns torch's result for each bag. `mode` is "sum", "mean" or "max"."""
         return torch.nn.functional.embedding_bag(
             self.members, self.table, self.starts, mode=mode, per_sample_weights=weights
         )
 
 
 def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
-    """The bags as tensors: a table that needs a gradient, all members in one list, and where each
-    bag begins in that list."""
+    """Put the bags into tensors: a table that requires a gradient, all row indices in one list, and
+    the offset of each bag in that list.
+    """
     numbers = joined(bags.table)
     table = tensor_of(numbers, dtype_name, device, len(bags.table), bags.width)
     table.requires_grad_()
@@ -129,8 +133,9 @@ def tensors_of(bags: Bags, dtype_name: str, device: str) -> BagTensors:
 
 
 def sums_of_bags(device: str) -> Iterator[Part]:
-    """Catches an embedding bag that loses its last row, counts an empty bag, or divides by the
-    wrong count."""
+    """Catches an embedding bag that leaves out its last row, gives an empty bag numbers, or divides
+    by the wrong count.
+    """
     for row_count, width, bag_count in SIZES:
         bags = bags_of(row_count, width, bag_count)
         for dtype_name in formats_on(device):
@@ -149,15 +154,16 @@ def sums_and_gradients(bags: Bags, tensors: BagTensors, label: str) -> Iterator[
         upstream.append([float(number % 3)] * bags.width)
     arriving = computed.new_tensor(upstream)
     (gradient,) = torch.autograd.grad(computed, tensors.table, arriving)
-    # The whole numbers of bfloat16 end at 256.
+    # bfloat16 holds whole numbers only up to 256, and a row that is in many bags exceeds that.
     if gradient.dtype != torch.bfloat16:
         exact = bags.gradient(upstream)
         yield exactly(f"gradient of embedding_bag {label}", gradient, exact)
 
 
 MEAN_ROUNDOFFS = 4
-"""The error allowed in a mean, in roundoffs. The sum is exact, and dividing it rounds once; kernels
-that multiply by a rounded reciprocal instead round twice. Twice that is allowed."""
+"""The error allowed in a mean, in unit roundoffs. The sum is exact, and a division rounds once, but
+kernels that multiply by a rounded reciprocal round twice. Twice that error is allowed.
+"""
 
 
 def means_maxima_and_weighted_sums(bags: Bags, tensors: BagTensors, label: str) -> Iterator[Part]:
@@ -171,7 +177,7 @@ def means_maxima_and_weighted_sums(bags: Bags, tensors: BagTensors, label: str) 
     exact = bags.largest()
     yield exactly(f"embedding_bag by the largest {label}", computed, exact)
 
-    # A weight for each member of a bag.
+    # One weight for each row in each bag.
     member_count = len(tensors.members)
     twos = tensors.table.new_full((member_count,), 2.0)
     computed = tensors.looked_up("sum", weights=twos)

@@ -1,7 +1,8 @@
-"""Products of integer matrices: in batches, with vectors, with expanded operands, with a bias and
-scaled.
+"""Products of integer matrices: in batches, with vectors, with expanded operands, and scaled with a
+bias.
 
-Every sum stays below 256, so it is exact in every format, and Python's integers say what it is.
+Every sum stays below 256, so every format holds it exactly, and the result must equal Python's
+integers.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from .number_lists import joined
 
 Matrix = List[List[int]]
 ONES = 24
-"""The most numbers other than zero in a row of the left factor: 24 products of up to 2 * 4 stay
-below 256."""
+"""The largest number of nonzero elements drawn for a row of the left factor. The sum of 24 products
+of at most 2 * 4 stays below 256.
+"""
 Shape = Tuple[int, int, int]
 """Rows, inner length and columns."""
 SHAPES: Tuple[Shape, ...] = (
@@ -43,9 +45,9 @@ SHAPES: Tuple[Shape, ...] = (
     (1, 255, 65),
 )
 BATCHED_SHAPES = SHAPES[1:4]
-"""Small ones of them: a batch has up to 130 products."""
+"""Only small shapes, because a batch contains up to 130 products."""
 BATCHES = (1, 2, 7, 17, 33, 130)
-"""How many products a batch has."""
+"""The batch sizes: how many products a batch contains."""
 
 
 class Product(NamedTuple):
@@ -57,8 +59,9 @@ class Product(NamedTuple):
 
 
 def batches(device: str) -> Outcome:
-    """Check that products in batches and with vectors are exact, also with an expanded operand or a
-    scaled bias."""
+    """Check that matrix products are exact: in batches, with vectors, with an expanded operand and
+    with a scaled bias.
+    """
     questions = (
         single_products,
         spread_operands,
@@ -70,14 +73,15 @@ def batches(device: str) -> Outcome:
 
 
 def product_of(shape: Shape, salt: int = 0) -> Product:
-    """Two random integer matrices and their product; the last inner element is never zero, so that
-    losing it shows."""
+    """Make two random integer matrices and their product. The last inner elements are never zero,
+    so that a kernel that leaves them out gets a wrong result.
+    """
     rows, inner, columns = shape
     chance = dice(f"product {shape} {salt}")
     first: Matrix = []
     for _ in range(rows):
         row = [0] * inner
-        # A position may be drawn twice; then the row has fewer numbers.
+        # If a position is drawn twice, the row has fewer nonzero elements.
         for position in chance.choices(range(inner), k=ONES):
             row[position] = chance.choice((-2, -1, 1, 2))
         row[-1] = 2
@@ -92,7 +96,8 @@ def product_of(shape: Shape, salt: int = 0) -> Product:
 
 
 def multiplied(first: Matrix, second: Matrix) -> Matrix:
-    """The exact product of two integer matrices; zeros in the first one are skipped for speed."""
+    """The exact product of two integer matrices. Zeros in the first matrix are skipped for
+    speed."""
     product: Matrix = []
     for row in first:
         sums = [0] * len(second[0])
@@ -127,7 +132,7 @@ def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
 
 
 def single_products(device: str) -> Iterator[Part]:
-    """Catches a product that loses the last rows, columns or inner elements."""
+    """Catches a product that leaves out the last rows, columns or inner elements."""
     for shape in SHAPES:
         product = product_of(shape)
         for dtype_name in formats_on(device):
@@ -136,7 +141,8 @@ def single_products(device: str) -> Iterator[Part]:
             yield from products_of_matrices(factors, joined(product.exact), label)
             first_column = [row[0] for row in product.exact]
             yield from products_with_vector(factors, first_column, label)
-            # A linear layer has its weight transposed; its input is a batch of one matrix.
+            # A linear layer multiplies by the transposed weight. Its input here is a batch of one
+            # matrix.
             batch = factors.first[None]
             weight = factors.second.t()
             computed = torch.nn.functional.linear(batch, weight)
@@ -147,7 +153,7 @@ def products_of_matrices(factors: FactorsOnDevice, exact: List[int], label: str)
     """Compare the product of two matrices, stored row-major and column-major."""
     computed = factors.first @ factors.second
     yield exactly(f"mm {label}", computed, exact)
-    # The same matrices again, with columns side by side in memory.
+    # The same matrices in column-major order.
     first_by_columns = factors.first.t().contiguous().t()
     second_by_columns = factors.second.t().contiguous().t()
     computed = first_by_columns @ second_by_columns
@@ -155,19 +161,19 @@ def products_of_matrices(factors: FactorsOnDevice, exact: List[int], label: str)
 
 
 def products_with_vector(factors: FactorsOnDevice, exact: List[int], label: str) -> Iterator[Part]:
-    """Compare the product of the first matrix with the first column of the second one."""
+    """Compare the product of the first matrix and the first column of the second matrix."""
     column = factors.second[:, 0]
     computed = torch.mv(factors.first, column)
     yield exactly(f"matrix by vector {label}", computed, exact)
-    # A zero for each row, and a column that lies side by side in memory.
+    # `addmv` adds zeros here, and gets the column in contiguous memory.
     zeros = factors.first.new_zeros(len(factors.first))
     computed = torch.addmv(zeros, factors.first, column.contiguous())
     yield exactly(f"addmv {label}", computed, exact)
 
 
 def spread_operands(device: str) -> Iterator[Part]:
-    """Catches errors in batched products if one operand is a single tensor expanded to the batch
-    (stride 0)."""
+    """Catches wrong batched products if an operand is one matrix expanded to the batch (stride
+    0)."""
     for shape in BATCHED_SHAPES:
         product = product_of(shape)
         for dtype_name in formats_on(device):
@@ -181,8 +187,9 @@ def spread_operands(device: str) -> Iterator[Part]:
 def products_of_spread(
     factors: FactorsOnDevice, count: int, exact: List[int], label: str
 ) -> Iterator[Part]:
-    """Compare the same product `count` times in a batch, with the left, the right or both operands
-    expanded."""
+    """Compare a batch of `count` equal products, with the left, the right or both operands
+    expanded.
+    """
     many_left = factors.first.expand(count, -1, -1)
     many_right = factors.second.expand(count, -1, -1)
     copied_left = many_left.clone()
@@ -193,7 +200,7 @@ def products_of_spread(
     yield exactly(f"bmm, right one spread {label}", computed, exact)
     computed = many_left @ many_right
     yield exactly(f"bmm, both spread {label}", computed, exact)
-    # A batch times a single matrix.
+    # A batch of matrices times a single matrix.
     computed = copied_left @ factors.second
     yield exactly(f"matmul of a batch {label}", computed, exact)
 
@@ -202,9 +209,9 @@ def batched_products(device: str) -> Iterator[Part]:
     """Catches a batched product whose last matrices are not computed, or are computed from the
     wrong inputs."""
     for number, count in enumerate(BATCHES):
-        # The shapes come round.
+        # Use the shapes in turn.
         shape = BATCHED_SHAPES[number % len(BATCHED_SHAPES)]
-        # Five different products at most, again and again.
+        # At most five different products, repeated to fill the batch.
         different_count = min(count, 5)
         different_products = [product_of(shape, salt) for salt in range(different_count)]
         products = list(islice(cycle(different_products), count))
@@ -216,8 +223,9 @@ def batched_products(device: str) -> Iterator[Part]:
 def products_of_batch(
     products: List[Product], dtype_name: str, device: str, label: str
 ) -> Iterator[Part]:
-    """Compare all products of one batch: bmm, bmm of column-major matrices, and baddbmm with beta
-    0."""
+    """Compare all products of one batch, with bmm, bmm of column-major matrices, and baddbmm with
+    beta=0.
+    """
     exact: List[int] = []
     all_factors: List[FactorsOnDevice] = []
     for product in products:
@@ -231,21 +239,25 @@ def products_of_batch(
     by_columns = second.transpose(1, 2).contiguous().transpose(1, 2)
     computed = torch.bmm(first, by_columns)
     yield exactly(f"bmm by columns {label}", computed, exact)
-    # With beta 0 not even NaN may count.
+    # With beta=0 the added tensor must be ignored, even if it is NaN.
     added = torch.full_like(computed, nan)
     computed = torch.baddbmm(added, first, second, beta=0)
     yield exactly(f"baddbmm without its first argument {label}", computed, exact)
 
 
 MANY = 65_537
-"""Two more than the 65,535 blocks that a GPU starts along the third axis of a grid."""
+"""Two more than 65,535, the most blocks that a GPU can launch along the third axis of a grid."""
 TINY_SHAPE = (2, 3, 2)
 PERIOD = 7
-"""Different products; 65,537 is no multiple of it, so a number that wraps around is another one."""
+"""The number of different products. Since 65,537 is not a multiple of it, a batch index that wraps
+around finds a different product.
+"""
 
 
 def very_many_products(device: str) -> Iterator[Part]:
-    """Catches the products past the 65,535th left out, or made of the first matrices again."""
+    """Catches a batched product that leaves out the products after the 65,535th, or computes them
+    from the first matrices.
+    """
     products = [product_of(TINY_SHAPE, salt) for salt in range(PERIOD)]
     exact = joined(joined(product.exact) for product in products)
     repeats = MANY // PERIOD + 1
@@ -258,7 +270,7 @@ def very_many_products(device: str) -> Iterator[Part]:
         label = f"of {MANY} x {TINY_SHAPE} {dtype_name}"
         computed = torch.bmm(many_first, many_second)
         yield near_in_periods(f"bmm {label}", computed, exact, Limit())
-        # With beta 0 not even NaN may count.
+        # With beta=0 the added tensor must be ignored, even if it is NaN.
         added = torch.full_like(computed, nan)
         computed = torch.baddbmm(added, many_first, many_second, beta=0)
         yield near_in_periods(f"baddbmm {label}", computed, exact, Limit())
@@ -272,15 +284,18 @@ class Scaling(NamedTuple):
 
 
 SCALINGS = (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1))
-"""Plain, with the bias twice, and without it: then not even NaN may count."""
+"""The bias counts once, twice, or not at all. With beta=0 the bias must be ignored even if it is
+NaN.
+"""
 
 
 def scaled_sums(device: str) -> Iterator[Part]:
-    """Catches a bias that is not added, is left over from an earlier call, or counts although beta
-    is 0."""
+    """Catches a bias that is not added, that is reused from an earlier call, or that is added
+    although beta is 0.
+    """
     for shape in SHAPES:
         product = product_of(shape)
-        # Two calls one after the other: the second one has another bias.
+        # The second call has a different bias, so a bias that is kept from the first call shows.
         first_bias = [column % 5 - 2 for column in range(shape[2])]
         second_bias = [value + 1 for value in first_bias]
         for dtype_name in formats_on(device):
@@ -299,15 +314,16 @@ def scaled_sums(device: str) -> Iterator[Part]:
 
 
 def scaled_sum(factors: FactorsOnDevice, bias: Any, scaling: Scaling) -> Any:
-    """The result of torch's `addmm`. If beta is 0, the bias passed in is NaN, and must not
-    matter."""
+    """Returns the result of torch's `addmm`. If beta is 0, the bias is replaced with NaN, which
+    `addmm` must ignore.
+    """
     if not scaling.beta:
         bias = torch.full_like(bias, nan)
     return torch.addmm(bias, *factors, beta=scaling.beta, alpha=scaling.alpha)
 
 
 def with_bias(product: Matrix, bias: Sequence[int], scaling: Scaling) -> List[int]:
-    """The exact result of `beta * bias + alpha * product`, row by row."""
+    """Returns the exact `beta * bias + alpha * product`, row by row."""
     sums: List[int] = []
     for row in product:
         for value, added in zip(row, bias):

@@ -1,7 +1,8 @@
-"""Two and three operands that are spread along up to four axes; asked by `pointwise`.
+"""Operations whose operands are broadcast along up to four axes. Part of the check `pointwise`.
 
-Each axis of an operand is as long as the result's, or 1. Operands of whole numbers lie in memory in
-several ways, and Python's lists say which element meets which.
+Each axis of an operand is as long as the result's axis, or has length 1. The operands contain whole
+numbers in several memory layouts, and Python lists give the element of each operand for every
+element of the result.
 """
 
 from __future__ import annotations
@@ -19,28 +20,36 @@ from .number_lists import Number, elements_at, repeated
 
 Shape = Tuple[int, ...]
 SHAPES: Tuple[Shape, ...] = ((5,), (3, 33), (3, 2, 17), (2, 3, 2, 5))
-"""Of the results: one axis to four, of unlike lengths; within a vector, and past it."""
+"""Shapes of the results, with one to four axes. Neighbouring axes differ in length, and some rows
+are shorter and some longer than a kernel's vector.
+"""
 LONG_SHAPE: Shape = (2, 3, 2, 130)
-"""Rows past 128 elements, for the two operations that models spread most."""
+"""A shape with rows of more than 128 elements. It is only used for add and mul, which models
+broadcast most often.
+"""
 FLAGS = (True, False, False, True, False, True, True)
 DIVISORS = (1, -2, 4, -1, 2, 0.5, -4)
-"""Powers of two, so that quotients are exact; seven of them, unlike the length of any axis."""
+"""Seven powers of two, so that quotients are exact. No axis has length seven, so a wrong row shows.
+"""
 NUMBERS = (*range(-7, 9), 0, 11, -9)
-"""Nineteen numbers, also unlike any axis: no row begins as the row before."""
+"""Nineteen numbers. No axis has that length either, so no row begins like the row before it.
+"""
 
 
 class Operation(NamedTuple):
-    """An operation of two tensors, and the same of two numbers."""
+    """An operation on two tensors, and the same operation on two Python numbers."""
 
     name: str
     run: Callable[[Any, Any], Any]
     exact: Callable[[Number, Number], Number]
     has_fractions: bool = False
-    """Whether whole numbers give others than whole ones."""
+    """Whether whole operands can have a fractional result."""
 
 
 def operations() -> Tuple[Operation, ...]:
-    """Arithmetic, choices and comparisons; all of them are exact here."""
+    """Arithmetic, maximum, minimum and comparisons. All results are exact for the numbers used
+    here.
+    """
     return (
         Operation("add", torch.add, operator.add),
         Operation("mul", torch.mul, operator.mul),
@@ -55,24 +64,27 @@ def operations() -> Tuple[Operation, ...]:
 
 
 def add_twice(first: Any, second: Any) -> Any:
-    """The sum by the operand `alpha`, which has a place of its own in the kernel."""
+    """Returns first + 2 * second, with torch's argument `alpha`, which the kernel handles
+    separately.
+    """
     return torch.add(first, second, alpha=2)
 
 
 class Operand(NamedTuple):
-    """A tensor that is broadcast, and its element at each position of the result."""
+    """An operand's elements, before and after it is broadcast to the result's shape."""
 
     values: List[Number]
-    """Its elements in their order."""
+    """The elements before broadcasting, in row-major order."""
     shape: Shape
     spread: List[Number]
-    """The element that each place of the result meets."""
+    """The operand's element for each element of the result."""
 
 
 def spread_operand(values: Tuple[Number, ...], form: Shape, shape: Shape) -> Operand:
-    """An operand of this form, in a result of this shape."""
+    """Make an operand of shape `form` and broadcast it to a result of shape `shape`."""
     elements = repeated(values, prod(form))
-    # Each result's index names the element; an axis of length 1 has no part in it.
+    # Find the operand's element for each index of the result. Along an axis of length 1 it is
+    # always the same element.
     positions: List[int] = []
     for index in itertools.product(*map(range, shape)):
         position = 0
@@ -83,7 +95,7 @@ def spread_operand(values: Tuple[Number, ...], form: Shape, shape: Shape) -> Ope
 
 
 def forms_of(shape: Shape) -> List[Shape]:
-    """Each way to shorten axes to 1.
+    """Returns all shapes in which none, some or all axes of `shape` have length 1 instead.
 
     >>> forms_of((2, 3))
     [(2, 3), (2, 1), (1, 3), (1, 1)]
@@ -93,7 +105,9 @@ def forms_of(shape: Shape) -> List[Shape]:
 
 
 def pairs_of_forms(shape: Shape) -> Iterator[Tuple[Shape, Shape]]:
-    """Each pair of forms that makes the whole shape together: no axis is 1 in both."""
+    """Yields each pair of such shapes that broadcast to `shape`. No axis is 1 in both, unless
+    `shape` itself has length 1 there.
+    """
     forms = forms_of(shape)
     for first, second in itertools.product(forms, forms):
         if tuple(map(max, first, second)) == shape:
@@ -108,27 +122,29 @@ def plain(tensor: Any) -> Any:
 
 
 def transposed(tensor: Any) -> Any:
-    """The same tensor with the last axis as the outermost one in memory."""
+    """The same tensor with its axes in reverse order in memory."""
     reversed_axes = list(range(tensor.dim()))[::-1]
     copy = tensor.permute(reversed_axes).contiguous()
     return copy.permute(reversed_axes)
 
 
 def with_gaps(tensor: Any) -> Any:
-    """The same tensor as every second element of a longer row."""
+    """The same tensor with gaps: its elements are every second element in memory."""
     pairs = torch.stack([tensor, tensor + 1], -1)
     return pairs[..., 0]
 
 
 def without_first_axes(tensor: Any) -> Any:
-    """The same tensor without its leading axes of length 1; a tensor of one element loses all."""
+    """The same tensor without its leading axes of length 1. A tensor of one element loses all its
+    axes.
+    """
     while tensor.dim() and tensor.shape[0] == 1:
         tensor = tensor[0]
     return tensor
 
 
 def channels_inside(tensor: Any) -> Any:
-    """The same tensor with the second axis as the innermost one in memory, as in channels last."""
+    """The same tensor with its second axis contiguous in memory, like channels-last."""
     if tensor.dim() < 3:
         return tensor
     return tensor.transpose(1, -1).contiguous().transpose(1, -1)
@@ -147,7 +163,9 @@ LAYOUTS: Tuple[Callable[[Any], Any], ...] = (
 
 
 def spread_pairs(device: str) -> Iterator[Part]:
-    """Catches an operand whose first row, channel or image alone is used along another axis."""
+    """Catches an operation that uses only the first row, channel or image of an operand, as if it
+    were broadcast.
+    """
     all_operations = operations()
     for shape in SHAPES:
         yield from operations_of_shape(all_operations, shape, device)
@@ -155,7 +173,7 @@ def spread_pairs(device: str) -> Iterator[Part]:
 
 
 def dtype_names_on(device: str) -> List[str]:
-    """One format of 32 bits, one of 16 bits, and one of whole numbers, for which kernels differ."""
+    """A 32-bit format, a 16-bit format and an integer format. Their kernels differ."""
     halves = "bfloat16" if "bfloat16" in formats_on(device) else "float16"
     return ["float32", halves, "int64"]
 
@@ -163,9 +181,11 @@ def dtype_names_on(device: str) -> List[str]:
 def operations_of_shape(
     some_operations: Tuple[Operation, ...], shape: Shape, device: str
 ) -> Iterator[Part]:
-    """Some operations of each pair of forms, laid in memory in other ways from pair to pair."""
-    # The first layout changes with each turn and the second with every fifth, so that all pairs of
-    # the five layouts come round.
+    """Compare these operations for every pair of forms, with a different pair of memory layouts
+    each time.
+    """
+    # The first layout changes in each turn and the second in every fifth turn, so that all pairs of
+    # the five layouts occur.
     turns = itertools.count()
     for first_form, second_form in pairs_of_forms(shape):
         first = spread_operand(NUMBERS, first_form, shape)
@@ -195,7 +215,7 @@ def operations_of_shape(
 
 
 def spread_choices(device: str) -> Iterator[Part]:
-    """Catches a `where` that takes another row's condition, or another row of an operand."""
+    """Catches a `where` that reads the condition or an operand from the wrong row."""
     turns = itertools.count()
     for shape in (*SHAPES, LONG_SHAPE):
         full = spread_operand(NUMBERS, shape, shape)
@@ -218,7 +238,7 @@ def spread_choices(device: str) -> Iterator[Part]:
 
 
 def chosen(flags: List[Number], first: List[Number], second: List[Number]) -> List[Number]:
-    """From each pair the first number where its flag is true, else the second one."""
+    """For each pair, the first number if its flag is true, otherwise the second."""
     numbers: List[Number] = []
     for flag, number, other in zip(flags, first, second):
         numbers.append(number if flag else other)
@@ -226,8 +246,9 @@ def chosen(flags: List[Number], first: List[Number], second: List[Number]) -> Li
 
 
 def layout_of_flags(layout: Callable[[Any], Any], condition: Any) -> Any:
-    """A condition in another layout. `with_gaps` adds 1, which booleans do not support, so their
-    gaps are filled with the opposite."""
+    """Returns a condition in another memory layout. `with_gaps` fills gaps with the number plus 1,
+    which booleans do not support, so here the gaps contain the opposite flag.
+    """
     if layout is with_gaps:
         pairs = torch.stack([condition, ~condition], -1)
         return pairs[..., 0]

@@ -1,6 +1,7 @@
-"""Losses of classes without weights, by each reduction, with ignored targets and smoothed labels.
+"""Classification losses with each reduction, with ignored targets and label smoothing, without
+class weights.
 
-Asked by `losses`.
+Part of the check `losses`.
 """
 
 from __future__ import annotations
@@ -17,25 +18,27 @@ from .number_lists import sawtooth
 
 REDUCTIONS = ("none", "mean", "sum")
 SMOOTHINGS = (0.0, 0.25)
-"""Shares of the loss that all classes have together; a quarter is exact."""
+"""Values of `label_smoothing`. A quarter is exact in every format."""
 IGNORED = -100
-"""Torch's own number for a target that does not count."""
+"""The target that torch ignores by default (`ignore_index`)."""
 
 
 def log_softmax(logits: List[float]) -> List[float]:
-    """The logarithm of each share in the sum of exponentials."""
+    """The log-softmax of a list of logits."""
     logarithm = math.log(fsum(map(math.exp, logits)))
     return [logit - logarithm for logit in logits]
 
 
 class Table(NamedTuple):
-    """Logits of classes for each pixel of each row, and which targets are ignored."""
+    """The sizes of a tensor of logits (rows x classes x pixels), and which of its targets are
+    ignored.
+    """
 
     rows: int
     classes: int
     pixels: int
     ignore_every: int
-    """3: the first target of each three is ignored; 0: none is."""
+    """With 3, the first of every three targets is ignored; with 0, none is ignored."""
 
     @property
     def label(self) -> str:
@@ -43,7 +46,9 @@ class Table(NamedTuple):
         return f"{shape}, ignoring one target in {self.ignore_every or 'none'}"
 
     def targets(self) -> List[int]:
-        """The class of each pixel; two neighbours are three classes apart."""
+        """The target class of each pixel. The classes of two neighbouring pixels are 3 apart,
+        modulo the number of classes.
+        """
         targets: List[int] = []
         for position in range(self.rows * self.pixels):
             is_ignored = self.ignore_every and position % self.ignore_every == 0
@@ -52,12 +57,12 @@ class Table(NamedTuple):
         return targets
 
     def logits(self) -> List[float]:
-        """Halves from -3 to 3, exact in each format."""
+        """Multiples of 1/2 from -3 to 3, which are exact in each format."""
         count = self.rows * self.classes * self.pixels
         return [value / 2 for value in sawtooth(count, period=13, start=-6)]
 
     def log_probabilities(self) -> List[List[float]]:
-        """The log-softmax of each pixel's classes."""
+        """For each pixel, the log-softmax over its classes."""
         logits = self.logits()
         row_size = self.classes * self.pixels
         rows: List[List[float]] = []
@@ -74,13 +79,15 @@ TABLES = (
     Table(5, 5, 6, 2),
     Table(66, 33, 1, 5),
     Table(3, 1025, 1, 3),
-    # Nothing counts: the mean is 0 / 0.
+    # All targets are ignored, so the mean is 0 / 0.
     Table(4, 5, 1, 1),
 )
 
 
 def class_means(device: str) -> Iterator[Part]:
-    """Catches a mean that counts ignored targets, and smoothing over another number of classes."""
+    """Catches a mean that counts ignored targets, and label smoothing over the wrong number of
+    classes.
+    """
     for table in TABLES:
         exact_losses = [losses_of_pixels(table, smoothing) for smoothing in SMOOTHINGS]
         for dtype_name in formats_on(device):
@@ -96,7 +103,7 @@ def losses_of_table(
     shape = [table.rows, table.classes]
     target_shape = [table.rows]
     if table.pixels > 1:
-        # Without pixels nll_loss has kernels of its own.
+        # Without the axis of pixels, nll_loss uses different kernels.
         shape.append(table.pixels)
         target_shape.append(table.pixels)
     logits = tensor_of(table.logits(), dtype_name, device, *shape)
@@ -131,7 +138,9 @@ def losses_of_pixels(table: Table, smoothing: float) -> List[float]:
 
 
 def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
-    """The losses as torch returns them; a mean divides by the number of targets that count."""
+    """The losses after the reduction. A mean is divided by the number of targets that are not
+    ignored.
+    """
     if reduction == "none":
         return losses
     total = fsum(losses)
@@ -141,12 +150,13 @@ def reduced(losses: List[float], counted: int, reduction: str) -> List[float]:
 
 
 def limit_of(table: Table, reduction: str, dtype_name: str) -> Limit:
-    """The error allowed in a loss below 16, which is rounded a few times; a sum is rounded once for
-    each number."""
+    """The error allowed in a loss, which is below 16 and rounded a few times. A sum is rounded once
+    for each loss in it.
+    """
     unit = roundoff(dtype_name)
-    # Halves compute in float32, and are rounded at the ends.
+    # 16-bit losses are computed in float32 and rounded only at the end.
     absolute = 32 * unit if dtype_name in HALVES else 64 * unit
     if reduction == "sum":
-        # The roundings of random signs grow with the root of the count.
+        # Rounding errors with random signs grow with the square root of their number.
         absolute *= math.sqrt(table.rows * table.pixels)
     return Limit(16 * unit, absolute)

@@ -1,7 +1,7 @@
-"""Norms of gradients in lists of tensors, and clipping by them; asked by `optimizer-steps`.
+"""Gradient norms of lists of tensors, and gradient clipping. Part of the check `optimizer-steps`.
 
-Gradients are whole numbers from -3 to 3, so each sum of squares is a whole number below 2**24 that
-float32 holds, in whatever order it is summed up.
+Gradients are whole numbers from -3 to 3, so each sum of squares is a whole number below 2**24.
+float32 holds such a sum exactly, in whatever order it is added up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from .answers import (
 from .number_lists import repeated, scaled
 
 PERIOD: Tuple[int, ...] = (3, -1, 0, 2, -3, 1, 1, -2, 2, 0, -1, 3, -2)
-"""Thirteen numbers, a prime: no chunk or vector begins with the same one twice in a row."""
+"""Thirteen numbers. Since 13 is a prime, consecutive chunks or vectors begin at different places in
+the period.
+"""
 LISTS: Tuple[Tuple[int, ...], ...] = (
     (1,),
     (65_536,),
@@ -36,21 +38,26 @@ LISTS: Tuple[Tuple[int, ...], ...] = (
     (1, 131_075, 33, 65_536, 1027),
     (*range(1, 130), 70_003),
 )
-"""Elements of the tensors of each list: up to, one past, and more than twice the 65,536 elements
-of a foreach kernel's chunk; and more tensors than the 110 that one launch of it takes."""
+"""The lengths of the tensors in each list. A foreach kernel works in chunks of 65,536 elements: the
+longest tensors have one chunk, one element more, and more than two chunks. The last list has more
+than the 110 tensors that one launch of the kernel can take.
+"""
 RARE_ORDERS = (1.0, inf)
-"""Norms other than the Euclidean one that such kernels have a path of their own for."""
+"""The other norms for which these kernels have a separate path."""
 MAX_NORM = 0.5
-"""Below each norm, so that the gradients are clipped."""
+"""Smaller than every norm here, so that all gradients are clipped."""
 
 
 def gradient_norms(device: str) -> Iterator[Part]:
-    """Catches a norm that counts the first chunk or the first tensors alone, and wrong clipping."""
+    """Catches a norm of only the first chunk or the first tensors, and gradients that are clipped
+    wrongly.
+    """
     if not hasattr(torch, "_foreach_norm"):
-        # Torch before 1.13, whose clipping has one form only.
+        # Before 1.13 torch had no `_foreach_norm`, and only one form of clipping.
         return
     for dtype_name in formats_on(device):
-        # The sum of 131,075 squares is too large for float16; float64 takes float32's path.
+        # Skip float16, because the sum of 131,075 squares is too large for it, and float64, because
+        # it uses the same path as float32.
         if dtype_name in ("float16", "float64"):
             continue
         for lengths in LISTS:
@@ -60,7 +67,7 @@ def gradient_norms(device: str) -> Iterator[Part]:
             yield from norms_in_list(gradients, 2.0)
             for foreach in (True, False):
                 yield from clipped(gradients, 2.0, foreach)
-        # The last list alone is asked for the rarer norms.
+        # To save time, the rarer norms are only computed for the last list.
         for order in RARE_ORDERS:
             yield from norms_in_list(gradients, order)
             for foreach in (True, False):
@@ -68,21 +75,23 @@ def gradient_norms(device: str) -> Iterator[Part]:
 
 
 def label_of(gradients: List[Any], order: float) -> str:
-    """The name of a norm of a list, with the list's length and its longest tensor."""
+    """The label of a norm in the report. It names the norm, the number of tensors and the length of
+    the longest tensor.
+    """
     longest = max(len(gradient) for gradient in gradients)
     dtype_name = dtype_name_of(gradients[0])
     return f"{order:g}-norm of {len(gradients)} tensors of up to {longest} {dtype_name} numbers"
 
 
 def norm_of(lengths: Sequence[int], order: float) -> float:
-    """The norm of tensors of these lengths, all together, from its definition."""
+    """The norm of all elements of tensors with these lengths, computed from its definition."""
     power_sum = 0
     largest = 0
     for length in lengths:
         whole_periods, rest = divmod(length, len(PERIOD))
         for position, number in enumerate(PERIOD):
             count = whole_periods
-            # The last, unfinished period has the first `rest` numbers once more.
+            # The tensor ends with the first `rest` numbers of one more period.
             if position < rest:
                 count += 1
             size = abs(number)
@@ -95,14 +104,15 @@ def norm_of(lengths: Sequence[int], order: float) -> float:
 
 
 def limit_of(gradients: List[Any]) -> Limit:
-    """The error allowed in a norm: the root of an exact sum is rounded, and the norm of norms adds
-    a rounding for each doubling of the list."""
+    """The error allowed in a norm. The sum of squares is exact, so only its root is rounded;
+    combining the norms of the tensors adds about one rounding each time the list doubles.
+    """
     dtype_name = dtype_name_of(gradients[0])
     return Limit(relative=16 * roundoff(dtype_name))
 
 
 def norms_in_list(gradients: List[Any], order: float) -> Iterator[Part]:
-    """Compare the norms of all tensors, computed by one call."""
+    """Compare the norms of all tensors that one call of `_foreach_norm` returns."""
     exact = [norm_of([len(gradient)], order) for gradient in gradients]
     computed = offered(functools.partial(torch._foreach_norm, gradients, order))
     if computed is None:
@@ -112,8 +122,7 @@ def norms_in_list(gradients: List[Any], order: float) -> Iterator[Part]:
 
 
 def clipped(gradients: List[Any], order: float, foreach: bool) -> Iterator[Part]:
-    """Compare what `clip_grad_norm_` returns, the norm of all tensors together, and the gradients
-    that it clips."""
+    """Compare the total norm that `clip_grad_norm_` returns, and the gradients after clipping."""
     parameters: List[Any] = []
     for gradient in gradients:
         parameter = torch.zeros_like(gradient).requires_grad_()
@@ -125,7 +134,7 @@ def clipped(gradients: List[Any], order: float, foreach: bool) -> Iterator[Part]
     label = f"clip_grad_norm_, {form}: {label_of(gradients, order)}"
 
     clip = torch.nn.utils.clip_grad_norm_
-    # Below a large enough limit every gradient stays as it is, bit by bit.
+    # If the limit is larger than the norm, every gradient must stay the same, bit by bit.
     computed = clip(parameters, 4 * total_norm, order, foreach=foreach)
     yield near(f"{label}, not clipped", computed, [total_norm], limit)
     first_numbers = parameters[-1].grad[: len(PERIOD)]
@@ -134,7 +143,7 @@ def clipped(gradients: List[Any], order: float, foreach: bool) -> Iterator[Part]
 
     computed = clip(parameters, MAX_NORM, order, foreach=foreach)
     yield near(label, computed, [total_norm], limit)
-    # Torch adds 1e-6 to the norm, so that no zero divides.
+    # Torch adds 1e-6 to the norm to avoid a division by zero.
     factor = MAX_NORM / (total_norm + 1e-6)
     exact = scaled(PERIOD, factor)
     for parameter in parameters[-2:]:

@@ -1,7 +1,7 @@
-"""Complex numbers and Fourier transforms, as rotary embeddings and audio models use them.
+"""Complex numbers and Fourier transforms, which rotary embeddings and audio models use.
 
-Products of complex numbers with whole parts are exact. The transform of a single one at position p
-is `exp(-2 pi i k p / n)`, which Python computes.
+Products of complex numbers with whole parts are exact. The Fourier transform of a signal that is 1
+at position p and 0 elsewhere is `exp(-2 pi i k p / n)`, which Python computes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from .answers import Limit, ask_all, dice, dtype_of, exactly, near, roundoff, te
 from .number_lists import joined, random_wholes, rows_of_length
 
 LENGTHS = (1, 17, 1025, 70_001)
-"""A single number, one vector, one block and some, and what several threads share."""
+"""A single number, more than a vector, more than a block, and enough numbers for several threads.
+"""
 SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
-"""Powers of two, products of small primes, and primes: each goes another way through a library."""
+"""Powers of two, products of small primes, and primes. An FFT library has a different algorithm for
+each.
+"""
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
-"""Maps a real format to the complex format whose real and imaginary parts have it."""
+"""Maps each real format to the complex format whose parts have that format."""
 
 
 def complex_numbers(device: str) -> Outcome:
@@ -49,14 +52,15 @@ def whole_numbers(length: int, salt: str) -> List[complex]:
 
 
 def on_device(values: Sequence[complex], dtype_name: str, device: str) -> Any:
-    """A complex tensor whose parts have the format `dtype_name`."""
+    """A complex tensor on the device. `dtype_name` is the format of its real and imaginary
+    parts."""
     complex_name = COMPLEX[dtype_name]
     tensor = torch.tensor(list(values), dtype=dtype_of(complex_name))
     return tensor.to(device)
 
 
 def parts_of(values: Sequence[complex]) -> List[float]:
-    """The real and imaginary part of each number, alternating in one list."""
+    """The real and imaginary part of each number, one after the other in one list."""
     parts: List[float] = []
     for value in values:
         parts += (value.real, value.imag)
@@ -64,13 +68,16 @@ def parts_of(values: Sequence[complex]) -> List[float]:
 
 
 def in_parts(computed: Any) -> Any:
-    """Real and imaginary parts of a complex tensor as a real tensor, also if its conjugation is
-    lazy."""
+    """The real and imaginary parts of a complex tensor, as a real tensor. This also works for a
+    lazily conjugated tensor.
+    """
     return torch.view_as_real(computed.resolve_conj())
 
 
 def complex_products(device: str) -> Iterator[Part]:
-    """Catches a complex product with a wrong sign, a lost last element or a lost conjugate."""
+    """Catches a complex product with a wrong sign, without its last element or without the
+    conjugation.
+    """
     for dtype_name in COMPLEX:
         for length in LENGTHS:
             yield from products_of_length(length, dtype_name, device)
@@ -99,7 +106,7 @@ def products_of_length(length: int, dtype_name: str, device: str) -> Iterator[Pa
     computed = in_parts(x.sum())
     yield exactly(f"total {label}", computed, parts_of([total]))
 
-    # Roots and arcs are rounded; parts are not.
+    # Absolute values and angles are rounded; real and imaginary parts are exact.
     limit = Limit(8 * roundoff(dtype_name))
     sizes = list(map(abs, first))
     yield near(f"size {label}", x.abs(), sizes, limit)
@@ -121,7 +128,7 @@ def complex_matrices(device: str) -> Iterator[Part]:
 
             exact: List[complex] = []
             for row in rows_of_length(left, inner):
-                # A column of the right matrix: one number of each row.
+                # Column `number` of the right matrix: every `columns`-th number.
                 for number in range(columns):
                     column = right[number::columns]
                     products = map(complex.__mul__, row, column)
@@ -131,17 +138,17 @@ def complex_matrices(device: str) -> Iterator[Part]:
 
 
 POSITIONS = (0.0, 1.0, 2.0, 63.0, 511.0, 4097.0)
-"""Positions of tokens in a text."""
+"""Positions of tokens in a sequence."""
 RATES = (1.0, 0.5, 0.125, 2.0**-7)
-"""By how many radians a pair of numbers turns from one token to the next."""
+"""The angle in radians by which a pair of numbers rotates from one token to the next."""
 
 
 def rotated_pairs(device: str) -> Iterator[Part]:
-    """Catches a rotary embedding that turns a pair by another position's angle, or loses digits of
-    large angles.
+    """Catches a rotary embedding that rotates a pair by another position's angle, or computes large
+    angles too coarsely.
 
-    The angles reach 4,097 radians: if a kernel reduces them to one turn too coarsely, their sines
-    are wrong.
+    The angles reach 4,097 radians. If a kernel reduces them to a single turn without enough digits,
+    their sines are wrong.
     """
     pair = 3 - 2j
     rotated: List[complex] = []
@@ -151,19 +158,19 @@ def rotated_pairs(device: str) -> Iterator[Part]:
             rotated.append(rotation * pair)
     exact = parts_of(rotated)
 
-    # COMPLEX has the real formats as keys: angles are real numbers.
+    # Angles are real numbers, so use the real formats, which are the keys of COMPLEX.
     for dtype_name in COMPLEX:
         positions = tensor_of(POSITIONS, dtype_name, device)
         rates = tensor_of(RATES, dtype_name, device)
         angles = torch.outer(positions, rates)
         limit = Limit(absolute=32 * roundoff(dtype_name))
 
-        # As one complex product.
+        # The rotation as one complex product.
         rotations = torch.polar(torch.ones_like(angles), angles)
         computed = in_parts(rotations * on_device([pair], dtype_name, device))
         yield near(f"rotated pairs of {dtype_name}", computed, exact, limit)
 
-        # As sums of sines and cosines, the way of most models.
+        # The rotation from sines and cosines, as most models compute it.
         sine = angles.sin()
         cosine = angles.cos()
         computed = torch.stack([3 * cosine + 2 * sine, 3 * sine - 2 * cosine], -1)
@@ -174,16 +181,17 @@ def rotated_pairs(device: str) -> Iterator[Part]:
 
 
 def fourier_limit(dtype_name: str, length: int) -> Limit:
-    """The error allowed in a Fourier transform of this length: absolute, growing with the square
-    root of the length."""
+    """The error allowed in a Fourier transform: an absolute limit that grows with the square root
+    of the length.
+    """
     growth = sqrt(length)
     return Limit(absolute=64 * growth * roundoff(dtype_name))
 
 
 def transforms_of_impulses(device: str) -> Iterator[Part]:
-    """Catches a Fourier transform with a wrong sign, scale or length, or a lost upper half.
+    """Catches a Fourier transform with a wrong sign, scale or length, or without its upper half.
 
-    Two impulses: 1 at one position, and 2 at the last one.
+    The signal has two impulses: 1 at a third of its length, and 2 at its end.
     """
     for dtype_name in COMPLEX:
         for length in SIGNALS:
@@ -213,33 +221,34 @@ def impulses(length: int) -> Signal:
 
 
 def wave(frequency: int, position: int, length: int) -> complex:
-    """The contribution of a unit impulse at this position to one frequency of the spectrum."""
-    # Whole turns are taken away first: the angle stays small and exact.
+    """Returns what a unit impulse at this position contributes to one frequency of the spectrum."""
+    # Subtract whole turns first, so that the angle stays small and accurate.
     part_of_turn = frequency * position % length / length
     angle = -2 * pi * part_of_turn
     return cmath.exp(1j * angle)
 
 
 def transforms_of(signal: Signal, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the forward transforms of one signal: full, real, along columns and orthonormal."""
+    """Compare the forward transforms of one signal: full, real, along columns, and orthonormal."""
     length = len(signal.values)
     inputs = tensor_of(signal.values, dtype_name, device)
     label = f"of {length} {dtype_name} numbers"
     limit = fourier_limit(dtype_name, length)
     exact = parts_of(signal.spectrum)
-    # The upper half of a real signal's spectrum repeats the lower one.
+    # In a real signal's spectrum, the upper half mirrors the lower half, so rfft returns only the
+    # lower half.
     lower_half = parts_of(signal.spectrum[: length // 2 + 1])
 
     computed = torch.fft.fft(inputs)
     yield near(f"fft {label}", in_parts(computed), exact, limit)
     computed = torch.fft.rfft(inputs)
     yield near(f"rfft {label}", in_parts(computed), lower_half, limit)
-    # The signal as the second column of a matrix.
+    # Transform the signal as the second column of a matrix.
     zeros = torch.zeros_like(inputs)
     columns = torch.stack([zeros, inputs], 1)
     computed = torch.fft.rfft(columns, dim=0)[:, 1]
     yield near(f"rfft of columns {label}", in_parts(computed), lower_half, limit)
-    # This norm divides by the root of the length.
+    # The norm "ortho" divides by the square root of the length; multiply to undo that.
     computed = torch.fft.fft(inputs, norm="ortho") * sqrt(length)
     yield near(f"orthonormal fft {label}", in_parts(computed), exact, limit)
 
@@ -259,7 +268,7 @@ def transforms_and_back(device: str) -> Iterator[Part]:
             computed = torch.fft.ifft2(torch.fft.fft2(inputs)).real
             yield near(f"fft2 and back {label}", computed, signal, limit)
 
-            # The second half comes first; of an odd length the first half is the longer one.
+            # fftshift puts the second half first. If the length is odd, the first half is longer.
             middle = length - length // 2
             shifted = joined(row[middle:] + row[:middle] for row in rows)
             computed = torch.fft.fftshift(inputs, 1)

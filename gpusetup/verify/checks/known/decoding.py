@@ -1,7 +1,8 @@
-"""Attention of few queries over many keys, and masks that differ between batch rows and heads.
+"""Attention of a few queries over many keys, and masks that differ between batch rows and heads.
+Part of the check `masks`.
 
-Both are how language models write: the queries of one step look at all keys so far, and texts of
-different lengths share a batch. Asked by the check `masks`.
+Language models need both to generate text: the query of each step attends to all earlier keys, and
+sequences of different lengths share a batch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .number_lists import joined, products_of_pairs, scaled
 
 
 class CachedAttention(NamedTuple):
-    """The sizes of one attention over keys that earlier steps left."""
+    """The sizes of one attention call over keys from earlier steps (the KV cache)."""
 
     batch: int
     heads: int
@@ -27,13 +28,17 @@ class CachedAttention(NamedTuple):
     keys: int
     width: int
     differs_along: str = ""
-    """The axes along which the mask differs: b(atch), h(ead) and q(uery); no mask if empty."""
+    """The axes along which the mask differs: b(atch), h(ead) and q(uery). If empty, there is no
+    mask.
+    """
     groups: int = 1
-    """Heads of the queries to one head of the keys."""
+    """The number of query heads that share one key head."""
 
     @property
     def mask_shape(self) -> List[int]:
-        """An axis along which all have the same mask has length 1."""
+        """The mask's shape: batch, heads, queries and keys. An axis along which the mask does not
+        differ has length 1.
+        """
         lengths = {"b": self.batch, "h": self.heads * self.groups, "q": self.queries}
         shape = [lengths[axis] if axis in self.differs_along else 1 for axis in "bhq"]
         return [*shape, self.keys]
@@ -54,19 +59,25 @@ ATTENTIONS = (
     CachedAttention(2, 2, 66, 70, 64, "b"),
     CachedAttention(3, 1, 2, 257, 64, "b", groups=3),
 )
-"""Keys past 1,024, 2,048 and 4,096, where kernels cut them into more parts; then short ones, with
-a mask for each combination of axes."""
+"""First more than 1,024, 2,048 and 4,096 keys, because from there on kernels split the keys into
+more parts. Then fewer keys, with masks that differ along several combinations of axes.
+"""
 CACHE_SCALE = 0.25
-"""Its root is a power of two as well: torch may multiply queries and keys by that, exactly."""
+"""The factor of the scores. Its square root is a power of two too, so torch can multiply both
+queries and keys by that root without rounding.
+"""
 QUERIES = (4.0, -4.0, 2.0, -2.0)
-"""They come round; with the scale, half a key or a whole one is the exponent of a weight."""
+"""The numbers of the queries, in turn. Multiplied by the scale they are 1 or 1/2 with either sign,
+so a weight's exponent is the key or half the key.
+"""
 END_KEY = 9.0
-"""Of the first and the last key, with different signs: one of them has a weight of e**9 = 8,103
-for a query of 4, about as much as 4,096 others."""
+"""The number of the last key; the first key is its negative. For a query of 4 or -4, one of the two
+has a weight of e**9 = 8,103, about as much as 4,096 other keys together.
+"""
 
 
 class Cache(NamedTuple):
-    """One number for each key of a head, and for its value."""
+    """The key and the value at each position of a head, each as one number."""
 
     keys: List[float]
     values: List[float]
@@ -74,10 +85,11 @@ class Cache(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
-    """Keys and values that both rise from the first to the last, drawn once for all formats.
+    """Random keys and values that both rise from the first position to the last. They are the same
+    for all formats.
 
-    So two parts of the keys differ in their weights and in their means, wherever they are cut, and
-    a mean of the parts' answers without their weights is far away.
+    Wherever a kernel splits the keys, the parts differ in their weights and in their means. So a
+    kernel that averages the parts' results without weights gets a clearly wrong result.
     """
     chance = dice(f"cache {attention} {batch} {head}")
     key_steps = chance.choices((-1.0, 0.0, 1.0), k=attention.keys)
@@ -85,7 +97,7 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
     keys: List[float] = []
     values: List[float] = []
     for position, (key_step, value_step) in enumerate(zip(key_steps, value_steps)):
-        # From -2 to 2.
+        # `level` rises from -2 to 2.
         level = 4 * position // (attention.keys - 1) - 2
         keys.append(level + key_step)
         values.append(3 * level + value_step)
@@ -95,24 +107,28 @@ def cache_of(attention: CachedAttention, batch: int, head: int) -> Cache:
 
 
 def query_of(query: int, query_head: int) -> float:
-    """The number that stands for a query: `QUERIES` in turn, each head one place further."""
+    """Returns the number of a query. Queries use `QUERIES` in turn, and each head starts one place
+    later.
+    """
     return QUERIES[(query + query_head) % len(QUERIES)]
 
 
 def mask_rows(attention: CachedAttention) -> List[List[bool]]:
-    """Which keys each row of the mask allows: all but a padding, whose length no other row has.
+    """For each row of the mask, which keys it allows: about 80 % of the keys outside the row's
+    padding. The padding of each row has a different length.
 
-    Odd rows have it in front of their keys, even ones behind.
+    Odd rows have their padding before the keys, even rows after them.
     """
     chance = dice(f"padding {attention}")
     batch, heads, queries, keys = attention.mask_shape
     count = batch * heads * queries
     rows: List[List[bool]] = []
     for number in range(count):
-        # More than half of the keys are left to the last row.
+        # The longest padding, in the last row, is half of the keys.
         padding = (number + 1) * keys // (2 * count)
         seen = [chance.random() < 0.8 for _ in range(keys - padding)]
-        # At the border of the padding: a mask that is moved by one place does not see it.
+        # Always allow the key next to the padding, so that a mask that is shifted by one place
+        # gives another result.
         if number % 2:
             seen[0] = True
             row = [False] * padding + seen
@@ -124,26 +140,28 @@ def mask_rows(attention: CachedAttention) -> List[List[bool]]:
 
 
 def mask_row_of(attention: CachedAttention, batch: int, head: int, query: int) -> int:
-    """The row of the mask that a query has to obey."""
+    """The index of the mask row that applies to a query."""
     row = 0
     for index, length in zip((batch, head, query), attention.mask_shape):
-        # An axis of length 1 holds the same for all.
+        # Along an axis of length 1 the mask is the same for all.
         position = index if length > 1 else 0
         row = row * length + position
     return row
 
 
 def exact_answers(attention: CachedAttention) -> List[float]:
-    """One number for each query: the mean of the values that it may see, weighed in Python."""
+    """The exact result of each query, computed in Python: the weighted mean of the values that its
+    mask allows.
+    """
     rows = mask_rows(attention) if attention.differs_along else None
     answers: List[float] = []
     query_heads = attention.heads * attention.groups
     for batch, query_head in product(range(attention.batch), range(query_heads)):
-        # Neighbouring heads of the queries share a head of the keys.
+        # Neighbouring query heads share a key head.
         cache = cache_of(attention, batch, query_head // attention.groups)
         for query in range(attention.queries):
             factor = CACHE_SCALE * query_of(query, query_head)
-            # No exponent is above 9, so nothing has to be taken away from it.
+            # No exponent is above 9, so there is no need to subtract the maximum.
             weights = [exp(factor * key) for key in cache.keys]
             if rows is not None:
                 row = rows[mask_row_of(attention, batch, query_head, query)]
@@ -154,7 +172,7 @@ def exact_answers(attention: CachedAttention) -> List[float]:
 
 
 class CacheTensors(NamedTuple):
-    """The arguments of one attention on a device."""
+    """The queries, keys and values of one attention call on a device."""
 
     queries: Any
     keys: Any
@@ -162,10 +180,10 @@ class CacheTensors(NamedTuple):
 
 
 def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> CacheTensors:
-    """Queries, keys and values of the attention, each with one number a row.
+    """Make the queries, keys and values of an attention call; each row is built from one number.
 
-    Queries and keys have their number in the first column and zeros in the others. Each column of a
-    value has the value's number times 1, 2 or 3, in turn.
+    In queries and keys, the number is in the first column and the other columns are zero. In
+    values, the columns contain the number times 1, 2 and 3, in turn.
     """
     batch, heads, width = attention.batch, attention.heads, attention.width
     queries, keys = attention.queries, attention.keys
@@ -179,8 +197,8 @@ def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> C
     key_numbers = joined(cache.keys for cache in caches)
     value_numbers = joined(cache.values for cache in caches)
 
-    # Each number is a column that the device spreads over the width: lists of all columns would
-    # take longer than the attention.
+    # Send only one column and let the device expand it to the width, because Python lists of all
+    # columns would take longer than the attention.
     query_column = tensor_of(query_numbers, dtype_name, device, batch, query_heads, queries, 1)
     key_column = tensor_of(key_numbers, dtype_name, device, batch, heads, keys, 1)
     value_column = tensor_of(value_numbers, dtype_name, device, batch, heads, keys, 1)
@@ -194,7 +212,9 @@ def cache_tensors(attention: CachedAttention, dtype_name: str, device: str) -> C
 
 
 def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Iterator[Any]:
-    """The mask as flags and as numbers that are added, short and spread to its whole shape."""
+    """Yields the mask as flags, in its own shape, and then as numbers to add to the scores,
+    expanded to the full shape. Without a mask, yields None.
+    """
     if not attention.differs_along:
         yield None
         return
@@ -207,8 +227,9 @@ def cache_masks(attention: CachedAttention, dtype_name: str, device: str) -> Ite
 
 
 def few_queries_and_padding(device: str) -> Iterator[Part]:
-    """Catches parts of the keys that are joined without their weights, a lost part or last key, and
-    a mask of another batch row, head or query."""
+    """Catches partial results that are combined without their weights, a missing part or last key,
+    and a mask that is taken from another batch row, head or query.
+    """
     for number, attention in enumerate(ATTENTIONS):
         factors = value_factors_of(attention.width)
         exact = joined(scaled(factors, answer) for answer in exact_answers(attention))
@@ -223,8 +244,10 @@ def few_queries_and_padding(device: str) -> Iterator[Part]:
 
 
 def cache_limit(dtype_name: str, keys: int) -> Limit:
-    """Twice that of other attentions: the values at both ends differ by twice the largest one, so
-    an error of their weights moves the mean twice as far."""
+    """The error allowed here: twice the absolute limit of the other attention tests. The first and
+    last values differ by twice the largest value, so an error in their weights moves the mean twice
+    as far.
+    """
     limit = attention_limit(dtype_name, keys)
     return Limit(limit.relative, 2 * limit.absolute)
 
@@ -232,7 +255,7 @@ def cache_limit(dtype_name: str, keys: int) -> Limit:
 def attended_to_cache(
     attention: CachedAttention, inputs: CacheTensors, mask: Any, backend: Optional[str]
 ) -> Any:
-    """What one backend makes of it."""
+    """Compute the attention with one backend of torch."""
     return attended(
         *inputs,
         mask=mask,

@@ -1,7 +1,8 @@
-"""Dropout by vector lane and by position, and random generators that advance from call to call.
+"""Dropout, counted by vector lane and by position, and random generators, which must advance from
+call to call.
 
-`chance` counts how many numbers fall where. Here each vector lane and each position is counted by
-itself: a lane that is always kept is one number of 256, which no total shows.
+The check `chance` counts over all numbers. Here each vector lane and each position is counted
+separately, because one of 256 lanes that is always kept does not show in a total.
 """
 
 from __future__ import annotations
@@ -17,28 +18,38 @@ from ...values import Outcome, asked
 from .answers import Limit, ask_all, dtype_of, exactly, flat_list, formats_on, near, roundoff
 
 COUNT = 2**17
-"""Elements whose lanes are counted."""
+"""The number of elements in each tensor whose lanes are counted."""
 LANES = (3, 8, 32, 100, 256, 1000)
-"""Widths of vectors, blocks and rows; every so many elements are counted together."""
+"""Possible widths of a kernel's vectors, blocks and rows. For each width, elements at the same
+place in a vector (the same lane) are counted together.
+"""
 DRAWS, POSITIONS = 256, 1027
-"""How often the same positions are drawn."""
+"""The number of random masks, and the number of positions in each."""
 VECTOR_LENGTH = 16
-"""Lanes of the widest vector; those of 2, 4 and 8 lanes come round in it."""
+"""The number of lanes in the widest vector; vectors of 2, 4 and 8 lanes repeat within it."""
 DISTANCES = (1, 2, 3, 4, 8, 16)
-"""To a lane that may share the random number; after 16 the same lane comes again."""
+"""Distances from a lane to another lane that may wrongly use the same random number. At distance 16
+is the same lane of the next vector.
+"""
 SIGMAS = 6.5
-"""A sound generator is farther off once in ten thousand million counts."""
+"""The largest deviation allowed in a count, in standard deviations. A correct generator exceeds it
+about once in ten billion counts.
+"""
 DROPPED = 0.3
-"""No multiple of a small power of two: a share that is rounded to one is another one."""
+"""The dropout rate. It is not a multiple of 1/2, 1/4 or 1/8, so a kernel that rounds it to such a
+fraction drops a different share.
+"""
 SMALL_SIZES = (1, 2, 7, 15, 16, 17, 33, 1025)
-"""Kernels draw fewer than 16 numbers one at a time, and more in vectors."""
+"""Sizes of small draws. Kernels draw fewer than 16 numbers one by one, and more of them in vectors.
+"""
 SEED_LIMIT = 2**63
-"""Seeds of torch are numbers of 64 bits with a sign."""
+"""Torch's seeds are signed 64-bit numbers."""
 
 
 def dropout(device: str) -> Outcome:
-    """Check that each lane and position is dropped as often as asked, and that no draw repeats the
-    previous one."""
+    """Check that dropout drops each lane and position at the requested rate, and that no random
+    draw repeats the previous one.
+    """
     torch.manual_seed((asked().seed + 271) % SEED_LIMIT)
     questions = (
         lanes,
@@ -58,19 +69,19 @@ def ones(device: str, dtype_name: str, *shape: int) -> Any:
 
 
 def kept_flags(computed: Any) -> List[bool]:
-    """For each element, whether it is not zero, that is, was kept."""
+    """Returns for each element whether dropout kept it (whether it is not zero)."""
     return [value != 0 for value in flat_list(computed)]
 
 
 def within_chance(label: str, count: int, draws: int) -> Part:
-    """Whether the number of kept elements is within what chance allows for this many draws."""
+    """Check that the number of kept elements is plausible for this many random draws."""
     expected = draws * (1 - DROPPED)
     message = f"{count} of {draws} are kept, about {expected:.0f} must be"
     return holds(label, is_likely(count, draws, 1 - DROPPED), message)
 
 
 def is_likely(count: int, draws: int, probability: float) -> bool:
-    """Whether something of this probability may come so often in so many draws."""
+    """Whether an event with this probability can plausibly occur `count` times in `draws` draws."""
     expected = draws * probability
     # The variance of a binomial distribution.
     variance = draws * probability * (1 - probability)
@@ -84,7 +95,7 @@ def lanes(device: str) -> Iterator[Part]:
         computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
         flags = kept_flags(computed)
         kept_count = sum(flags)
-        # The numbers that are kept are scaled up, so that the mean stays.
+        # Dropout scales up the numbers that it keeps, so that the mean stays the same.
         exact = [1 / (1 - DROPPED)] * kept_count
         kept_values = computed[computed != 0]
         limit = Limit(relative=4 * roundoff(dtype_name))
@@ -98,7 +109,9 @@ def lanes(device: str) -> Iterator[Part]:
 
 
 def independent_lanes(device: str) -> Iterator[Part]:
-    """Catches a lane that repeats another one's mask: each alone is dropped as often as asked."""
+    """Catches a lane that repeats another lane's mask. Counting single lanes does not show that,
+    because each is dropped at the right rate.
+    """
     for dtype_name in formats_on(device):
         computed = torch.nn.functional.dropout(ones(device, dtype_name, COUNT), DROPPED)
         flags = kept_flags(computed)
@@ -112,11 +125,12 @@ def independent_lanes(device: str) -> Iterator[Part]:
 
 
 def agree_by_chance(label: str, lane: List[bool], other_lane: List[bool]) -> Part:
-    """Whether two lanes are as often kept or dropped together as independent ones."""
-    # The last vector may be cut off before the other lane.
+    """Check that two lanes agree (both kept or both dropped) only as often as independent lanes
+    do."""
+    # The last vector may end before the other lane, so the lanes can differ in length.
     pairs = min(len(lane), len(other_lane))
     equal_count = sum(map(eq, lane, other_lane))
-    # Both are kept, or both are dropped.
+    # The probability that both are kept or both are dropped.
     probability = (1 - DROPPED) ** 2 + DROPPED**2
     expected = pairs * probability
     message = f"{equal_count} of {pairs} pairs are equal, about {expected:.0f} must be"
@@ -124,8 +138,9 @@ def agree_by_chance(label: str, lane: List[bool], other_lane: List[bool]) -> Par
 
 
 def positions(device: str) -> Iterator[Part]:
-    """Catches a position that is kept or dropped in too many draws, such as the last one of a row
-    in all."""
+    """Catches a position that is kept or dropped too often, for example the last element of a row
+    that is kept in every draw.
+    """
     counts = [0] * POSITIONS
     inputs = ones(device, "float32", POSITIONS)
     for _ in range(DRAWS):
@@ -138,14 +153,13 @@ def positions(device: str) -> Iterator[Part]:
 
 
 def gradients_through_dropout(device: str) -> Iterator[Part]:
-    """Catches a backward pass that drops other elements than the forward pass, or scales them
-    differently."""
+    """Catches a backward pass that drops or scales elements differently from the forward pass."""
     for dtype_name in formats_on(device):
         for length in (17, 1025, 8193):
             leaf = ones(device, dtype_name, length).requires_grad_()
             outputs = torch.nn.functional.dropout(leaf, DROPPED)
             (gradient,) = torch.autograd.grad(outputs, leaf, torch.ones_like(outputs))
-            # The inputs are ones, so the outputs are the factors of the gradient.
+            # The inputs are ones, so the outputs are the factors that the gradient must have.
             exact = flat_list(outputs)
             label = f"gradient of dropout, {length} {dtype_name} numbers"
             yield exactly(label, gradient, exact)
@@ -174,7 +188,8 @@ def whole_channels(device: str) -> Iterator[Part]:
 
 
 def nothing_and_everything(device: str) -> Iterator[Part]:
-    """Catches a dropout that still drops at random with rate 0 or 1, or with `training=False`."""
+    """Catches dropout that still drops at random if the rate is 0 or 1, or with
+    `training=False`."""
     functional = torch.nn.functional
     length = 1025
     untouched = [1.0] * length
@@ -183,7 +198,7 @@ def nothing_and_everything(device: str) -> Iterator[Part]:
         inputs = ones(device, dtype_name, length)
         computed = functional.dropout(inputs, 0.0)
         yield exactly(f"dropout 0 of {dtype_name}", computed, untouched)
-        # What is kept would be divided by zero.
+        # With rate 1, the scale of kept elements would be 1 / 0.
         computed = functional.dropout(inputs, 1.0)
         yield exactly(f"dropout 1 of {dtype_name}", computed, nothing)
         computed = functional.dropout(inputs, 0.5, training=False)
@@ -193,7 +208,7 @@ def nothing_and_everything(device: str) -> Iterator[Part]:
 # --- draws ----------------------------------------------------------------------------------------
 
 Draw = Callable[[Any, Any], Any]
-"""(an empty tensor, a generator or None) -> random numbers."""
+"""Takes a tensor to fill and a generator (or None), and returns random numbers."""
 DRAWERS: Dict[str, Draw] = {
     "uniform_": lambda x, source: x.uniform_(generator=source),
     "normal_": lambda x, source: x.normal_(generator=source),
@@ -205,12 +220,13 @@ DRAWERS: Dict[str, Draw] = {
     "randint": lambda x, source: torch.randint(2**40, x.shape, generator=source, device=x.device),
 }
 LEAST_NUMBERS = 40
-"""How many numbers are compared at least: even 40 flags repeat only once in 2**40 times."""
+"""The fewest numbers that are compared. Even 40 random flags are equal only once in 2**40 times."""
 
 
 def draws_that_move_on(device: str) -> Iterator[Part]:
-    """Catches a random generator that does not advance, for small and large draws, with a new
-    generator and with the default one."""
+    """Catches a random generator that does not advance after small or large draws. Tests a new
+    generator and the default one.
+    """
     for method, draw in DRAWERS.items():
         for size in SMALL_SIZES:
             empty = torch.zeros(size, device=device)
@@ -218,7 +234,7 @@ def draws_that_move_on(device: str) -> Iterator[Part]:
             generator = torch.Generator(device=device)
             generator.manual_seed(asked().seed % SEED_LIMIT)
             yield from moves_on(label, draw, empty, generator)
-            # Without one torch takes the device's usual generator.
+            # Without a generator, torch uses the device's default generator.
             yield from moves_on(f"{label}, usual", draw, empty, None)
 
 
@@ -226,13 +242,13 @@ def moves_on(label: str, draw: Draw, empty: Any, generator: Any) -> Iterator[Par
     """Check that two series of draws differ, and that the draws within a series are not all
     equal."""
     enough_calls = LEAST_NUMBERS // len(empty) + 1
-    # Two at least, to be compared with each other.
+    # At least two calls, so that they can be compared with each other.
     calls = max(2, enough_calls)
     first = drawn(draw, empty, generator, calls)
     second = drawn(draw, empty, generator, calls)
     differ = first != second
     yield holds(f"{label}, the next draws", differ, "they come again")
-    # A generator that stands still gives the same row in each call.
+    # If the generator does not advance, each call returns the same numbers.
     has_moved = first.count(first[0]) < len(first)
     yield holds(f"{label}, single draws", has_moved, "each one is the same")
 
@@ -247,13 +263,14 @@ def drawn(draw: Draw, empty: Any, generator: Any, calls: int) -> List[Sequence[f
 
 
 def states_that_are_kept(device: str) -> Iterator[Part]:
-    """Catches a restored generator state that gives other numbers, and two seeds that give the same
-    numbers."""
+    """Catches a generator that gives different numbers after its state is restored, or the same
+    numbers for two seeds.
+    """
     for method, draw in DRAWERS.items():
         for size in (7, 1025):
             empty = torch.zeros(size, device=device)
             generator = torch.Generator(device=device).manual_seed(7)
-            # The state is taken in the middle, where a kernel may hold numbers back.
+            # Save the state after a few draws, when a kernel may have unused random numbers left.
             drawn(draw, empty, generator, 3)
             state = generator.get_state()
             first = drawn(draw, empty, generator, 12)

@@ -1,8 +1,9 @@
-"""Steps of SGD that are exact in every format, with several parameter groups; used by
+"""SGD steps that are exact in every format, with several parameter groups. Part of the check
 `optimizer-steps`.
 
-Parameters are multiples of 1/32, gradients of 1/2, rate and momentum powers of two. So each number
-of three steps has at most eight binary digits, and bfloat16 holds it.
+Parameters are multiples of 1/32, gradients are multiples of 1/2, and the learning rate and momentum
+are powers of two. So in three steps every number needs at most eight binary digits, which bfloat16
+can hold.
 """
 
 from __future__ import annotations
@@ -18,22 +19,26 @@ from .answers import HALVES, dtype_name_of, exactly, formats_on, tensor_of
 from .number_lists import Number, repeated
 
 PERIOD = 59
-"""After so many elements parameters and gradients repeat; a prime, unlike any vector."""
+"""Parameters and gradients repeat after this many elements. It is a prime, so it differs from the
+length of any kernel's vector.
+"""
 RATE, MOMENTUM = 0.25, 0.5
-"""Powers of two, which keep each step exact."""
+"""The learning rate and the momentum. They are powers of two, so that each step is exact."""
 STEPS = 3
 LENGTHS = (1, 17, 1025, 70_003)
-"""The last one is two chunks of a fused kernel (65,536 elements on a GPU), the second not full."""
+"""Lengths of the parameters. The last one fills one chunk of a fused kernel (65,536 elements on a
+GPU) and part of a second one.
+"""
 FORMS: Dict[str, Dict[str, bool]] = {
     "plain": {"foreach": False},
     "foreach": {"foreach": True},
     "fused": {"fused": True},
 }
-"""The three implementations that torch has of an optimizer, by its own options."""
+"""Torch's three implementations of an optimizer, each with the options that select it."""
 
 
 def start_of(position: int) -> float:
-    """The start value of the parameter at this position, from -29/32 to 29/32."""
+    """The parameter's initial value at this position, from -29/32 to 29/32."""
     step = position % PERIOD - 29
     return step / 32
 
@@ -47,13 +52,13 @@ def gradient_of(position: int, number: int) -> float:
 
 
 class Rates(NamedTuple):
-    """The direction and learning rates of a case."""
+    """The direction and the learning rates of a test case."""
 
     sign: float = 1.0
-    """-1: the optimizer climbs (`maximize`)."""
+    """1, or -1 if the optimizer maximizes (`maximize=True`)."""
     first: float = RATE
     last: float = RATE
-    """The rate of the last step, as a schedule may change it."""
+    """The learning rate of the last step, which a schedule may have changed."""
 
 
 def trained_in_python(rates: Rates) -> List[float]:
@@ -73,22 +78,23 @@ def trained_in_python(rates: Rates) -> List[float]:
 
 
 class Parameters(NamedTuple):
-    """Parameters on a device: those that are trained, and two that must not change."""
+    """The parameters on a device: several that are trained, and two that must not change."""
 
     learning: List[Any]
     transposed: Any
-    """A matrix stored by columns; trained too."""
+    """A matrix in column-major order, which is trained too."""
     zero_rate: Any
-    """Has gradients, but is in a group with learning rate 0."""
+    """A parameter with gradients, in a group with learning rate 0."""
     no_gradient: Any
-    """Is in the group that is trained, but its gradient is None."""
+    """A parameter in the trained group whose gradient is None."""
 
 
 MATRIX_HEIGHT, MATRIX_WIDTH = 33, 17
-"""Odd, so that no vector of a kernel divides it."""
+"""Both are odd, so neither is a multiple of a kernel's vector length."""
 MATRIX_SIZE = MATRIX_HEIGHT * MATRIX_WIDTH
 UNCHANGED_LENGTH = 1025
-"""Numbers in each of the two parameters that must not change: one more than a block of 1,024."""
+"""The length of the two parameters that must not change: one more than a block of 1,024 elements.
+"""
 
 
 def made_parameters(dtype_name: str, device: str) -> Parameters:
@@ -96,29 +102,30 @@ def made_parameters(dtype_name: str, device: str) -> Parameters:
     start = [start_of(position) for position in range(PERIOD)]
     learning: List[Any] = []
     for length in LENGTHS:
-        # Two formats are enough for the long one, which takes most of the time.
+        # The longest parameter takes most of the time, so test it in two formats only.
         if length > 5000 and dtype_name not in ("float32", "bfloat16"):
             continue
         learning.append(tensor_of(repeated(start, length), dtype_name, device))
     matrix = matrix_by_columns(start, dtype_name, device)
     zero_rate = tensor_of(repeated(start, UNCHANGED_LENGTH), dtype_name, device)
     no_gradient = zero_rate.clone()
-    # All of them may get gradients; `give_gradients` leaves one out.
+    # All parameters require gradients, but `give_gradients` gives none to `no_gradient`.
     for tensor in (*learning, matrix, zero_rate, no_gradient):
         tensor.requires_grad_()
     return Parameters(learning, matrix, zero_rate, no_gradient)
 
 
 def matrix_by_columns(period: List[Number], dtype_name: str, device: str) -> Any:
-    """A matrix that is stored column by column."""
+    """A matrix in column-major order."""
     values = repeated(period, MATRIX_SIZE)
     columns = tensor_of(values, dtype_name, device, MATRIX_WIDTH, MATRIX_HEIGHT)
     return columns.t()
 
 
 def give_gradients(parameters: Parameters, number: int) -> None:
-    """Set the gradients of one step. The gradient of the matrix is stored by columns, like the
-    matrix itself; `no_gradient` gets none."""
+    """Set the gradients for one step. The matrix's gradient is in column-major order, like the
+    matrix; `no_gradient` gets no gradient.
+    """
     dtype_name = dtype_name_of(parameters.zero_rate)
     device = str(parameters.zero_rate.device)
     period: List[Number] = []
@@ -134,11 +141,11 @@ def give_gradients(parameters: Parameters, number: int) -> None:
 
 
 Train = Callable[[Parameters, Dict[str, bool]], None]
-"""(parameters, options of the optimizer): all steps, in place."""
+"""Runs all steps of the optimizer, with these options, and changes the parameters in place."""
 
 
 def plainly(parameters: Parameters, options: Dict[str, bool]) -> None:
-    """All steps with the same rate."""
+    """Train with the same learning rate in all steps."""
     train(parameters, options, last_rate=RATE)
 
 
@@ -172,7 +179,7 @@ def train(
 
 def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
     """An SGD optimizer with two groups: one that is trained, and one with learning rate 0."""
-    # The optimizer must skip a parameter without a gradient, and go on with the next one.
+    # The group also contains a parameter without a gradient, which the optimizer must skip.
     trained = [*parameters.learning, parameters.transposed, parameters.no_gradient]
     trained_group = {"params": trained}
     zero_rate_group = {"params": [parameters.zero_rate], "lr": 0.0}
@@ -181,7 +188,9 @@ def sgd_of(parameters: Parameters, options: Dict[str, bool]) -> Any:
 
 
 class Case(NamedTuple):
-    """A way to train: the function for torch, and the rates for the exact steps in Python."""
+    """A test case: the function that trains with torch, and the rates for the exact steps in
+    Python.
+    """
 
     label: str
     train: Train
@@ -198,17 +207,17 @@ CASES: Sequence[Case] = (
 
 
 def exact_steps(device: str) -> Iterator[Part]:
-    """Catches a group with another group's rate, a lost state, and a change of parameters that must
-    not change.
+    """Catches a parameter group that uses another group's learning rate, optimizer state that is
+    lost, and changes to parameters that must stay the same.
 
-    One parameter is stored by columns, and one has no gradient.
+    One parameter is in column-major order, and one has no gradient.
     """
     for case in CASES:
         period = trained_in_python(case.rates)
         for dtype_name in formats_on(device):
             for form, form_options in FORMS.items():
-                # A fault of torch 2.13: the CPU's fused SGD with momentum steps in 16 bits only
-                # the last elements of a parameter, those behind its whole vectors.
+                # A bug in torch 2.13: in 16-bit formats, the CPU's fused SGD with momentum only
+                # updates the last elements of a parameter, those after its last whole vector.
                 if form == "fused" and dtype_name in HALVES and kind(device) == "cpu":
                     continue
                 parameters = made_parameters(dtype_name, device)
@@ -223,8 +232,9 @@ def exact_steps(device: str) -> Iterator[Part]:
 
 
 def is_missing_form(problem: Exception) -> bool:
-    """Whether the error means that this torch or device lacks the form of the optimizer, e.g. the
-    fused one in older releases."""
+    """Whether the error means that this torch or device lacks this implementation of the optimizer,
+    such as the fused one in older releases.
+    """
     has_no_option = "unexpected keyword" in str(problem)
     return has_no_option or lacks_form(problem) or refuses(problem)
 
@@ -232,8 +242,9 @@ def is_missing_form(problem: Exception) -> bool:
 def parameters_after_steps(
     parameters: Parameters, period: List[float], label: str
 ) -> Iterator[Part]:
-    """Compare the trained parameters with the exact steps, and the two others with their values
-    before the first step."""
+    """Compare the trained parameters with the exact results, and the two other parameters with
+    their initial values.
+    """
     for tensor in parameters.learning:
         length = len(tensor)
         yield exactly(f"{label}, {length} numbers", tensor, repeated(period, length))

@@ -1,7 +1,8 @@
-"""Functions of very large and very small numbers, and powers of each sign; asked by `pointwise`.
+"""Functions of very large and very small numbers, and powers with both signs. Part of the check
+`pointwise`.
 
-Kernels have other paths for them: the sine of a number past 105,615 needs 2 / pi to two hundred
-bits, and an exponential ends in what is infinite or next to zero.
+Kernels have separate paths for such numbers. For example, the sine of a number above 105,615 needs
+2 / pi with about two hundred bits, and an exponential becomes infinite or almost zero.
 """
 
 from __future__ import annotations
@@ -34,37 +35,46 @@ from .functions import exp2, gelu, rsqrt, sigmoid, silu, softplus
 from .number_lists import Number, repeated
 
 LONG = 1027
-"""Past 1,024, and ends within a vector."""
+"""A length above 1,024 that is not a multiple of a kernel's vector length."""
 LARGEST: Dict[str, float] = {
     "float64": 1.7976931348623157e308,
     "float32": 3.4028234663852886e38,
     "float16": 65_504.0,
     "bfloat16": 3.3895313892515355e38,
 }
-"""What is beyond the largest number of a format is infinite; no answer below comes near to it."""
+"""The largest number of each format; anything larger is infinite. No expected result in this file
+is close to that border.
+"""
 GROWING = (2.0, 5.5, 9.0, 10.5, 12.0, 30.0, 80.0, 87.0, 90.0, 100.0, 105.0, 600.0, 720.0, 1e4, 1e30)
-"""Exponentials of both signs: within, near to and beyond the ends of each format."""
+"""Arguments for exponentials, tested with both signs. Their results are inside, close to and beyond
+the range of each format.
+"""
 TINY = (2.0**-149, 2.0**-133, 2.0**-126, 2.0**-100, 2.0**-24, 2.0**-14, 2.0**-12)
-"""The least numbers of float32, bfloat16 and float16, with a sign or without, and larger ones."""
+"""The smallest numbers of float32, bfloat16 and float16, and larger ones. They are tested with both
+signs.
+"""
 POSITIVE = (2.0**-126, 1e-30, 2.0**-24, 2.0**-14, 1 - 2.0**-8, 1 + 2.0**-7, 6e4, 1e10, 1e30, 3e38)
-"""For logarithms: the ends of the formats, and both sides of 1, where they lose their digits."""
+"""Arguments for logarithms: both ends of the formats, and both sides of 1, where a logarithm easily
+loses digits.
+"""
 
 
 class FarFunction(NamedTuple):
-    """A function of torch, the same in Python, and numbers of which both signs are asked."""
+    """A torch function, the same function in Python, and the arguments to test."""
 
     name: str
     run: Callable[[Any], Any]
     exact: Callable[[float], float]
     numbers: Tuple[float, ...]
     slack: float = 0.0
-    """Roundoffs of 1 by which an answer may be off besides."""
+    """An additional absolute error that is allowed, in unit roundoffs."""
 
 
 def far_angles() -> Tuple[float, ...]:
-    """Numbers for sine and cosine: two of each power of two up to the end of float32.
+    """Random arguments for sine and cosine: two for every second power of two, up to the end of
+    float32.
 
-    From 2**17 on they are past 105,615, from where CUDA reduces them in another way.
+    Arguments from 2**17 on are above 105,615, where CUDA uses a different argument reduction.
     """
     chance = dice("far angles")
     angles: List[float] = []
@@ -75,14 +85,15 @@ def far_angles() -> Tuple[float, ...]:
 
 
 def far_functions() -> Tuple[FarFunction, ...]:
-    """Functions to test at both ends of their range."""
+    """The functions to test with very small and very large arguments."""
     both_ends = TINY + GROWING
     angles = TINY + far_angles()
-    # The exponential in x / (1 + exp(-x)) is infinite at -90, where the quotient is not yet zero.
+    # SiLU is x / (1 + exp(-x)). At x = -90 the exponential overflows float32 although the result is
+    # not yet zero, so 90 is left out.
     within_exponential = tuple(number for number in both_ends if number != 90.0)
     functional = torch.nn.functional
     return (
-        # The reduction leaves an error of a few roundoffs of the angle, which is below 2 pi.
+        # The angle is reduced to below 2 pi, with an error of a few roundoffs.
         FarFunction("sin", torch.sin, math.sin, angles, slack=4.0),
         FarFunction("cos", torch.cos, math.cos, angles, slack=4.0),
         FarFunction("tan", torch.tan, math.tan, angles, slack=4.0),
@@ -103,12 +114,14 @@ def far_functions() -> Tuple[FarFunction, ...]:
 
 
 def torch_softplus(x: float) -> float:
-    """Torch's own threshold: past 20 the function is the number itself."""
+    """Softplus with torch's threshold: above 20 it returns x itself."""
     return x if x > 20 else softplus(x)
 
 
 def positive_functions() -> Tuple[FarFunction, ...]:
-    """Functions that are only defined for zero and positive numbers, or tested for those alone."""
+    """The functions that are only tested with zero and positive numbers, most of them because they
+    are not defined elsewhere.
+    """
     numbers = (0.0, *POSITIVE, inf)
     tiny_numbers = (0.0, *TINY, *POSITIVE, inf)
     return (
@@ -122,12 +135,14 @@ def positive_functions() -> Tuple[FarFunction, ...]:
 
 
 def at_zero(function: Callable[[float], float], limit: float) -> Callable[[float], float]:
-    """A function that Python refuses to compute at zero, with its limit there."""
+    """Wrap a function that Python cannot compute at zero, so that it returns `limit` there."""
     return lambda x: function(x) if x else limit
 
 
 def far_numbers(device: str) -> Iterator[Part]:
-    """Catches a function that is right near zero only: its other paths are wrong or end early."""
+    """Catches a function that is only right near zero, because its other paths are wrong or not
+    used where they should be.
+    """
     for dtype_name in formats_on(device):
         for function in far_functions():
             numbers = [*function.numbers, *(-number for number in function.numbers)]
@@ -139,10 +154,11 @@ def far_numbers(device: str) -> Iterator[Part]:
 def values_of(
     function: FarFunction, numbers: Sequence[float], dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """Compare one function for numbers as the format stores them: large ones are infinite in
-    float16."""
+    """Compare one function, for the numbers as the format stores them (large numbers are infinite
+    in float16).
+    """
     stored = flat_list(torch.tensor(list(numbers), dtype=dtype_of(dtype_name)))
-    # Numbers that became infinite stay only if the function has a limit at infinity.
+    # Keep numbers that became infinite only if the function has a limit at infinity.
     if inf not in numbers:
         stored = [number for number in stored if abs(number) != inf]
     exact = [within_format(function.exact, number, dtype_name) for number in stored]
@@ -157,28 +173,31 @@ def values_of(
 
 
 def within_format(function: Callable[..., float], x: float, dtype_name: str) -> float:
-    """A function's value; infinite if it is too large for the format or for Python."""
+    """Returns the function's value, or infinity if the value is too large for the format or for
+    Python.
+    """
     try:
         value = function(x)
     except OverflowError:
-        # Of the functions that overflow in Python only sinh has negative values.
+        # Of the functions that overflow in Python, only sinh can be negative.
         return math.copysign(inf, x) if function is math.sinh else inf
     return cut_to_format(value, dtype_name)
 
 
 def cut_to_format(value: float, dtype_name: str) -> float:
-    """Infinite where it is larger than the format's largest number."""
+    """Returns the value, or infinity if it is larger than the format's largest number."""
     if abs(value) > LARGEST[dtype_name]:
         return math.copysign(inf, value)
     return value
 
 
 def limit_of(slack: float, dtype_name: str) -> Limit:
-    """The error allowed in a function's value, the same as for numbers near zero (`pointwise`).
+    """The error allowed in a function's value, the same as `pointwise.py` allows for numbers near
+    zero.
 
-    With 32 and 64 bits 8 roundoffs, because libraries promise 4; answers below the least normal
-    number may be zero. With 16 bits 4 roundoffs, and 1e-6 near zero, where the formulas of float32
-    are off by some 1e-7. `slack` is `FarFunction.slack`.
+    For 32 and 64 bits it is 8 roundoffs, because libraries promise 4, and results below the
+    smallest normal number may be zero. For 16 bits it is 4 roundoffs, plus 1e-6 because float32
+    formulas are off by about 1e-7 near zero. `slack` is `FarFunction.slack`.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
@@ -191,13 +210,15 @@ def limit_of(slack: float, dtype_name: str) -> Limit:
 
 BASES = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.25, 1.0, 2.0, 3.0, 10.0)
 EXPONENTS = (-101.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 7.0, 100.0, 101.0)
-"""Even, odd and fractional ones; kernels have their own paths for -2, -1, -0.5, 0.5, 2 and 3."""
+"""Even, odd and fractional exponents. Kernels have separate paths for -2, -1, -0.5, 0.5, 2 and 3.
+"""
 PAIRS = tuple(product(BASES, EXPONENTS))
 
 
 def power(base: float, exponent: float) -> float:
-    """The power as C defines it: NaN for a negative base with a fractional exponent, infinite for a
-    base of zero with a negative one."""
+    """The power as C defines it: NaN for a negative base with a fractional exponent, infinity for a
+    base of zero with a negative exponent.
+    """
     if base == 0.0 and exponent < 0:
         return inf
     if base < 0 and exponent != math.floor(exponent):
@@ -206,7 +227,9 @@ def power(base: float, exponent: float) -> float:
 
 
 def powers(device: str) -> Iterator[Part]:
-    """Catches a power that takes the logarithm of a negative base, or errs at zero."""
+    """Catches a power function that is wrong for negative bases (by taking their logarithm) or at
+    zero.
+    """
     for dtype_name in formats_on(device):
         yield from powers_of_pairs(dtype_name, device)
         yield from powers_by_numbers(dtype_name, device)
@@ -214,19 +237,22 @@ def powers(device: str) -> Iterator[Part]:
 
 
 def power_limit(dtype_name: str) -> Limit:
-    """The error allowed in a power: 16 roundoffs, because CUDA's manual promises 8 units in the
-    last place for float32."""
+    """The error allowed in a power. It is 16 roundoffs, because CUDA's manual promises 8 units in
+    the last place for float32.
+    """
     return Limit(relative=16 * roundoff(dtype_name), absolute=LEAST[dtype_name])
 
 
 def exact_powers(pairs: Sequence[Tuple[float, float]], dtype_name: str) -> List[float]:
-    """The powers of pairs (base, exponent) as the format stores them."""
+    """The power of each pair (base, exponent), infinite where it is too large for the format."""
     powers_of_pairs = [power(base, exponent) for base, exponent in pairs]
     return [cut_to_format(value, dtype_name) for value in powers_of_pairs]
 
 
 def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare powers of two tensors: element by element, and each base with each exponent."""
+    """Compare `pow` of two tensors: element by element, and broadcast, so that each base meets each
+    exponent.
+    """
     exact = exact_powers(PAIRS, dtype_name)
     limit = power_limit(dtype_name)
     bases = [base for base, _ in PAIRS]
@@ -246,7 +272,9 @@ def powers_of_pairs(dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def powers_by_numbers(dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare powers of a tensor and a Python number, which is a float or an integer."""
+    """Compare powers in which the base or the exponent is a Python number. A whole exponent is
+    tested as a float and as an integer.
+    """
     limit = power_limit(dtype_name)
     bases = tensor_of(repeated(BASES, 33), dtype_name, device)
     for exponent in EXPONENTS:
@@ -265,7 +293,7 @@ def powers_by_numbers(dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def powers_of_wholes(device: str) -> Iterator[Part]:
-    """Compare powers of integers, for which kernels have their own loop."""
+    """Compare powers of integers, which kernels compute with a separate loop."""
     bases: List[Number] = []
     exponents: List[Number] = []
     exact: List[Number] = []

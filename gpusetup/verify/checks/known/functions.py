@@ -1,4 +1,4 @@
-"""Functions of torch with their counterparts in Python and the arguments to test them with.
+"""Torch functions, their counterparts in Python, and the arguments to test them with.
 
 Used by the checks `pointwise` and `gradients`.
 """
@@ -12,19 +12,19 @@ from typing import Any, Callable, NamedTuple, Tuple
 import torch
 
 ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
-"""Both signs of these are asked. Near zero exp(x) - 1 and log(1 + x) lose all their digits, unless
-they are functions of their own."""
+"""Arguments that are tested with both signs. The smallest ones are for expm1, because a kernel that
+computes exp(x) - 1 loses all digits near zero."""
 POSITIVE = (1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 90.0, 1000.0)
-"""For what is not defined below zero."""
+"""Arguments for functions that are not defined below zero."""
 ABOVE_MINUS_ONE = (-0.75, -0.5, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 0.5, 3.25, 90.0)
-"""For log(1 + x)."""
+"""Arguments for log(1 + x)."""
 
 
 # --- functions that Python's math does not have ---------------------------------------------------
 
 
 def sigmoid(x: float) -> float:
-    """1 / (1 + exp(-x)), written so that the exponential cannot overflow."""
+    """Returns 1 / (1 + exp(-x)), written so that the exponential cannot overflow."""
     if x >= 0:
         return 1 / (1 + math.exp(-x))
     growth = math.exp(x)
@@ -32,14 +32,14 @@ def sigmoid(x: float) -> float:
 
 
 def softplus(x: float) -> float:
-    """log(1 + exp(x)), written so that the exponential cannot overflow."""
+    """Returns log(1 + exp(x)), written so that the exponential cannot overflow."""
     distance_from_zero = abs(x)
     bend = math.log1p(math.exp(-distance_from_zero))
     return max(x, 0.0) + bend
 
 
 def log_sigmoid(x: float) -> float:
-    """log(1 / (1 + exp(-x)))."""
+    """Returns log(1 / (1 + exp(-x)))."""
     return -softplus(-x)
 
 
@@ -143,11 +143,13 @@ class Function(NamedTuple):
     numbers: Tuple[float, ...] = ANY
     has_both_signs: bool = True
     slack: float = 0.0
-    """Roundoffs of 1 by which an answer may be off besides: it is a difference of such numbers."""
+    """An additional absolute error that is allowed, in unit roundoffs, because the value is a
+    difference of numbers near 1.
+    """
 
 
 def functions() -> Tuple[Function, ...]:
-    """All functions to test, as models and losses use them."""
+    """All functions to test; models and losses use them."""
     return (
         *logarithms_and_roots(),
         *bounded_functions(),
@@ -160,14 +162,13 @@ def functions() -> Tuple[Function, ...]:
 def positive_only(
     name: str, exact: Callable[[float], float], numbers: Tuple[float, ...] = POSITIVE
 ) -> Function:
-    """A test of a torch function that is only tested with the given numbers, not with their
-    negatives."""
+    """A torch function that is only tested with the given numbers, not with their negatives."""
     run = getattr(torch, name)
     return Function(name, run, exact, numbers, has_both_signs=False)
 
 
 def logarithms_and_roots() -> Tuple[Function, ...]:
-    """Exponentials, and functions that are only defined for positive numbers."""
+    """Exponentials, logarithms, roots and the reciprocal."""
     return (
         Function("exp", torch.exp, math.exp),
         Function("expm1", torch.expm1, math.expm1),
@@ -189,14 +190,13 @@ def bounded_functions() -> Tuple[Function, ...]:
         Function("tanh", torch.tanh, math.tanh),
         Function("atan", torch.atan, math.atan),
         Function("erf", torch.erf, math.erf),
-        # Far out, where exp(-x) is next to nothing.
+        # Also 40, where exp(-x) is almost zero.
         Function("sigmoid", torch.sigmoid, sigmoid, (*ANY, 40.0)),
     )
 
 
 def activations() -> Tuple[Function, ...]:
-    """The activation functions between layers, with torch's defaults or the constants named
-    here."""
+    """Activation functions, with torch's defaults or the constants given here."""
     f = torch.nn.functional
     gelu_by_tanh = functools.partial(f.gelu, approximate="tanh")
     torch_leaky_relu = functools.partial(f.leaky_relu, negative_slope=0.25)
@@ -223,7 +223,7 @@ def activations() -> Tuple[Function, ...]:
 
 
 def growing_functions() -> Tuple[Function, ...]:
-    """Functions whose values quickly become very large or close to zero."""
+    """Functions whose values quickly become very large or almost zero, and two logarithms."""
     return (
         Function("sinh", torch.sinh, math.sinh),
         Function("cosh", torch.cosh, math.cosh),
@@ -235,8 +235,9 @@ def growing_functions() -> Tuple[Function, ...]:
 
 
 def functions_of_digits() -> Tuple[Function, ...]:
-    """Functions that round, cut or change the sign of a number, and small powers; all but the
-    powers are exact."""
+    """Functions that round a number, cut it or change its sign, and small powers. All results
+    except the powers are exact.
+    """
     return (
         Function("sign", torch.sign, sign),
         Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),

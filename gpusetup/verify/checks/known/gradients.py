@@ -1,6 +1,6 @@
-"""Gradients of functions, of expanded operands, and of elements that are selected along an axis.
+"""Gradients of functions, of broadcast operands, and of elements that are selected along an axis.
 
-All but those of functions are sums of small whole numbers, so they are exact in every format.
+Most of them are sums of small whole numbers, so they are exact in every format.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .slopes import slopes_of_functions
 
 
 def gradients(device: str) -> Outcome:
-    """Check that gradients agree with slopes computed in Python, and reach the right elements."""
+    """Check that gradients agree with slopes computed in Python and reach the right elements."""
     questions = (
         slopes_of_functions,
         gradients_of_spread_operands,
@@ -56,11 +56,11 @@ def gradients(device: str) -> Outcome:
     return ask_all(device, questions, "slopes in Python")
 
 
-# --- operands that are spread ---------------------------------------------------------------------
+# --- broadcast operands ---------------------------------------------------------------------------
 
 
 class SpreadPair(NamedTuple):
-    """The shapes of two operands of which at least one is broadcast."""
+    """The shapes of two operands, at least one of which is broadcast."""
 
     first: Sequence[int]
     second: Sequence[int]
@@ -70,7 +70,7 @@ class SpreadPair(NamedTuple):
         return max(len(self.first), len(self.second))
 
     def padded(self) -> List[Sequence[int]]:
-        """Both shapes with the same number of axes; axes of length 1 are added in front."""
+        """Both shapes with the same number of axes, after adding axes of length 1 in front."""
         shapes: List[Sequence[int]] = []
         for shape in (self.first, self.second):
             missing_count = self.dimensions - len(shape)
@@ -85,7 +85,8 @@ SPREAD_PAIRS = (
     SpreadPair((33, 65), (33, 1)),
     SpreadPair((2, 1026), ()),
 )
-"""A row to all rows, both to each other, a column to all columns, one number to all."""
+"""Pairs of shapes in which a row is broadcast, both operands, a column, and a single number.
+"""
 
 
 def gradients_of_spread_operands(device: str) -> Iterator[Part]:
@@ -99,7 +100,7 @@ def gradients_of_spread_operands(device: str) -> Iterator[Part]:
             operands = [flat_list(first), flat_list(second)]
             exact = product_gradients(operands, pair)
             label = f"{pair.first} times {pair.second} of {dtype_name}"
-            # The long sum of halves is rounded.
+            # In 16-bit formats the long sum is rounded.
             limit = Limit(4 * roundoff(dtype_name))
             yield near(f"gradient 0 of {label}", computed[0], exact[0], limit)
             yield near(f"gradient 1 of {label}", computed[1], exact[1], limit)
@@ -110,19 +111,20 @@ def whole_leaf(shape: Sequence[int], dtype_name: str, device: str) -> Any:
     chance = dice(f"leaf {shape}")
     values = [chance.choice((-1, 0, 1, 2)) for _ in range(prod(shape))]
     leaf = tensor_of(values, dtype_name, device)
-    # A single number has no axis.
+    # The shape of a single number is empty.
     return leaf.reshape(tuple(shape)).requires_grad_()
 
 
 def product_gradients(operands: Sequence[List[float]], pair: SpreadPair) -> List[List[float]]:
-    """The exact gradients of the sum of a broadcast product: for each element, the sum of all
-    factors it was multiplied by."""
+    """The exact gradients of the sum of a broadcast product. The gradient of an element is the sum
+    of all factors that it is multiplied by.
+    """
     first_shape, second_shape = pair.padded()
     spread_shape = list(map(max, first_shape, second_shape))
     first_gradient = [0.0] * len(operands[0])
     second_gradient = [0.0] * len(operands[1])
     for index in product(*map(range, spread_shape)):
-        # Many elements of the product share one of a spread operand.
+        # Many elements of the product use the same element of a broadcast operand.
         first = flat_position(index, first_shape)
         second = flat_position(index, second_shape)
         first_gradient[first] += operands[1][second]
@@ -170,13 +172,13 @@ def linear_of(shape: LinearShape, dtype_name: str, device: str) -> Linear:
     inputs = whole_leaf((rows, inner), dtype_name, device)
     weight = whole_leaf((columns, inner), dtype_name, device)
     bias = whole_leaf((columns,), dtype_name, device)
-    # What arrives does not learn.
+    # The upstream gradient itself needs no gradient.
     arriving = whole_leaf((rows, columns), dtype_name, device).detach()
     return Linear(inputs, weight, bias, arriving)
 
 
 def gradients_of_products(device: str) -> Iterator[Part]:
-    """Catches a linear layer whose gradients lose rows, columns or the bias."""
+    """Catches a linear layer whose gradients leave out rows, columns or the bias."""
     for dtype_name in formats_on(device):
         for shape in LINEAR_SHAPES:
             layer = linear_of(shape, dtype_name, device)
@@ -187,8 +189,9 @@ def gradients_of_products(device: str) -> Iterator[Part]:
 
 
 def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
-    """Compare the gradients of the input X, weight W and bias for an upstream gradient G: G W, G'
-    X, and the column sums of G."""
+    """Compare a linear layer's gradients. For an input X, weight W and upstream gradient G, they
+    are G W for the input, G' X for the weight, and the column sums of G for the bias.
+    """
     leaves = (layer.inputs, layer.weight, layer.bias)
     outputs = torch.nn.functional.linear(*leaves)
     computed = torch.autograd.grad(outputs, leaves, layer.arriving)
@@ -207,8 +210,9 @@ def gradients_of_linear(layer: Linear, label: str) -> Iterator[Part]:
 
 
 def gradient_of_batch(layer: Linear, label: str) -> Part:
-    """Compare the weight's gradient if the same product is computed twice in a batch: it is twice
-    as large."""
+    """Compare the weight's gradient if a batch contains the same product twice: it must be twice as
+    large.
+    """
     inputs = layer.inputs.expand(2, -1, -1)
     columns = layer.weight.t().expand(2, -1, -1)
     arriving = layer.arriving.expand(2, -1, -1)
@@ -223,8 +227,9 @@ def gradient_of_batch(layer: Linear, label: str) -> Part:
 
 
 def product_limit(tensor: Any) -> Limit:
-    """The relative limit for gradients of products: two roundoffs, because long sums are rounded in
-    bfloat16."""
+    """The relative error allowed in gradients of products. It is two roundoffs, because bfloat16
+    rounds long sums.
+    """
     dtype_name = dtype_name_of(tensor)
     return Limit(2 * roundoff(dtype_name))
 
@@ -242,12 +247,14 @@ def product_of_rows(
 
 
 def gradients_of_many_rows(device: str) -> Iterator[Part]:
-    """Catches a bias whose gradient is added up over the rows in 16 bits."""
-    # Six columns are fewer than 32,768 numbers: of more, each thread of a CPU rounds its own part.
-    # The steps are whole pairs of runs of 16.
+    """Catches a bias gradient that is summed over the rows in 16 bits."""
+    # Six columns make fewer than 32,768 numbers. With more, a CPU splits the sum between threads,
+    # each of which rounds its part. 4,224 steps are a multiple of 32: of a run of 16 up and a run
+    # of 16 down.
     steps, width = 4224, 6
     for dtype_name in formats_on(device):
-        # Single lanes are far from zero, or whole blocks.
+        # With short runs the partial sums of single lanes are far from zero; with long runs, those
+        # of whole blocks.
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
@@ -264,17 +271,17 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
             yield exactly(f"gradient of a spread bias {label}", computed, [ONE] * width)
 
 
-# --- elements that are picked ---------------------------------------------------------------------
+# --- selected elements ----------------------------------------------------------------------------
 
 
 def gradients_of_picked_elements(device: str) -> Iterator[Part]:
-    """Catches a gradient that reaches another element than the one that was selected."""
+    """Catches a gradient that reaches a different element from the one that was selected."""
     for dtype_name in formats_on(device):
         for length in (17, 257, 1025, 4099):
-            # bfloat16 has no 4,099 different whole numbers, float16 2,048.
+            # bfloat16 holds whole numbers exactly only up to 256, and float16 up to 2,048.
             has_gaps = dtype_name in HALVES and length > 256
             exact_name = "float32" if has_gaps else dtype_name
-            # Every number once, so that it is clear which element is meant.
+            # Every number occurs once, so that exactly one element is selected.
             order = list(range(length))
             dice(f"picked {length}").shuffle(order)
             leaf = tensor_of(order, exact_name, device).requires_grad_()
@@ -284,26 +291,27 @@ def gradients_of_picked_elements(device: str) -> Iterator[Part]:
 
 
 def gradients_of_largest(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
-    """Compare the gradients of max and amax: only the largest element gets a gradient."""
+    """Compare the gradients of max and amax. Only the largest element may get a gradient."""
     largest = len(order) - 1
     exact = [0.0] * len(order)
     exact[order.index(largest)] = 1.0
     of_all = leaf.max()
     (computed,) = torch.autograd.grad(of_all, leaf)
     yield exactly(f"gradient of max, {label}", computed, exact)
-    # Along an axis torch takes another kernel, which also says where the largest one is.
+    # Along an axis torch uses another kernel, which also returns the largest element's index.
     along_row, _ = leaf.max(0)
     (computed,) = torch.autograd.grad(along_row, leaf)
     yield exactly(f"gradient of max along a row, {label}", computed, exact)
-    # This one would share the gradient among equal elements.
+    # amax would divide the gradient among equal elements, but here all elements differ.
     shared = leaf.amax(0)
     (computed,) = torch.autograd.grad(shared, leaf)
     yield exactly(f"gradient of amax, {label}", computed, exact)
 
 
 def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Part]:
-    """Compare the gradients of sort and topk: each upstream value must reach the element that was
-    sorted to its position."""
+    """Compare the gradients of sort and topk. Each upstream value must reach the element that was
+    sorted to its position.
+    """
     length = len(order)
     weights = sawtooth(length, period=7)
     arriving = leaf.new_tensor(weights)
@@ -316,7 +324,7 @@ def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Par
     (computed,) = torch.autograd.grad(largest, leaf, arriving[:count])
     exact = [0.0] * length
     for position, value in enumerate(order):
-        # Falling: the largest number has rank 0.
+        # The order is descending, so the largest number has rank 0.
         rank = length - 1 - value
         if rank < count:
             exact[position] = weights[rank]
@@ -327,13 +335,14 @@ def gradients_of_sorted(leaf: Any, order: List[int], label: str) -> Iterator[Par
 
 
 def gradients_along_rows(device: str) -> Iterator[Part]:
-    """Catches gradients of cumsum, mean, norm and variance that lose the end of a row."""
+    """Catches gradients of cumsum, mean, norm and variance that leave out the end of a row."""
     for dtype_name in ("float32", "float64"):
         for length in (17, 1025, 4099):
             leaf = whole_leaf((2, length), dtype_name, device)
             unit = roundoff(dtype_name)
             label = f"2 x {length} {dtype_name} numbers"
-            # Sums are exact, quotients rounded once, roots made of rounded squares.
+            # The limits differ: running sums are exact, a mean's quotient is rounded once, and a
+            # norm is a root of rounded squares.
             yield gradient_of_running_sums(leaf, label)
             yield gradient_of_means(leaf, label, Limit(4 * unit))
             yield gradient_of_norm(leaf, label, Limit(64 * unit))
@@ -341,8 +350,9 @@ def gradients_along_rows(device: str) -> Iterator[Part]:
 
 
 def gradient_of_running_sums(leaf: Any, label: str) -> Part:
-    """Compare the gradient of cumsum: each element counts in the running sum at its place and in
-    all later ones."""
+    """Compare the gradient of cumsum. An element is part of the running sum at its own position and
+    of all later ones.
+    """
     weights = sawtooth(leaf.numel(), period=3)
     arriving = leaf.new_tensor(weights).reshape(leaf.shape)
     running_sums = leaf.cumsum(1)
@@ -353,12 +363,12 @@ def gradient_of_running_sums(leaf: Any, label: str) -> Part:
 
 
 def gradient_of_means(leaf: Any, label: str, limit: Limit) -> Part:
-    """Compare the gradient of the mean of two rows, with upstream gradients 1 and -3."""
+    """Compare the gradient of the means of two rows, with upstream gradients 1 and -3."""
     length = leaf.shape[1]
     arriving = leaf.new_tensor([1.0, -3.0])
     means = leaf.mean(1)
     (computed,) = torch.autograd.grad(means, leaf, arriving)
-    # Each element has the same share in its row's mean.
+    # All elements of a row contribute equally to its mean.
     first_row = [1 / length] * length
     second_row = [-3 / length] * length
     exact = first_row + second_row
@@ -366,19 +376,21 @@ def gradient_of_means(leaf: Any, label: str, limit: Limit) -> Part:
 
 
 def gradient_of_norm(leaf: Any, label: str, limit: Limit) -> Part:
-    """Compare the gradient of a vector's norm: the vector divided by its norm."""
+    """Compare the gradient of a vector's norm, which is the vector divided by its norm."""
     norm = torch.linalg.vector_norm(leaf)
     (computed,) = torch.autograd.grad(norm, leaf)
     values = flat_list(leaf)
     squares = products_of_pairs(values, values)
     size = sum(squares) ** 0.5
-    # A vector of length 1.
+    # The gradient has a norm of 1.
     exact = [value / size for value in values]
     return near(f"gradient of vector_norm, {label}", computed, exact, limit)
 
 
 def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
-    """Compare the gradient of the variance: twice the distance from the mean, divided by n - 1."""
+    """Compare the gradient of the variance, which is twice the distance from the mean, divided by n
+    - 1.
+    """
     variance = leaf.var()
     (computed,) = torch.autograd.grad(variance, leaf)
     values = flat_list(leaf)
@@ -388,13 +400,13 @@ def gradient_of_variance(leaf: Any, label: str, unit: float) -> Part:
     for value in values:
         distance = value - mean
         exact.append(2 * distance / (count - 1))
-    # Distances next to zero are as exact as the mean.
+    # A distance close to zero has the absolute error of the mean, so allow an absolute error too.
     limit = Limit(64 * unit, 64 * unit / count)
     return near(f"gradient of var, {label}", computed, exact, limit)
 
 
 def sums_from_here(row: Sequence[float]) -> List[float]:
-    """For each element, the sum of it and all elements after it.
+    """For each element, the sum of that element and all later ones.
 
     >>> sums_from_here([1, 2, 3])
     [6, 5, 3]
@@ -416,8 +428,9 @@ COPIES: Dict[str, Callable[[Any], Any]] = {
     "a clone": lambda x: x.clone(),
     "a written copy": lambda x: torch.zeros_like(x).copy_(x),
 }
-"""Operations that return the same matrix, so that the upstream gradient must arrive at the leaf as
-it is."""
+"""Operations that return the same matrix, so the gradient of the leaf must equal the upstream
+gradient.
+"""
 
 
 def gradients_of_copies(device: str) -> Iterator[Part]:
@@ -426,7 +439,8 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
     for dtype_name in formats_on(device):
         for shape in ((3, 17), (33, 1025)):
             leaf = whole_leaf(shape, dtype_name, device)
-            # Other numbers than those of the leaf, because of the other shape.
+            # The random numbers depend on the shape, so the additional axis makes them differ from
+            # those of the leaf.
             arriving = whole_leaf((*shape, 1), dtype_name, device).detach()[..., 0]
             exact = flat_list(arriving)
             for method, copy in COPIES.items():
@@ -437,8 +451,9 @@ def gradients_of_copies(device: str) -> Iterator[Part]:
 
 
 def gradients_of_checkpoints(device: str) -> Iterator[Part]:
-    """Catches activation checkpointing that recomputes a part from other inputs than in the forward
-    pass."""
+    """Catches activation checkpointing that recomputes a part with different inputs from those of
+    the forward pass.
+    """
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             leaf = whole_leaf((length,), dtype_name, device)
@@ -453,14 +468,14 @@ def gradients_of_checkpoints(device: str) -> Iterator[Part]:
 
 
 def three_squares(x: Any) -> Any:
-    """3 x * x, whose gradient 6 x is exact in every format."""
+    """Returns 3 * x * x, whose gradient 6 * x is exact in every format."""
     return x * x * 3
 
 
 def second_derivatives(device: str) -> Iterator[Part]:
-    """Catches a wrong gradient of a gradient, as gradient penalties need it.
+    """Catches a wrong gradient of a gradient, which gradient penalties need.
 
-    Of x * x * x: the first derivative is 3 x * x, the second 6 x.
+    The first derivative of x * x * x is 3 * x * x, and the second is 6 * x.
     """
     for dtype_name in ("float32", "float64"):
         leaf = whole_leaf((1025,), dtype_name, device)

@@ -1,5 +1,5 @@
-"""Convolutions, pooling, padding and enlarging of images of small whole numbers, computed pixel by
-pixel in Python.
+"""Convolution, pooling, padding and upsampling of images that contain small whole numbers, computed
+pixel by pixel in Python.
 
 Every sum stays below 256, so it is exact in every format.
 """
@@ -25,11 +25,11 @@ from .pools import (
 )
 
 Along = Union[int, Tuple[int, int]]
-"""An option of a layer: the same along both axes, or one for the height and one for the width."""
+"""A layer's option: one value for both axes, or one for the height and one for the width."""
 
 
 def along(option: Along, axis: int) -> int:
-    """What an option is along the height (0) or the width (1)."""
+    """The value of an option along the height (axis 0) or the width (axis 1)."""
     if isinstance(option, int):
         return option
     return option[axis]
@@ -50,8 +50,10 @@ class ConvolutionLayer(NamedTuple):
     groups: int = 1
 
     def output_length(self, axis: int) -> int:
-        """How many places the kernel has along the height (0) or the width (1)."""
-        # From the first tap of the kernel to the last one.
+        """The output's height (axis 0) or width (axis 1), which is the number of kernel positions
+        along that axis.
+        """
+        # The number of pixels that the dilated kernel spans.
         reach = along(self.dilation, axis) * (along(self.kernel, axis) - 1) + 1
         length = (self.height, self.width)[axis]
         padded_length = length + 2 * along(self.padding, axis)
@@ -64,7 +66,7 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def weight_shape(self) -> Shape:
-        """The shape of the weight; each filter only sees the channels of its group."""
+        """The weight's shape. Each filter only uses the channels of its group."""
         group_channels = self.channels // self.groups
         return (self.filters, group_channels, along(self.kernel, 0), along(self.kernel, 1))
 
@@ -77,9 +79,10 @@ class ConvolutionLayer(NamedTuple):
 
     @property
     def is_invertible_in_size(self) -> bool:
-        """Whether the transposed convolution returns images of the original height.
+        """Whether the transposed convolution restores the images' height.
 
-        With a stride several heights have the same output; torch then takes the least of them.
+        With a stride, several heights have the same output height, and torch's transposed
+        convolution returns the smallest of them.
         """
         stride = along(self.stride, 0)
         if stride == 1:
@@ -96,28 +99,31 @@ LAYERS = (
     ConvolutionLayer(3, 6, 6, 9, 9, kernel=3, padding=1, groups=6),
     ConvolutionLayer(1, 4, 32, 7, 8, kernel=3, dilation=2, padding=2, groups=2),
     ConvolutionLayer(2, 1, 3, 33, 5, kernel=2, stride=2),
-    # One filter to each channel, and several.
+    # Depthwise: each channel is a group with one filter, or with several.
     ConvolutionLayer(2, 4, 4, 9, 8, kernel=3, padding=2, dilation=2, groups=4),
     ConvolutionLayer(1, 5, 5, 8, 11, (3, 3), (1, 1), (1, 2), dilation=(1, 2), groups=5),
     ConvolutionLayer(3, 3, 6, 11, 7, (3, 2), (1, 2), (3, 0), dilation=(3, 1), groups=3),
     ConvolutionLayer(2, 8, 8, 7, 9, (2, 3), (2, 1), (0, 1), groups=8),
-    # Groups of several channels.
+    # Groups with several channels.
     ConvolutionLayer(3, 4, 6, 8, 13, (2, 5), (1, 3), (1, 4), dilation=(1, 2), groups=2),
     ConvolutionLayer(2, 6, 3, 13, 6, (4, 1), (3, 1), (2, 0), dilation=(2, 1), groups=3),
     # All channels in one group.
     ConvolutionLayer(1, 3, 4, 6, 12, (1, 4), (2, 3), (0, 3), dilation=(1, 2)),
     ConvolutionLayer(2, 2, 3, 11, 8, (3, 3), (2, 1), (2, 1), dilation=(2, 1)),
-    # Rows, which `conv1d` takes as well.
+    # Images of height 1, which are also tested with `conv1d`.
     ConvolutionLayer(2, 4, 4, 1, 17, (1, 3), 1, (0, 2), dilation=(1, 2), groups=4),
     ConvolutionLayer(3, 6, 4, 1, 20, (1, 4), (1, 3), (0, 5), dilation=(1, 3), groups=2),
     ConvolutionLayer(1, 3, 5, 1, 33, (1, 2), (1, 2), (0, 1), dilation=(1, 5)),
 )
-"""Every option, also with another value along the height than along the width; odd sizes, few and
-many channels, and a group for each channel."""
+"""Layers for every option, also with different values along height and width, with odd sizes, with
+few and many channels, and with one group or several.
+"""
 
 
 class Contribution(NamedTuple):
-    """One product of a convolution: the positions in memory of the three numbers in it."""
+    """One product in a convolution, as positions in memory: `output` is the sum to which the
+    product of `input` and `weight` is added.
+    """
 
     output: int
     input: int
@@ -125,8 +131,9 @@ class Contribution(NamedTuple):
 
 
 def images(device: str) -> Outcome:
-    """Check that convolutions, their gradients, pooling, padding and enlarging are right at each
-    pixel."""
+    """Check that convolution and its gradients, pooling, padding and upsampling are right at each
+    pixel.
+    """
     questions = (
         convolutions,
         convolutions_of_rows,
@@ -141,8 +148,7 @@ def images(device: str) -> Outcome:
 
 
 def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
-    """Every product of a pixel and a weight in a convolution, with the output that it belongs
-    to."""
+    """Yields every product of a pixel and a weight in a convolution."""
     group_filters = layer.filters // layer.groups
     group_channels = layer.channels // layer.groups
     one_filter = (1, *layer.weight_shape[1:])
@@ -156,13 +162,13 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
         for tap in pixels_of(one_filter):
             row = top + tap.row * row_dilation
             column = first_column + tap.column * column_dilation
-            # Outside of the image there are zeros.
+            # Outside the image is the padding, which is zero and contributes nothing.
             is_inside = 0 <= row < layer.height and 0 <= column < layer.width
             if not is_inside:
                 continue
             channel = group * group_channels + tap.channel
             pixel = Pixel(output.image, channel, row, column)
-            # In a weight tensor the filter takes the place of the image.
+            # In a weight tensor, the first axis is the filter, not the image.
             weight = tap._replace(image=filter_number)
             yield Contribution(
                 output_position,
@@ -172,8 +178,9 @@ def contributions_of(layer: ConvolutionLayer) -> Iterator[Contribution]:
 
 
 class Convolved(NamedTuple):
-    """The exact inputs, outputs and gradients of a convolution; `upstream` is the gradient of the
-    output."""
+    """The exact inputs, outputs and gradients of a convolution. `upstream` is the gradient of the
+    output.
+    """
 
     input: List[int]
     weight: List[int]
@@ -194,7 +201,8 @@ def convolved(layer: ConvolutionLayer) -> Convolved:
     # From -2 to 2.
     bias = [kernel % 5 - 2 for kernel in range(layer.filters)]
 
-    # Each output starts at its filter's bias, whose gradient is the sum of what arrives there.
+    # Each output starts with its filter's bias. The bias's gradient is the sum of the upstream
+    # gradients of that filter's outputs.
     output: List[int] = []
     bias_gradient = [0] * layer.filters
     for pixel, arriving in zip(pixels_of(layer.output_shape), upstream):
@@ -217,8 +225,8 @@ def convolved(layer: ConvolutionLayer) -> Convolved:
 def limit_for(dtype_name: str, device: str) -> Limit:
     """The error allowed in a convolution's whole-number result.
 
-    A GPU's library may compute by transforms whose fractions are rounded (Winograd). They are off
-    by far less than an eighth; a lost pixel or weight is off by 1 at least.
+    A GPU library may use a transform with rounded fractions (Winograd), whose error is far below
+    1/8. If a pixel or a weight is left out, the error is at least 1.
     """
     unit = roundoff(dtype_name)
     if kind(device) == "cuda":
@@ -227,12 +235,13 @@ def limit_for(dtype_name: str, device: str) -> Limit:
 
 
 LAYOUTS = (torch.contiguous_format, torch.channels_last)
-"""Each channel's pixels side by side in memory, or each pixel's channels."""
+"""The pixels of each channel are contiguous in memory, or the channels of each pixel."""
 
 
 def convolutions(device: str) -> Iterator[Part]:
-    """Catches lost filters, taps, images or borders, in both memory layouts, forward and
-    backward."""
+    """Catches a convolution that leaves out filters, kernel elements, images or borders. Tests the
+    forward and the backward pass in both memory layouts.
+    """
     for layer in LAYERS:
         for dtype_name in formats_on(device):
             for layout_number in range(len(LAYOUTS)):
@@ -242,7 +251,7 @@ def convolutions(device: str) -> Iterator[Part]:
 def convolution(
     layer: ConvolutionLayer, layout_number: int, dtype_name: str, device: str
 ) -> Iterator[Part]:
-    """Compare the outputs of one layer and the gradients of its images, filters and biases."""
+    """Compare one layer's outputs and the gradients of its images, filters and biases."""
     exact = convolved(layer)
     layout = LAYOUTS[layout_number]
     images = tensor_of(exact.input, dtype_name, device, *layer.input_shape)
@@ -258,7 +267,7 @@ def convolution(
     computed = torch.nn.functional.conv2d(*leaves, *options)
     gradients = torch.autograd.grad(computed, leaves, upstream)
 
-    # Each of the four is made by a kernel of its own.
+    # Different kernels compute the output and the three gradients.
     label = f"{tuple(layer)} of {dtype_name}, layout {layout_number}"
     limit = limit_for(dtype_name, device)
     yield near(f"conv2d {label}", computed, exact.output, limit)
@@ -268,7 +277,9 @@ def convolution(
 
 
 def convolutions_of_rows(device: str) -> Iterator[Part]:
-    """Catches a `conv1d` that takes an option of its rows for another axis, with its gradients."""
+    """Catches a `conv1d` that applies an option, such as the stride, to the wrong axis, in its
+    output or its gradients.
+    """
     for layer in LAYERS:
         if layer.height > 1:
             continue
@@ -280,7 +291,7 @@ def convolutions_of_rows(device: str) -> Iterator[Part]:
             weight = tensor_of(exact.weight, dtype_name, device, *layer.weight_shape)
             bias = tensor_of(exact.bias, dtype_name, device)
             upstream = tensor_of(exact.upstream, dtype_name, device, *layer.output_shape)
-            # Without the axis of the height, which is 1.
+            # Remove the axis of the height, which is 1.
             rows = images.squeeze(2).requires_grad_()
             filters = weight.squeeze(2).requires_grad_()
             computed = torch.nn.functional.conv1d(
@@ -313,31 +324,34 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 dilation=layer.dilation,
                 groups=layer.groups,
             )
-            # The width may be another one, too.
+            # `is_invertible_in_size` only looks at the height; the width may differ too.
             if tuple(computed.shape) == layer.input_shape:
                 label = f"conv_transpose2d {tuple(layer)} of {dtype_name}"
                 limit = limit_for(dtype_name, device)
                 yield near(label, computed, exact.input_gradient, limit)
 
 
-# --- pads and enlarged images ---------------------------------------------------------------------
+# --- padding and upsampling -----------------------------------------------------------------------
 
 BORDER = 2
-"""Pixels that are added at each side."""
+"""The number of pixels that padding adds on each side."""
 SourceOf = Callable[[int, int], int]
-"""(a position along an axis, the image's length along it) -> the position of the pixel there."""
+"""Takes a position along a padded axis and the image's length along it, and returns the position of
+the source pixel.
+"""
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
-    """Catches padding by reflection or replication, and enlarging, that reads the wrong pixel."""
+    """Catches reflection padding, replication padding and upsampling that read the wrong pixel."""
     for shape in POOLED:
         for dtype_name in formats_on(device):
             yield from padded_and_enlarged_images(shape, dtype_name, device)
 
 
 def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare reflected and replicated borders, and nearest-neighbor enlarging, for images of one
-    shape."""
+    """Compare reflection padding, replication padding and nearest-neighbor upsampling for images of
+    one shape.
+    """
     functional = torch.nn.functional
     inputs = tensor_of(numbers_of(shape, "pad"), dtype_name, device, *shape)
     label = f"of {shape} {dtype_name}"
@@ -354,7 +368,7 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
     computed = functional.pad(inputs, border, mode="replicate")
     yield exactly(f"replicate {label}", computed, exact)
 
-    # The default way to enlarge is to show each pixel several times.
+    # By default (nearest neighbor), interpolate repeats each pixel.
     exact = enlarged(shape, 2)
     computed = functional.interpolate(inputs, scale_factor=2)
     yield exactly(f"enlarged {label}", computed, exact)
@@ -364,7 +378,7 @@ def padded_and_enlarged_images(shape: Shape, dtype_name: str, device: str) -> It
 
 
 def bordered_axis(length: int, source_of: SourceOf) -> List[int]:
-    """For each position along a padded axis, the position of the source pixel."""
+    """Returns the position of the source pixel for each position along a padded axis."""
     sources: List[int] = []
     for position in range(-BORDER, length + BORDER):
         sources.append(source_of(position, length))
@@ -386,13 +400,13 @@ def enlarged(shape: Shape, factor: int) -> List[int]:
 
 
 def enlarged_axis(length: int, factor: int) -> List[int]:
-    """For each position along the enlarged axis, the position of the source pixel."""
+    """Returns the position of the source pixel for each position along an enlarged axis."""
     new_length = factor * length
     return [position // factor for position in range(new_length)]
 
 
 def mirror(position: int, length: int) -> int:
-    """The position inside the image that a position outside is reflected to.
+    """Reflect a position outside the image into the image.
 
     >>> mirror(-2, 5), mirror(5, 5)
     (2, 3)
@@ -411,7 +425,7 @@ def nearest_inside(position: int, length: int) -> int:
 
 
 def picked(shape: Shape, rows: Sequence[int], columns: Sequence[int]) -> List[int]:
-    """The pixels at these rows and columns, for every image and channel."""
+    """Returns the pixels at these rows and columns, for every image and channel."""
     images, channels, _, _ = shape
     numbers = numbers_of(shape, "pad")
     values: List[int] = []

@@ -1,7 +1,7 @@
-"""Reading elements by index, and adding numbers at indices that occur more than once.
+"""Reading and writing elements by index, and adding numbers at indices that occur more than once.
 
-All numbers are small and whole, so every sum is exact in every format, in whatever order it is
-made. Tables reach past the 65,536 rows that 16 bits can name.
+All numbers are small and whole, so every sum is exact in every format and in any order. The largest
+tables have more than 65,536 rows, so that 16-bit indices do not suffice.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from .number_lists import (
 from .several_indices import several_indices
 
 ROWS = (5, 33, 1025, 70_001)
-"""Rows in a table; the last number is more than 16 bits can count."""
+"""The numbers of rows in the tables. The last one needs more than 16 bits."""
 WIDTHS = (1, 3, 17)
-"""Numbers in a row: one alone, less than a vector, and more."""
+"""The row lengths: a single number, less than a kernel's vector, and more."""
 LARGE_WIDTHS = (1, 2)
 LARGE_TABLE = 5000
-"""Rows; larger tables are checked with fewer widths and formats."""
+"""Tables with more rows than this are checked with fewer widths and formats, to save time."""
 COUNTS = (1, 17, 129, 1025, 4099)
-"""How many positions one call picks."""
+"""The numbers of indices that one call gets."""
 
 
 class Table(NamedTuple):
-    """A table of whole numbers, indices of some of its rows, and numbers to add to those rows."""
+    """A table of whole numbers, row indices, and a row of numbers to add at each index."""
 
     rows: List[List[float]]
     positions: List[int]
-    """Counted from the front or, if negative, from the end; many come several times."""
+    """Row indices. Negative ones count from the end, and many occur several times."""
     added: List[List[float]]
-    """A row for each place."""
+    """For each index, the row of numbers to add there."""
 
     @property
     def width(self) -> int:
@@ -57,7 +57,7 @@ class Table(NamedTuple):
         return [position % len(self.rows) for position in self.positions]
 
     def row_copies(self) -> List[List[float]]:
-        """A copy of the rows, which the caller may change."""
+        """Returns a copy of the rows that the caller may change."""
         return [list(row) for row in self.rows]
 
     @property
@@ -84,15 +84,16 @@ def indexing(device: str) -> Outcome:
 
 
 def table_of(row_count: int, width: int, place_count: int) -> Table:
-    """A table of numbers from 0 to 60 with random row indices, many of them repeated; the first and
-    last index name the last row."""
+    """Make a table of numbers from 0 to 60 and random row indices, many of them repeated. The first
+    and the last index refer to the last row.
+    """
     chance = dice(f"table {row_count} {width} {place_count}")
     rows: List[List[float]] = []
     for row in range(row_count):
         values = [float((31 * row + column) % 61) for column in range(width)]
         rows.append(values)
 
-    # Few different positions, so that most of them occur several times.
+    # Draw from only a few positions, so that most of them occur several times.
     distinct_count = max(1, place_count // 3)
     distinct = [chance.randrange(-row_count, row_count) for _ in range(distinct_count)]
     positions = [chance.choice(distinct) for _ in range(place_count)]
@@ -106,10 +107,13 @@ def table_of(row_count: int, width: int, place_count: int) -> Table:
 
 
 def tables() -> Iterator[Table]:
-    """A table of each size twice, with another width and another number of positions each time."""
+    """Yields two tables for each number of rows, with different widths and different numbers of
+    indices.
+    """
     for number, row_count in enumerate(ROWS * 2):
         widths = LARGE_WIDTHS if row_count > LARGE_TABLE else WIDTHS
-        # 0 for the first table of a size, 1 for the second: shifts the choice of the width.
+        # 0 for the first table of a size and 1 for the second, so that the two have different
+        # widths.
         round_number = number // len(ROWS)
         width = widths[(number + round_number) % len(widths)]
         place_count = COUNTS[number % len(COUNTS)]
@@ -121,12 +125,12 @@ class TableTensors(NamedTuple):
 
     rows: Any
     positions: Any
-    """Counted from the front."""
+    """Row indices, counted from the front (never negative)."""
     signed_positions: Any
     added: Any
 
     def wide_positions(self) -> Any:
-        """The row number for each element of the picked rows, as gather and scatter need it."""
+        """The row index repeated for each column, as gather and scatter expect it."""
         return self.positions[:, None].expand_as(self.added)
 
 
@@ -143,8 +147,9 @@ def tensors_of(table: Table, dtype_name: str, device: str) -> TableTensors:
 
 
 def formats_for(table: Table, device: str) -> List[str]:
-    """The formats to test with this table: all, or for a large table float32 and two others that
-    depend on the seed."""
+    """The formats to test with this table. A large table is tested only in float32 and two random
+    formats, which depend on the seed.
+    """
     dtype_names = [*formats_on(device), "int64", "int32"]
     row_count = len(table.rows)
     if row_count < LARGE_TABLE:
@@ -162,9 +167,11 @@ def label_of(table: Table, dtype_name: str) -> str:
 
 
 def rows_that_are_picked(device: str) -> Iterator[Part]:
-    """Catches indices that wrap around at 16 bits, negative indices read as 0, and lost rows."""
+    """Catches indices that wrap around at 16 bits, negative indices that are read as 0, and missing
+    rows.
+    """
     for table in tables():
-        # A negative place counts from the end in Python, too.
+        # In Python a negative index counts from the end too.
         picked_rows = elements_at(table.positions, table.rows)
         last_column = [row[-1] for row in picked_rows]
         for dtype_name in formats_for(table, device):
@@ -185,7 +192,7 @@ def whole_rows_picked(inputs: TableTensors, exact: List[float], label: str) -> I
     yield exactly(f"gather {label}", computed, exact)
     computed = torch.take_along_dim(inputs.rows, wide_positions, 0)
     yield exactly(f"take_along_dim {label}", computed, exact)
-    # Embeddings hold no integers.
+    # An embedding table must be floating-point.
     if inputs.rows.is_floating_point():
         computed = torch.nn.functional.embedding(inputs.positions, inputs.rows)
         yield exactly(f"embedding {label}", computed, exact)
@@ -198,7 +205,7 @@ def last_column_picked(inputs: TableTensors, exact: List[float], label: str) -> 
     column = inputs.rows[:, -1].contiguous()
     computed = column.gather(0, inputs.positions)
     yield exactly(f"gather of a row {label}", computed, exact)
-    # `take` counts all elements of the table.
+    # `take` expects positions in the flattened table.
     width = inputs.rows.shape[1]
     last_of_rows = inputs.positions * width + (width - 1)
     computed = inputs.rows.take(last_of_rows)
@@ -206,9 +213,11 @@ def last_column_picked(inputs: TableTensors, exact: List[float], label: str) -> 
 
 
 def rows_that_are_written(device: str) -> Iterator[Part]:
-    """Catches a negative index that writes to row 0, and a scalar that is written to other rows."""
+    """Catches a negative index that writes to row 0, and a scalar that is written to the wrong
+    rows.
+    """
     for table in tables():
-        # All writers of one row write the same, so that their order does not matter.
+        # Every write to a row writes the same numbers, so their order does not matter.
         rows = table.row_copies()
         for position in table.positions:
             rows[position] = [7.0] * table.width
@@ -242,13 +251,13 @@ def sevens_written(inputs: TableTensors, exact: List[float], label: str) -> Iter
 
 
 def numbers_added_at_places(device: str) -> Iterator[Part]:
-    """Catches additions that are lost if an index occurs more than once."""
+    """Catches lost additions if an index occurs more than once."""
     for table in tables():
         rows = table.row_copies()
         for position, added in zip(table.positions, table.added):
             rows[position] = sums_of_pairs(rows[position], added)
         for dtype_name in formats_for(table, device):
-            # The whole numbers of bfloat16 end at 256.
+            # bfloat16 holds whole numbers exactly only up to 256.
             if dtype_name == "bfloat16" and len(table.positions) > 129:
                 continue
             inputs = tensors_of(table, dtype_name, device)
@@ -262,7 +271,7 @@ def rows_added(inputs: TableTensors, exact: List[float], label: str) -> Iterator
     yield exactly(f"index_put of sums {label}", computed, exact)
     computed = inputs.rows.index_add(0, inputs.positions, inputs.added)
     yield exactly(f"index_add {label}", computed, exact)
-    # Minus the numbers, times -1.
+    # Add the negated numbers with alpha=-1, which gives the same sums.
     computed = inputs.rows.index_add(0, inputs.positions, -inputs.added, alpha=-1)
     yield exactly(f"index_add with a factor {label}", computed, exact)
 
@@ -274,12 +283,11 @@ def rows_added(inputs: TableTensors, exact: List[float], label: str) -> Iterator
 
 
 def largest_numbers_at_places(device: str) -> Iterator[Part]:
-    """Catches a scatter with `amax` that does not keep the largest of the numbers that arrive at
-    one place."""
+    """Catches a scatter with `amax` that does not keep the largest number at an index."""
     for table in tables():
         rows = table.row_copies()
         for position, added in zip(table.positions, table.added):
-            # The number that was in the table takes part, too.
+            # The number that is already in the table counts too.
             larger = map(max, rows[position], added)
             rows[position] = list(larger)
         exact = joined(rows)
@@ -295,15 +303,16 @@ class TableGradients(NamedTuple):
     """The gradient of each row of a table, with and without a padding row."""
 
     padding: int
-    """The row that a text is filled up with; it does not learn."""
+    """The index of the padding row, which gets no gradient (`padding_idx`)."""
     all_rows: List[float]
     without_padding: List[float]
 
 
 def gradients_in_python(table: Table) -> TableGradients:
-    """The exact gradient of the table: for each row, the sum over all lookups of it."""
+    """The exact gradient of the table: each row's gradient is the sum over all lookups of that
+    row."""
     positions = table.counted_from_front()
-    # A row that is looked up: otherwise nothing would arrive at it.
+    # Choose a row that is looked up, because any other row has a zero gradient anyway.
     padding = positions[len(positions) // 2]
     rows = [[0.0] * table.width for _ in table.rows]
     for position, arriving in zip(positions, table.added):
@@ -314,7 +323,8 @@ def gradients_in_python(table: Table) -> TableGradients:
 
 
 def gradients_of_a_table(device: str) -> Iterator[Part]:
-    """Catches an embedding whose gradient loses repeated rows, or includes the padding row."""
+    """Catches an embedding whose gradient leaves out repeated lookups, or includes the padding
+    row."""
     lookup = torch.nn.functional.embedding
     for table in tables():
         exact = gradients_in_python(table)
@@ -338,19 +348,21 @@ def gradients_of_a_table(device: str) -> Iterator[Part]:
 
 
 def gradients_of_one_row(device: str) -> Iterator[Part]:
-    """Catches an embedding whose gradient is added up in 16 bits, if one row is picked often."""
-    # CUDA's kernel for more than 3,072 places adds up in float32.
+    """Catches an embedding gradient that is summed in 16 bits if one row is looked up very
+    often."""
+    # CUDA's kernel for more than 3,072 indices sums in float32.
     steps, width = 4224, 3
     for dtype_name in formats_on(device):
-        # A CPU adds up the gradients in their own format, and others may.
+        # A CPU sums the gradients in their own format, and other devices may do so too.
         if dtype_name in HALVES and kind(device) != "cuda":
             continue
-        # Single lanes are far from zero, or whole blocks; the steps are whole pairs of runs.
+        # With short runs the partial sums of single lanes are far from zero; with long runs, those
+        # of whole blocks. The number of steps is a multiple of each pair of runs (up and down).
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             arriving = tensor_of(column, dtype_name, device, -1, 1).expand(-1, width).contiguous()
             leaf = arriving.new_zeros(3, width).requires_grad_()
-            # All places name the middle row.
+            # All indices refer to the middle row.
             positions = torch.ones(len(column), dtype=torch.int64, device=device)
             picked = torch.nn.functional.embedding(positions, leaf)
             (computed,) = torch.autograd.grad(picked, leaf, arriving)
@@ -360,12 +372,13 @@ def gradients_of_one_row(device: str) -> Iterator[Part]:
             yield exactly(f"gradient of one embedding, {label}", computed, exact)
 
 
-# --- tensors that are joined, cut, turned ---------------------------------------------------------
+# --- joined, split and moved tensors --------------------------------------------------------------
 
 
 def joined_and_cut_tensors(device: str) -> Iterator[Part]:
-    """Catches a cat or stack of many tensors that loses or mixes up some, and splits at the wrong
-    places."""
+    """Catches a cat or stack that leaves out or mixes up some of many tensors, and a split at the
+    wrong place.
+    """
     for dtype_name in ("float32", "float16", "int64", "uint8"):
         for count in (2, 31, 129, 300):
             label = f"of {count} {dtype_name} tensors"
@@ -378,7 +391,7 @@ def rows_of_other_lengths(count: int, dtype_name: str, device: str, label: str) 
     rows: List[List[int]] = []
     for number in range(count):
         length = 1 + number % 5
-        # Below 128, the end of the shortest format.
+        # Numbers below 100 fit into every format here, also uint8.
         row = [(7 * number + position) % 100 for position in range(length)]
         rows.append(row)
     tensors = [tensor_of(row, dtype_name, device) for row in rows]
@@ -395,12 +408,12 @@ def pairs_side_by_side(count: int, dtype_name: str, device: str, label: str) -> 
     """Compare pairs of numbers, stacked along either axis and concatenated from strided views."""
     pairs: List[List[int]] = []
     for number in range(count):
-        # Below 128, the end of the shortest format.
+        # Numbers below 100 fit into every format here, also uint8.
         pairs.append([number % 100, (number + 1) % 100])
     tensors = [tensor_of(pair, dtype_name, device) for pair in pairs]
     rows = torch.stack(tensors)
 
-    # Views with gaps, side by side: every second row, then the others.
+    # Concatenate two strided views: the rows with even numbers and those with odd numbers.
     even_end = count // 2 * 2
     even_rows = rows[:even_end:2]
     odd_rows = rows[1::2]
@@ -432,7 +445,7 @@ def moved_numbers(length: int, dtype_name: str, device: str) -> Iterator[Part]:
 
     computed = inputs.flip(0)
     yield exactly(f"flip {label}", computed, values[::-1])
-    # A row of one number has nothing to shift.
+    # A row of a single number can be rolled by 1 only.
     shift = min(5, length)
     end = values[-shift:]
     computed = inputs.roll(shift)
@@ -450,7 +463,7 @@ def moved_numbers(length: int, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def triangles(device: str) -> Iterator[Part]:
-    """Catches tril and triu that cut at the wrong diagonal, or miss part of a batch."""
+    """Catches a tril or triu that cuts at the wrong diagonal or leaves out part of a batch."""
     for dtype_name in ("float32", "bool", "int64"):
         for height, width in ((5, 9), (65, 33)):
             inputs = torch.ones(3, height, width, device=device).to(dtype_of(dtype_name))
@@ -458,7 +471,8 @@ def triangles(device: str) -> Iterator[Part]:
                 lower: List[int] = []
                 upper: List[int] = []
                 for row, column in product(range(height), range(width)):
-                    # How far to the right of the main diagonal; the cut itself belongs to both.
+                    # The distance to the right of the main diagonal. The chosen diagonal belongs to
+                    # both triangles.
                     distance = column - row
                     lower.append(int(distance <= diagonal))
                     upper.append(int(distance >= diagonal))

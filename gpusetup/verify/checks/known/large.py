@@ -1,7 +1,8 @@
 """Tensors of more than 2**31 elements, whose indices do not fit into 32 bits.
 
-On a CPU they take hardly any memory: of one whose pages nobody touches the system gives none, and
-the rows of the other overlap. On a GPU they are made where two gigabytes are free.
+On a CPU they need hardly any memory: one tensor has pages that are never written, for which the
+operating system reserves none, and the rows of the others overlap. On a GPU a tensor needs its full
+2 GiB.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from ...values import SKIPPED, Outcome, kind
 from .answers import ask_all, exactly, tensor_of
 
 PAST = 2**31
-"""As many elements as 32 bits with a sign can name."""
+"""The number of elements that a signed 32-bit index can address."""
 BEYOND = 4096
-"""Elements behind the last one that 32 bits can name."""
+"""The number of elements after the last one that a 32-bit index can address."""
 NEEDED_BYTES = 2 * PAST
-"""The tensor, and as much for what else computes meanwhile."""
+"""The free memory that the check requires: the tensor's size, and as much again for other programs.
+"""
 HEIGHT, WIDTH = 65_537, 32_769
-"""Rows and columns that make more than 2**31 elements together."""
+"""Rows and columns of a tensor with more than 2**31 elements."""
 
 
 def large(device: str) -> Outcome:
-    """Check that elements beyond the 2**31st are read, written, copied and summed like all others;
-    skipped if memory is short."""
+    """Check that elements after the 2**31st are read, written, copied and summed correctly. The
+    check is skipped if there is not enough memory.
+    """
     if free_bytes(device) < NEEDED_BYTES:
         gigabytes = NEEDED_BYTES >> 30
         return Outcome(SKIPPED, f"a tensor of 2**31 elements needs {gigabytes} GiB of free memory")
@@ -39,7 +42,7 @@ def large(device: str) -> Outcome:
 
 
 def free_bytes(device: str) -> int:
-    """The free memory in bytes: of the GPU, or else of the machine."""
+    """The free memory in bytes: the GPU's if the device is one, otherwise the machine's."""
     if kind(device) == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
@@ -47,20 +50,25 @@ def free_bytes(device: str) -> int:
 
 
 ACROSS = 16
-"""Elements before the 2**31st that are asked for too."""
+"""How many elements before the 2**31st are tested too."""
 FAR = (0, ACROSS - 1, ACROSS, ACROSS + 1, 1000, BEYOND + ACROSS - 1)
-"""Places on both sides of the 2**31st element and at the end, counted from `ACROSS` before it."""
+"""Positions on both sides of the 2**31st element and at the end, counted from `ACROSS` elements
+before it.
+"""
 UNTOUCHED = 255
-"""What lies at the start of the tensor, which a place without its upper bits would name."""
+"""The number at the start of the tensor. An index that loses its upper bits would read it or
+overwrite it.
+"""
 
 
 def far_elements(device: str) -> Iterator[Part]:
-    """Catches an index that loses its upper bits, and so reads or writes near the start of the
-    tensor."""
+    """Catches an index that loses its upper bits and so reads or writes near the start of the
+    tensor.
+    """
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
     start = PAST - ACROSS
     numbers = [position % 251 for position in range(BEYOND + ACROSS)]
-    # Nothing between is written: the system gives no memory for it.
+    # The elements between are never written, so the operating system gives them no memory.
     row[:64] = UNTOUCHED
     row[start:] = tensor_of(numbers, "uint8", device)
     positions = tensor_of([start + position for position in FAR], "int64", device)
@@ -83,7 +91,7 @@ def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[
     yield exactly("gather past 2**31", computed, exact)
     computed = row.take(positions)
     yield exactly("take past 2**31", computed, exact)
-    # Without a tensor of places: by an offset, and by a stride.
+    # Read without an index tensor: one element by its offset, and a slice with a stride.
     computed = row[start + 17]
     yield exactly("one element past 2**31", computed, [numbers[17]])
     computed = row[start::5].clone()
@@ -91,8 +99,9 @@ def far_elements_read(row: Any, positions: Any, numbers: List[int]) -> Iterator[
 
 
 def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterator[Part]:
-    """Compare each way to write single elements beyond the 2**31st; all others must stay
-    unchanged."""
+    """Compare each way to write single elements after the 2**31st. All other elements must stay
+    unchanged.
+    """
     start = PAST - ACROSS
     written = list(numbers)
     for position in FAR:
@@ -100,7 +109,7 @@ def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterat
     row[positions] = 254
     yield exactly("x[i] = 254 past 2**31", row[start:], written)
 
-    # A one is written, and another one added.
+    # Write 1 and then add 1, so that the elements are 2.
     ones = torch.ones_like(positions, dtype=torch.uint8)
     row.scatter_(0, positions, ones)
     row.index_add_(0, positions, ones)
@@ -110,10 +119,11 @@ def far_elements_written(row: Any, positions: Any, numbers: List[int]) -> Iterat
 
 
 def overlapping(values: List[int], device: str) -> Any:
-    """A view of more than 2**31 elements over a short row: each row of the view starts one element
-    later.
+    """Returns a view of a short row that has more than 2**31 elements. Each row of the view starts
+    one element later in memory.
 
-    The end of the short row belongs to the last elements alone.
+    Only the view's last elements lie at the end of the short row, so an operation that stops early
+    leaves that end unchanged.
     """
     row = tensor_of(values, "uint8", device)
     return row.as_strided((HEIGHT, WIDTH), (1, 1))
@@ -126,18 +136,19 @@ def overlapping_rows(device: str) -> Iterator[Part]:
     row = view.as_strided((length,), (1,))
     view.fill_(3)
     yield exactly("fill_ past 2**31", row, [3] * length)
-    # Seven equal numbers side by side, then the next one.
+    # Each number occurs seven times in a row.
     values = [(position // 7) % 251 for position in range(length)]
     view.copy_(overlapping(values, device))
     yield exactly("copy_ past 2**31", row, values)
 
 
 def spread_rows(device: str) -> Iterator[Part]:
-    """Catches a sum, maximum or index over an expanded row that leaves out the elements beyond
-    number 2**31."""
+    """Catches a sum, maximum or index over an expanded row that leaves out the elements after the
+    2**31st.
+    """
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
-    # Each row is the same one in memory, so that 2**31 elements need no space.
+    # All rows of the view share the same memory, so 2**31 elements need hardly any.
     spread = line.expand(HEIGHT, -1)
     computed = spread.sum()
     yield exactly("sum past 2**31", computed, [float(HEIGHT)])

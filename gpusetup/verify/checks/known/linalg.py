@@ -1,5 +1,4 @@
-"""Einsums, linear systems and decompositions of small matrices, compared with products in
-Python."""
+"""Einsum, linear systems and decompositions of small matrices, compared with products in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +16,9 @@ from .spectra import spectra
 
 Matrix = List[List[float]]
 SIZES = (1, 3, 17, 33, 65)
-"""One number, a few, and one past 16, 32 and 64: kernels work in blocks of these sizes."""
+"""Matrix sizes: a single number, a few, and one more than 16, 32 and 64, which are sizes of a
+kernel's blocks.
+"""
 
 
 def linalg(device: str) -> Outcome:
@@ -40,11 +41,15 @@ EINSUMS: Dict[str, Dict[str, int]] = {
     "ij,ij->i": {"i": 9, "j": 33},
     "bik,bjk->ji": {"b": 3, "i": 4, "j": 5, "k": 9},
 }
-"""Equations with the length of each letter: products, batches, attention, layouts."""
+"""Equations for products, batches, attention and reordered axes, with the length of each letter's
+axis.
+"""
 
 
 class Operand(NamedTuple):
-    """An operand of an einsum: a letter for each axis, and its elements in memory order."""
+    """An operand of an einsum: its letters (one per axis), their lengths, and its elements in
+    memory order.
+    """
 
     letters: str
     lengths: Dict[str, int]
@@ -55,13 +60,15 @@ class Operand(NamedTuple):
         return [self.lengths[letter] for letter in self.letters]
 
     def at(self, index: Dict[str, int]) -> float:
-        """The element at these indices, given by letter."""
+        """The element at this index. `index` maps each letter to the position along its axis."""
         position = position_of(self.letters, index, self.lengths)
         return self.values[position]
 
 
 def position_of(letters: str, index: Dict[str, int], lengths: Dict[str, int]) -> int:
-    """The position in memory of the element at these indices, given by letter."""
+    """The position in memory of the element at this index. `index` maps each letter to the position
+    along its axis.
+    """
     position = 0
     for letter in letters:
         position = position * lengths[letter] + index[letter]
@@ -94,13 +101,12 @@ def operand_of(letters: str, lengths: Dict[str, int], salt: str) -> Operand:
 
 
 def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) -> List[float]:
-    """The exact einsum of two operands, from its definition: a sum over every letter missing in the
-    output."""
+    """The exact einsum of two operands, computed from its definition."""
     first, second = operands
     count = prod(lengths[letter] for letter in output)
     sums = [0.0] * count
     ranges = map(range, lengths.values())
-    # A letter that is missing in the output is summed over.
+    # Products that differ only in letters missing from the output are added to the same element.
     for indices in product(*ranges):
         index = dict(zip(lengths, indices))
         position = position_of(output, index, lengths)
@@ -112,8 +118,9 @@ def contracted(output: str, operands: List[Operand], lengths: Dict[str, int]) ->
 
 
 def lower_triangle(size: int) -> Matrix:
-    """A lower triangular matrix: 1 and 2 on the diagonal, up to four quarters per row below it,
-    zeros elsewhere."""
+    """A lower triangular matrix. The diagonal alternates between 1 and 2. In each row, up to four
+    elements before it are -1/4, 0 or 1/4, and all others are zero.
+    """
     chance = dice(f"triangle {size}")
     rows: Matrix = []
     for number in range(size):
@@ -143,21 +150,24 @@ def matrix_tensor(matrix: Matrix, dtype_name: str, device: str) -> Any:
 
 
 def limit_of(dtype_name: str, size: int) -> Limit:
-    """The error allowed for systems of this size; it grows with the length of the sums only, as the
-    matrices are well conditioned."""
+    """The error allowed for systems of this size. The matrices are well conditioned, so it only
+    grows with the length of the sums.
+    """
     unit = (64 + 16 * size) * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def solved_systems(device: str) -> Iterator[Part]:
-    """Catches a solver that exchanges rows wrongly, or reads the triangle above the diagonal."""
+    """Catches a solver that exchanges rows wrongly, or reads elements above the diagonal of a lower
+    triangle.
+    """
     for dtype_name in ("float32", "float64"):
         for size in SIZES:
             yield from solved_system(size, dtype_name, device)
 
 
 def solution_of(size: int) -> Matrix:
-    """The exact solution of a system: two columns of whole numbers from -2 to 2."""
+    """The chosen solution of a system: two columns of whole numbers from -2 to 2."""
     rows: Matrix = []
     for row in range(size):
         first = 3 * row % 5 - 2
@@ -167,8 +177,9 @@ def solution_of(size: int) -> Matrix:
 
 
 def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare solve, inverse and determinant for systems of one size, whose right-hand sides come
-    from a known solution."""
+    """Compare solve, inverse and determinant for one size. The right-hand sides are computed from a
+    known solution.
+    """
     lower = lower_triangle(size)
     solution = solution_of(size)
     right = multiplied(lower, solution)
@@ -181,7 +192,7 @@ def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     computed = torch.linalg.solve_triangular(triangle, right_side, upper=False)
     yield near(f"solve_triangular {label}", computed, exact, limit)
 
-    # The rows in the opposite order need pivots.
+    # With its rows reversed, the system cannot be solved without pivoting.
     reversed_rows = matrix_tensor(lower[::-1], dtype_name, device)
     reversed_side = matrix_tensor(right[::-1], dtype_name, device)
     computed = torch.linalg.solve(reversed_rows, reversed_side)
@@ -189,9 +200,10 @@ def solved_system(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     computed = torch.linalg.inv(reversed_rows) @ reversed_side
     yield near(f"inv {label}", computed, exact, limit)
 
-    # The product of the diagonal: every second number of it is 2.
+    # The determinant of a triangle is the product of its diagonal, in which every second number is
+    # 2.
     determinant = 2.0 ** (size // 2)
-    # Turning the order around exchanges this many pairs of rows; each turns the sign.
+    # Reversing the rows exchanges this many pairs of rows, and each exchange changes the sign.
     exchanges = size * (size - 1) // 2
     if exchanges % 2:
         determinant = -determinant
@@ -207,8 +219,9 @@ def decompositions(device: str) -> Iterator[Part]:
 
 
 def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the decompositions of a symmetric positive definite matrix: a triangle times its
-    transpose."""
+    """Compare the decompositions of a symmetric positive definite matrix, which is a triangle times
+    its transpose.
+    """
     lower = lower_triangle(size)
     square = multiplied(lower, columns_of(lower))
     inputs = matrix_tensor(square, dtype_name, device)
@@ -220,13 +233,13 @@ def decomposed(size: int, dtype_name: str, device: str) -> Iterator[Part]:
     computed = torch.linalg.cholesky(inputs.expand(3, -1, -1))
     yield near(f"cholesky of a batch {label}", computed, joined(lower) * 3, limit)
 
-    # Multiplied in Python, so that no other kernel has a part in it.
+    # Multiply Q and R in Python, so that the result does not depend on another kernel.
     q, r = torch.linalg.qr(inputs)
     q_times_r = multiplied(q.tolist(), r.tolist())
     computed = matrix_tensor(q_times_r, "float64", "cpu")
     yield near(f"qr {label}", computed, joined(square), limit)
 
-    # The trace is the sum of the eigenvalues, and here of the singular values too.
+    # The trace is the sum of the eigenvalues. For this matrix they are also the singular values.
     trace = sum(square[row][row] for row in range(size))
     computed = torch.linalg.eigvalsh(inputs).sum()
     yield near(f"sum of eigvalsh {label}", computed, [trace], limit)

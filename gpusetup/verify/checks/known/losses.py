@@ -1,7 +1,8 @@
-"""Losses of pairs of numbers with each reduction, losses of classes and of rows, with their
-gradients, computed in Python.
+"""Losses and their gradients, computed in Python: for pairs of numbers, classes and rows, with each
+reduction.
 
-Every loss is a sum over elements, so one element's loss and its slope say what all must be.
+A loss of pairs is a sum or mean over the pairs, so the loss of one pair and its slope determine the
+expected value and gradient.
 """
 
 from __future__ import annotations
@@ -25,19 +26,23 @@ from .slopes import slope
 
 REDUCTIONS = ("none", "mean", "sum")
 LENGTHS = (17, 1027)
-"""Less than two vectors, and past a block of 1,024."""
+"""Numbers of pairs: less than two vectors, and more than a block of 1,024."""
 NUMBERS = (0.25, -1.5, 3.0, -0.125, 2.25, -4.0, 0.625)
-"""Binary fractions: exact in every format."""
+"""Inputs. They are binary fractions, which every format holds exactly."""
 TARGETS = (1.0625, -1.1875, 0.4375, 1.8125, -3.3125)
-"""None is 0, 1 or 2 away from a number: there some losses have corners."""
+"""Targets. None of them is exactly 0, 1 or 2 away from an input, because some losses have no unique
+slope at these distances.
+"""
 SHARES = (0.25, 0.5, 0.75, 0.375, 0.625)
-"""Probabilities and other numbers between 0 and 1."""
+"""Numbers between 0 and 1, for probabilities."""
 SIGNS = (1.0, -1.0, -1.0)
-"""Targets that say whether a pair is alike."""
+"""Targets for similar (1) and dissimilar (-1) pairs."""
 FLAGS = (1.0, 0.0, 0.0, 1.0)
-"""Targets that are true or false."""
+"""Targets that are true (1) or false (0)."""
 HUBER_DELTA = 2.0
-"""Another one than the default, 1."""
+"""The `delta` of the Huber loss. It differs from the default, 1, so that a kernel that ignores it
+is caught.
+"""
 POSITIVE_WEIGHT = 3.0
 
 
@@ -53,7 +58,7 @@ def absolute_error(x: float, target: float) -> float:
 
 
 def smooth_l1(x: float, target: float) -> float:
-    """Smooth L1 loss: half the square below a distance of 1, a straight line above."""
+    """Smooth L1 loss: half the squared distance if the distance is below 1, otherwise linear."""
     distance = abs(x - target)
     if distance < 1:
         return distance**2 / 2
@@ -61,8 +66,9 @@ def smooth_l1(x: float, target: float) -> float:
 
 
 def huber(x: float, target: float) -> float:
-    """Huber loss: half the square below a distance of 2 (torch's `delta`), a straight line
-    above."""
+    """Huber loss: half the squared distance if the distance is below 2 (torch's `delta`), otherwise
+    linear.
+    """
     distance = abs(x - target)
     if distance < HUBER_DELTA:
         return distance**2 / 2
@@ -74,15 +80,16 @@ def soft_margin(x: float, sign: float) -> float:
 
 
 def hinge_embedding(x: float, sign: float) -> float:
-    """Hinge embedding loss: x for similar pairs; for others, how much x falls short of the margin
-    1, or 0."""
+    """Hinge embedding loss: x for similar pairs; for dissimilar pairs 1 - x (1 is the margin), but
+    at least 0.
+    """
     if sign > 0:
         return x
     return max(0.0, 1 - x)
 
 
 def divergence(log_probability: float, probability: float) -> float:
-    """Kullback-Leibler divergence of one pair; as in torch, the input is a logarithm."""
+    """Kullback-Leibler divergence of one pair. As in torch, the input is a log-probability."""
     return probability * (math.log(probability) - log_probability)
 
 
@@ -111,7 +118,7 @@ def binary_of_logit(logit: float, flag: float) -> float:
 
 
 def weighted_binary(logit: float, flag: float) -> float:
-    """Binary cross-entropy of a logit in which true targets have weight 3."""
+    """Binary cross-entropy of a logit, with weight 3 for true targets."""
     log_of_true = log_sigmoid(logit)
     log_of_false = log_sigmoid(-logit)
     weighted_flag = POSITIVE_WEIGHT * flag
@@ -120,7 +127,7 @@ def weighted_binary(logit: float, flag: float) -> float:
 
 
 def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
-    """The loss `weighted_binary` as computed by torch."""
+    """Compute the loss `weighted_binary` with torch."""
     weight = inputs.new_tensor([POSITIVE_WEIGHT])
     return torch.nn.functional.binary_cross_entropy_with_logits(
         inputs, targets, reduction=reduction, pos_weight=weight
@@ -128,13 +135,13 @@ def torch_weighted_binary(inputs: Any, targets: Any, reduction: str) -> Any:
 
 
 class Loss(NamedTuple):
-    """A loss in torch, and its value for one pair in Python."""
+    """A loss in torch, and the same loss for one pair in Python."""
 
     name: str
     run: Callable[..., Any]
-    """(inputs, targets, reduction=...) -> the loss."""
+    """Takes inputs, targets and `reduction=...`, and returns the loss."""
     exact: Callable[[float, float], float]
-    """(input, target) -> the loss of this pair."""
+    """Takes one input and one target, and returns the loss of this pair."""
     numbers: Sequence[float] = NUMBERS
     targets: Sequence[float] = TARGETS
 
@@ -163,7 +170,7 @@ def losses_of_pairs() -> Sequence[Loss]:
         Loss("kl_div", f.kl_div, divergence, targets=SHARES),
         Loss("kl_div of logarithms", kl_div_of_logarithms, divergence_of_logarithms),
         Loss("poisson_nll_loss", f.poisson_nll_loss, poisson),
-        # Its input is a probability itself.
+        # This loss takes probabilities, not logits.
         Loss("binary_cross_entropy", f.binary_cross_entropy, binary, SHARES, FLAGS),
         Loss(
             "binary_cross_entropy_with_logits", binary_with_logits, binary_of_logit, targets=FLAGS
@@ -192,24 +199,29 @@ class LossReduction(NamedTuple):
 
     @property
     def divisor(self) -> int:
-        """The divisor of the sum of all losses: the number of pairs for `mean`, otherwise 1."""
+        """The number by which the sum of all losses is divided: the number of pairs for `mean`,
+        otherwise 1.
+        """
         return self.length if self.method == "mean" else 1
 
     def of(self, pair_losses: List[float]) -> List[float]:
-        """The loss as torch returns it: one per pair for `none`, otherwise a single number."""
+        """The reduced loss as torch returns it: one number per pair for `none`, otherwise a single
+        number.
+        """
         if self.method == "none":
             return pair_losses
         return [fsum(pair_losses) / self.divisor]
 
 
 def element_losses(device: str) -> Iterator[Part]:
-    """Catches a mean over the wrong count, a lost tail, a wrong branch of a loss, or an unscaled
-    gradient."""
+    """Catches a mean that divides by the wrong count, a loss that leaves out the end of the tensor
+    or takes a wrong branch, and an unscaled gradient.
+    """
     for dtype_name in formats_on(device):
         for loss in losses_of_pairs():
             for length in LENGTHS:
                 for method in REDUCTIONS:
-                    # A long sum of halves ends outside of what they can tell apart.
+                    # A long sum grows so large that a 16-bit format is too coarse to compare it.
                     if method == "sum" and dtype_name in HALVES and length > 100:
                         continue
                     reduction = LossReduction(length, method)
@@ -226,7 +238,7 @@ def element_loss(
     target_tensor = tensor_of(targets, dtype_name, device)
     run = functools.partial(loss.run, leaf, target_tensor, reduction=reduction.method)
     with warnings.catch_warnings():
-        # kl_div advises against its own mean.
+        # kl_div warns against `reduction="mean"`.
         warnings.simplefilter("ignore")
         computed = offered(run)
     if computed is None:
@@ -246,23 +258,27 @@ def element_loss(
 
 
 def loss_limit(reduction: LossReduction, dtype_name: str) -> Limit:
-    """The error allowed in a loss: a few operations on numbers below 64; a sum allows more with its
-    length."""
+    """The error allowed in a loss, for a few operations on numbers below 64. For a sum it grows
+    with the length.
+    """
     unit = roundoff(dtype_name)
     absolute = 64 * unit
     if reduction.method == "sum":
-        # A sum has as many roundings as numbers; those of random signs grow with the root.
+        # A sum has one rounding for each number, and rounding errors with random signs grow with
+        # the square root of their count.
         absolute *= math.sqrt(reduction.length)
     return Limit(16 * unit, absolute)
 
 
 def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
-    """The error allowed in a loss's gradient; for a mean it is divided by the number of pairs."""
+    """The error allowed in a loss's gradient. For a mean it is divided by the number of pairs, like
+    the gradient.
+    """
     unit = roundoff(dtype_name)
-    # The slopes in Python are off by less than the second number.
+    # 2**-32 is more than the error of the slopes in Python, which are computed numerically.
     absolute = 32 * unit / reduction.divisor + 2.0**-32
     if dtype_name == "float16":
-        # The least number that it has.
+        # The smallest number of float16.
         absolute += 2.0**-24
     return Limit(16 * unit, absolute)
 
@@ -271,7 +287,9 @@ def loss_gradient_limit(reduction: LossReduction, dtype_name: str) -> Limit:
 
 
 class ClassTable(NamedTuple):
-    """Whole numbers in place of log-probabilities, for each class and pixel of each row."""
+    """The sizes of a table of inputs for `nll_loss`: rows x classes x pixels. It contains whole
+    numbers instead of log-probabilities.
+    """
 
     rows: int
     classes: int
@@ -287,7 +305,9 @@ class ClassTable(NamedTuple):
         return sawtooth(count, period=13, start=-6)
 
     def targets(self) -> List[int]:
-        """The target class of each pixel; neighbors are three classes apart."""
+        """The target class of each pixel. The classes of two neighbouring pixels are 3 apart,
+        modulo the number of classes.
+        """
         targets: List[int] = []
         for position in range(self.rows * self.pixels):
             target = (3 * position + 1) % self.classes
@@ -299,7 +319,7 @@ class ClassTable(NamedTuple):
         return sawtooth(self.classes, period=4, start=1)
 
     def index_of(self, target_position: int, target: int) -> int:
-        """The position in the table of a pixel's target class."""
+        """The position in the flat table of the number for a pixel's target class."""
         row, pixel = divmod(target_position, self.pixels)
         lines_before = row * self.classes + target
         return lines_before * self.pixels + pixel
@@ -311,19 +331,20 @@ CLASS_TABLES = (
     ClassTable(130, 1000, 1),
     ClassTable(3, 1025, 4),
 )
-"""With few and many classes, and with several pixels a row."""
+"""Tables with few and many classes, and with one or several pixels per row."""
 
 
 class ExpectedClassLoss(NamedTuple):
-    """The exact mean loss of a table, and its gradient for each number in the table."""
+    """The exact mean loss of a table, and its gradient with respect to each number in the table."""
 
     loss: float
     gradient: List[float]
 
 
 def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
-    """The exact loss: minus the weighted mean of the numbers at the targets, without the ignored
-    class."""
+    """The exact loss: minus the weighted mean of the numbers at the targets. Targets of the ignored
+    class do not count.
+    """
     values = table.values()
     weights = table.class_weights()
     total = 0.0
@@ -344,12 +365,12 @@ def expected_class_loss(table: ClassTable, ignored: int) -> ExpectedClassLoss:
 def class_losses(device: str) -> Iterator[Part]:
     """Catches an nll_loss that uses the wrong class, weight or pixel, or counts the ignored class.
 
-    Its input is a table of whole numbers, so each loss is a number of the table.
+    The inputs are whole numbers, so a pixel's loss is one of them, negated and weighted.
     """
     for dtype_name in formats_on(device):
         for table in CLASS_TABLES:
             targets = table.targets()
-            # The class of the first target is left out, wherever it is a target.
+            # Ignore the class of the first target, which is the target of other pixels too.
             ignored = targets[0]
             leaf = tensor_of(table.values(), dtype_name, device, *table).requires_grad_()
             computed = torch.nn.functional.nll_loss(
@@ -362,7 +383,7 @@ def class_losses(device: str) -> Iterator[Part]:
 
             expected = expected_class_loss(table, ignored)
             label = f"nll_loss of {table.label} {dtype_name}"
-            # The sums of halves are rounded on their way.
+            # In 16-bit formats the partial sums are rounded.
             limit = Limit(16 * roundoff(dtype_name), 16 * roundoff(dtype_name))
             yield near(label, computed, [expected.loss], limit)
             yield near(f"gradient of {label}", gradient, expected.gradient, limit)
@@ -372,15 +393,16 @@ def class_losses(device: str) -> Iterator[Part]:
 
 
 def losses_of_rows(device: str) -> Iterator[Part]:
-    """Catches a similarity or distance of rows that loses the end of the rows."""
+    """Catches a similarity or distance of rows that leaves out the end of the rows."""
     for dtype_name in ("float32", "float64"):
         for length in (17, 1025):
             yield from losses_of_three_rows(length, dtype_name, device)
 
 
 def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare cosine similarity, distances, triplet loss and normalization for an anchor and two
-    other rows."""
+    """Compare cosine similarity, distances, triplet loss and normalization for three rows: an
+    anchor, a positive and a negative.
+    """
     functional = torch.nn.functional
     anchor, positive, negative = (row_number(number, length) for number in range(3))
     x = tensor_of(anchor, dtype_name, device, 1, length)
@@ -397,14 +419,14 @@ def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[
     to_positive = distance_of(anchor, positive)
     to_negative = distance_of(anchor, negative)
     computed = torch.cdist(x, torch.cat([y, z]))
-    # It may be made of squares and products, whose digits are lost together.
+    # cdist may compute the distance from squares and products, whose difference loses digits.
     rough_limit = Limit(2.0**10 * roundoff(dtype_name))
     yield near(f"cdist {label}", computed, [to_positive, to_negative], rough_limit)
 
     computed = functional.pairwise_distance(x, y, eps=0.0)
     yield near(f"pairwise_distance {label}", computed, [to_positive], limit)
 
-    # With so large a margin the loss is not cut off at zero.
+    # The margin is so large that the loss stays above zero.
     computed = functional.triplet_margin_loss(x, y, z, margin=50.0, eps=0.0)
     triplet_loss = max(0.0, to_positive - to_negative + 50.0)
     yield near(f"triplet_margin_loss {label}", computed, [triplet_loss], rough_limit)
@@ -416,7 +438,7 @@ def losses_of_three_rows(length: int, dtype_name: str, device: str) -> Iterator[
 
 
 def row_number(number: int, length: int) -> List[float]:
-    """One of three rows of whole numbers from -2 to 4, each with a different start."""
+    """One of three rows of whole numbers from -2 to 4. They differ in their first number."""
     offset = 3 * number
     longer = sawtooth(offset + length, period=7, start=-2)
     return longer[offset:]

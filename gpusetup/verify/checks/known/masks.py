@@ -1,7 +1,7 @@
-"""Attention with masks, including rows in which every key is masked, and operations that use masks.
+"""Attention with masks, including fully masked queries, and tensor operations that take a mask.
 
-All queries and keys lie along one axis, so each score is a product of two small numbers, and an
-answer is a short sum in Python.
+In all queries and keys, only the first column is not zero. So each score is a product of two small
+numbers, and Python can compute the expected output with a short sum.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ from .number_lists import joined, products_of_pairs, random_wholes, sawtooth, sc
 
 
 class AttentionShape(NamedTuple):
-    """The sizes of one attention, its mask, and the number of query heads per key head."""
+    """The sizes of one attention call, its kind of mask, and the number of query heads per key
+    head.
+    """
 
     queries: int
     keys: int
     width: int
     mask: str = ""
-    """`flags`, `numbers` (0 and minus infinity), `causal`, or none."""
+    """`flags` (booleans), `numbers` (0 and minus infinity, which are added to the scores),
+    `causal`, or empty for no mask.
+    """
     groups: int = 1
-    """Heads of the queries to one head of the keys."""
+    """The number of query heads that share one key head."""
 
 
 SHAPES = (
@@ -54,12 +58,14 @@ SHAPES = (
     AttentionShape(2, 2049, 32, "numbers"),
     AttentionShape(66, 4, 64, "flags"),
 )
-"""Lengths on both sides of the blocks of 64 and 128 that attention is cut into."""
+"""Lengths below and above 64 and 128, the sizes of the blocks into which attention kernels split
+queries and keys.
+"""
 HEADS = 2
 SCALE = 0.5
-"""A power of two: each score is exact."""
+"""The factor of the scores. It is a power of two, so that each score is exact."""
 LARGEST_VALUE = 16.0
-"""Of the last key."""
+"""The value of the last key."""
 
 
 class Numbers(NamedTuple):
@@ -68,26 +74,30 @@ class Numbers(NamedTuple):
     queries: List[float]
     keys: List[float]
     values: List[float]
-    """One number a key; the element in column c of a value is this times 1 + c % 3."""
+    """One number per key. Column c of the value is this number times 1 + c % 3."""
     allowed: List[List[bool]]
-    """For each query, which keys it may see."""
+    """For each query, which keys its mask allows."""
 
 
 def numbers_of(shape: AttentionShape, head: int) -> Numbers:
-    """Small random whole numbers for one head; queries and keys are at most 3, because their
-    products become exponents."""
+    """Random whole numbers for one head. Queries and keys are at most 3, because their products
+    become exponents.
+    """
     chance = dice(f"attention {shape} {head}")
     queries = random_wholes(chance, shape.queries, -2, 2)
     keys = random_wholes(chance, shape.keys, -2, 2)
     values = random_wholes(chance, shape.keys, -8, 8)
-    # The last key counts more than any other: a row that is cut off is far away.
+    # The last position has the largest key and value, so the result is clearly wrong if it is left
+    # out.
     keys[-1] = 3.0
     values[-1] = LARGEST_VALUE
     return Numbers(queries, keys, values, allowed_keys(shape))
 
 
 def allowed_keys(shape: AttentionShape) -> List[List[bool]]:
-    """For each query, which keys it may see. With a non-causal mask every third query sees none."""
+    """For each query, which keys its mask allows. `flags` and `numbers` allow every third query no
+    key at all.
+    """
     chance = dice(f"mask {shape}")
     rows: List[List[bool]] = []
     for query in range(shape.queries):
@@ -98,19 +108,19 @@ def allowed_keys(shape: AttentionShape) -> List[List[bool]]:
         elif query % 3 == 2:
             row = [False] * shape.keys
         else:
-            # The first key keeps a row from being dead by chance.
+            # Always allow the first key, so that no other query is fully masked by chance.
             row = [key == 0 or chance.random() < 0.7 for key in range(shape.keys)]
         rows.append(row)
     return rows
 
 
 def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
-    """The attention weight of each key for a query, or None if the query may see no key."""
+    """The attention weight of each key for a query, or None if the mask allows the query no key."""
     allowed = numbers.allowed[query]
     if not any(allowed):
         return None
     scores = [SCALE * numbers.queries[query] * key for key in numbers.keys]
-    # Taken away, so that no exponential is too large.
+    # Subtract the maximum, so that no exponential is too large.
     maximum = max(scores)
     heights: List[float] = []
     for score, is_allowed in zip(scores, allowed):
@@ -120,7 +130,7 @@ def weights_of(numbers: Numbers, query: int) -> Optional[List[float]]:
 
 
 class Heads(NamedTuple):
-    """The numbers of all key heads of one attention, which share their mask."""
+    """The numbers of all key heads of one attention call. All heads have the same mask."""
 
     shape: AttentionShape
     heads: List[Numbers]
@@ -131,19 +141,21 @@ class Heads(NamedTuple):
 
 
 def heads_of(shape: AttentionShape) -> Heads:
-    """The numbers of all key heads of one attention."""
+    """Draw the numbers of all key heads of one attention call."""
     heads = [numbers_of(shape, head) for head in range(HEADS)]
     return Heads(shape, heads)
 
 
 def backends_for(number: int) -> Sequence[Optional[str]]:
-    """Torch's own choice of backend (None), and one named backend, which changes with `number`."""
+    """The backends to test: None, which lets torch choose, and one named backend, which depends on
+    `number`.
+    """
     backend = BACKENDS[number % len(BACKENDS)]
     return (None, backend)
 
 
 def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str]) -> Any:
-    """The attention that torch computes with this backend; None lets torch choose."""
+    """Compute the attention with torch. If `backend` is None, torch chooses one."""
     queries, keys, values = inputs
     shape = heads.shape
     return attended(
@@ -159,8 +171,9 @@ def computed_by_torch(heads: Heads, inputs: Sequence[Any], backend: Optional[str
 
 
 def attentions(device: str) -> Iterator[Part]:
-    """Catches masks that leak, wrong values for fully masked queries, lost keys and mixed-up
-    heads."""
+    """Catches masks that leak, wrong results for fully masked queries, missing keys and mixed-up
+    heads.
+    """
     for dtype_name in formats_on(device):
         for number, shape in enumerate(SHAPES):
             heads = heads_of(shape)
@@ -172,8 +185,9 @@ def attentions(device: str) -> Iterator[Part]:
 
 
 def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
-    """Queries, keys and values as tensors; in queries and keys all columns but the first are
-    zero."""
+    """The queries, keys and values as tensors. In queries and keys, all columns except the first
+    are zero.
+    """
     shape = heads.shape
     zeros = [0.0] * (shape.width - 1)
     factors = value_factors(shape)
@@ -182,7 +196,7 @@ def inputs_of(heads: Heads, dtype_name: str, device: str) -> List[Any]:
     values: List[float] = []
     for head in heads.heads:
         query_rows = joined((query, *zeros) for query in head.queries)
-        # The heads of one group have the same queries.
+        # All query heads of a group have the same queries.
         queries += query_rows * shape.groups
         keys += joined((key, *zeros) for key in head.keys)
         for value in head.values:
@@ -199,7 +213,7 @@ def value_factors(shape: AttentionShape) -> List[float]:
 
 
 def value_factors_of(width: int) -> List[float]:
-    """What the number of a value is multiplied by in each column: 1, 2 or 3."""
+    """The factor of a value's number in each column: 1, 2 or 3."""
     return sawtooth(width, period=3, start=1)
 
 
@@ -211,14 +225,15 @@ def mask_of(heads: Heads, dtype_name: str, device: str) -> Any:
     flags = joined(heads.heads[0].allowed)
     if shape.mask == "flags":
         return tensor_of(flags, "bool", device, shape.queries, shape.keys)
-    # Numbers are added to the scores.
+    # A mask of numbers is added to the scores.
     added = [0.0 if is_allowed else -inf for is_allowed in flags]
     return tensor_of(added, dtype_name, device, shape.queries, shape.keys)
 
 
 def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
-    """Compare each row of the output with the exact sum; a row whose query may see no key must be
-    zero or NaN."""
+    """Compare each row of the output with the exact result. A fully masked query's row must be zero
+    or NaN.
+    """
     shape = heads.shape
     elements = flat_list(computed)
     exact: List[float] = []
@@ -229,7 +244,7 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
             row = elements[start : start + shape.width]
             if not is_dead(row):
                 filled_rows += 1
-            # Counted above: here it is right in any case.
+            # Fully masked rows are judged above, so let them pass in the comparison below.
             exact += row
         else:
             mean = fsum(products_of_pairs(weights, head.values))
@@ -240,8 +255,9 @@ def judged_rows(label: str, computed: Any, heads: Heads) -> Iterator[Part]:
 
 
 def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbers]]:
-    """For each row of the output, in order: the weights of its query (None if it may see no key)
-    and its head."""
+    """For each row of the output, in order, yields the weights of its query (None for a fully
+    masked query) and its head.
+    """
     for head in heads.heads:
         for _ in range(heads.shape.groups):
             for query in range(heads.shape.queries):
@@ -249,8 +265,9 @@ def weights_of_rows(heads: Heads) -> Iterator[Tuple[Optional[List[float]], Numbe
 
 
 def is_dead(row: Sequence[float]) -> bool:
-    """Whether a row holds only zeros or NaN: for a fully masked query older releases give NaN,
-    torch 2.5 and later zero."""
+    """Whether a row contains only zeros or NaN. For a fully masked query, torch 2.5 and later
+    return zero and older releases return NaN.
+    """
     for value in row:
         has_number = not isnan(value) and value != 0.0
         if has_number:
@@ -259,8 +276,9 @@ def is_dead(row: Sequence[float]) -> bool:
 
 
 def attention_limit(dtype_name: str, keys: int) -> Limit:
-    """The error allowed in an attention output: relative, plus a share of the largest value,
-    because 16-bit weights are rounded."""
+    """The error allowed in an attention output: a relative part, and an absolute part in proportion
+    to the largest value, because the weights are rounded.
+    """
     unit = roundoff(dtype_name)
     share = 2 * unit
     if dtype_name not in HALVES:
@@ -279,7 +297,7 @@ class MaskedRow(NamedTuple):
     flags: List[bool]
 
     def picked(self) -> List[float]:
-        """The numbers where the mask is set."""
+        """The numbers at the positions where the mask is set."""
         return list(compress(self.values, self.flags))
 
     def filled(self) -> List[float]:
@@ -290,8 +308,9 @@ class MaskedRow(NamedTuple):
         return filled
 
     def scattered(self) -> List[float]:
-        """The result of `masked_scatter` into sevens: where the mask is set, the row's numbers from
-        the first one on; 7 elsewhere."""
+        """The result of `masked_scatter` into a row of sevens. Where the mask is set it has the
+        row's numbers, starting with the first; elsewhere it has 7.
+        """
         next_values = iter(self.values)
         scattered: List[float] = []
         for is_set in self.flags:
@@ -300,12 +319,13 @@ class MaskedRow(NamedTuple):
 
 
 def masked_row(length: int, dtype_name: str) -> MaskedRow:
-    """A row of numbers from -125 to 125, with a mask that selects about 40 % and always the
-    last."""
+    """A row of numbers from -125 to 125, with a mask that selects about 40 % of them and always the
+    last one.
+    """
     chance = dice(f"picked {dtype_name} {length}")
     values = sawtooth(length, period=251, start=-125)
     flags = [chance.random() < 0.4 for _ in range(length)]
-    # A kernel that loses the end of the row picks one element less.
+    # If a kernel leaves out the end of the row, it selects at least one element too few.
     flags[-1] = True
     return MaskedRow(values, flags)
 

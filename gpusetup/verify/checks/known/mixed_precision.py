@@ -1,7 +1,6 @@
-"""Mixed precision step by step: the formats that autocast computes in, and the steps of the
-GradScaler.
+"""Mixed precision: the formats that autocast computes in, and the steps of the GradScaler.
 
-All numbers are powers of two and small whole numbers, so each step is exact.
+The numbers are powers of two and small whole numbers, so most results are exact.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from .answers import Limit, ask_all, dtype_of, exactly, formats_on, near, roundo
 
 
 def mixed_precision(device: str) -> Outcome:
-    """Check that autocast computes in the promised formats, and that the GradScaler's steps are
-    exact."""
+    """Check that autocast computes in the documented formats, and that the GradScaler's steps are
+    right.
+    """
     questions = (formats_of_autocast, gradients_through_autocast, scales_that_grow, unscaled_steps)
     return ask_all(device, questions, "numbers that are exact in every format")
 
 
 def low_formats(device: str) -> List[str]:
     """The 16-bit formats that autocast supports on the device."""
-    # Before torch 2.3 autocast of a CPU knows bfloat16 alone.
+    # Before torch 2.3, autocast on a CPU supports only bfloat16.
     candidates = ["bfloat16", "float16"] if has_scaler(device) else ["bfloat16"]
     offered_names = formats_on(device)
     return [dtype_name for dtype_name in candidates if dtype_name in offered_names]
@@ -52,25 +52,26 @@ def formats_of_autocast(device: str) -> Iterator[Part]:
         yield has_dtype(f"a product {setting}", product, low)
         yield has_dtype(f"a linear layer {setting}", linear, low)
         yield has_dtype(f"a batch of products {setting}", batch, low)
-        # A sum of squares may overflow in 16 bits.
+        # autocast computes losses in float32, because a sum of squares may overflow in 16 bits.
         yield has_dtype(f"a loss {setting}", loss, torch.float32)
-        # Where autocast is switched off, and after its end.
+        # The product where autocast is disabled, and the product after the `with` block.
         yield has_dtype(f"a product outside {setting}", outside, torch.float32)
         yield has_dtype(f"a product behind {setting}", behind, torch.float32)
-        # Each of 4 x 4 sums adds up 16 ones.
+        # Each of the 4 x 4 sums adds up 16 ones.
         yield exactly(f"numbers of a product {setting}", product, [16.0] * 16)
 
 
 def has_dtype(label: str, tensor: Any, expected: Any) -> Part:
-    """Whether a tensor has the dtype that autocast promises."""
+    """Check that a tensor has the expected dtype."""
     computed = tensor.dtype
     message = f"is made in {computed}, not in {expected}"
     return holds(label, computed == expected, message)
 
 
 def gradients_through_autocast(device: str) -> Iterator[Part]:
-    """Catches a weight, used twice and cast once under autocast, that only gets the gradient of one
-    use."""
+    """Catches a weight that is used twice under autocast but gets the gradient of only one use.
+    Autocast casts it once for both.
+    """
     linear = torch.nn.functional.linear
     for low_name in low_formats(device):
         for rows in (3, 65):
@@ -85,7 +86,7 @@ def gradients_through_autocast(device: str) -> Iterator[Part]:
             label = f"gradient of a shared weight, {rows} rows, autocast to {low_name}"
             is_float32 = weight.grad.dtype == torch.float32
             yield holds(f"{label}, format", is_float32, "is not float32")
-            # Two from the first use and one from the second, of each row.
+            # For each row, the first use adds a gradient of 2 and the second use adds 1.
             exact = [3.0 * rows] * weight.numel()
             yield exactly(label, weight.grad, exact)
 
@@ -94,12 +95,14 @@ def gradients_through_autocast(device: str) -> Iterator[Part]:
 
 
 def has_scaler(device: str) -> bool:
-    """Whether torch has a GradScaler for this device; for a CPU since torch 2.3."""
+    """Whether torch has a GradScaler for this device (for a CPU since torch 2.3)."""
     return kind(device) != "cpu" or hasattr(torch.amp, "GradScaler")
 
 
 GROWTH_INTERVAL = 8
-"""Steps without an overflow, after which `scaler_of`'s scale grows."""
+"""The number of steps without an overflow after which the scaler from `scaler_of` doubles its
+scale.
+"""
 
 
 def scales_that_grow(device: str) -> Iterator[Part]:
@@ -110,11 +113,12 @@ def scales_that_grow(device: str) -> Iterator[Part]:
     leaf = torch.zeros(17, device=device)
     descent = Descent([leaf])
     scaler = scaler_of(device, 64.0)
-    # It makes its scale on the device only when it is asked for the first time.
+    # The scaler creates its scale tensor only when `scale` is called for the first time.
     scaler.scale(torch.ones((), device=device))
     expected = 64.0
     sound_steps = 0
-    # The scale grows twice in sound steps, which are counted anew after each overflow.
+    # The scale doubles after every interval without an overflow, and each overflow restarts the
+    # count.
     for number in range(30):
         has_overflow = number in (3, 20)
         gradient = inf if has_overflow else 1.0
@@ -146,8 +150,7 @@ def unscaled_steps(device: str) -> Iterator[Part]:
 
 
 def clipped_step(sizes: Tuple[int, ...], device: str) -> Iterator[Part]:
-    """Compare one scaled step of parameters whose gradients are all 2, clipped so that each becomes
-    1."""
+    """Compare one scaled step of parameters whose gradients are all 2, after clipping them to 1."""
     scale = 256.0
     leaves = [torch.zeros(size, device=device, requires_grad=True) for size in sizes]
     descent = Descent(leaves)
@@ -170,12 +173,13 @@ def clipped_step(sizes: Tuple[int, ...], device: str) -> Iterator[Part]:
     scaler.update()
     for leaf in leaves:
         size = len(leaf)
-        # A gradient of one, by a rate of one. clip_grad_norm_ adds 1e-6 to the norm.
+        # The gradient and the learning rate are both 1. The result is not exact, because
+        # clip_grad_norm_ adds 1e-6 to the norm.
         yield near(f"step of {size} clipped numbers", leaf, [-1.0] * size, Limit(1e-5))
 
 
 def clipped_gradients(device: str) -> Iterator[Part]:
-    """Gradients clipped to a largest value each, and scaled down by the largest of them."""
+    """Compare gradients clipped by value, and gradients clipped by their maximum norm."""
     leaf = tensor_of([3.0, -4.0], "float32", device).requires_grad_()
     leaf.grad = tensor_of([30.0, -0.5], "float32", device)
     torch.nn.utils.clip_grad_value_([leaf], 2.0)
@@ -184,6 +188,6 @@ def clipped_gradients(device: str) -> Iterator[Part]:
     leaf.grad = tensor_of([3.0, -4.0], "float32", device)
     largest = torch.nn.utils.clip_grad_norm_([leaf], 2.0, norm_type=inf)
     yield exactly("the largest gradient", largest, [4.0])
-    # Halved, so that the largest is 2. clip_grad_norm_ adds 1e-6 to the norm before it divides, so
-    # the result is not exact.
+    # The gradients are halved, so that the largest is 2. The result is not exact, because
+    # clip_grad_norm_ adds 1e-6 to the norm before it divides.
     yield near("gradients clipped by the largest", leaf.grad, [1.5, -2.0], Limit(1e-5))

@@ -1,7 +1,8 @@
-"""Gradients of normalizations, computed from their definition in Python; used by the check `norms`.
+"""Gradients of normalizations, computed from their definition in Python. Part of the check `norms`.
 
-With the normalised numbers n, and g that arrives times the weight, the gradient of one group is
-`(g - mean(g) - n * mean(g * n)) / root`; that of an RMS norm has no `mean(g)`.
+Let n be the normalized numbers, g the upstream gradient times the weight, and root the standard
+deviation by which they are divided. Then the gradient of one group is `(g - mean(g) - n * mean(g *
+n)) / root`. For an RMS norm there is no `mean(g)`.
 """
 
 from __future__ import annotations
@@ -37,20 +38,23 @@ from .number_lists import (
 )
 
 SPREAD, EPS = 0.5, 0.75
-"""Each number is half above or below zero: with eps the variance is 1, and so is the root."""
+"""All numbers are 0.5 or -0.5, so their variance is 0.25. Variance plus eps is 1, and so is its
+root.
+"""
 UPSTREAM = (-1.0, 0.0, 1.0, 2.0, 3.0)
-"""What arrives at the answers; whole numbers keep the sums exact."""
+"""Upstream gradients. They are whole numbers, so that sums of them are exact."""
 
 
 class Group(NamedTuple):
-    """Numbers that are normalized together, and the upstream gradient of each times its weight."""
+    """Numbers that are normalized together, and for each the upstream gradient times the weight."""
 
     numbers: List[float]
     arriving: List[float]
 
     def gradient(self, takes_mean: bool = True) -> List[float]:
-        """The gradient of the numbers. `takes_mean=False` is for an RMS norm, which does not
-        subtract the mean."""
+        """The gradient of the numbers. For an RMS norm, which does not subtract the mean, pass
+        `takes_mean=False`.
+        """
         count = len(self.numbers)
         mean = fsum(self.arriving) / count
         if not takes_mean:
@@ -64,7 +68,7 @@ class Group(NamedTuple):
 
 
 def balanced_numbers(count: int, salt: str) -> List[float]:
-    """Equally many numbers above and below zero, in random order."""
+    """Returns equally many 0.5 and -0.5, in random order. `count` must be even."""
     pairs = count // 2
     numbers = [SPREAD, -SPREAD] * pairs
     dice(f"norm gradient {count} {salt}").shuffle(numbers)
@@ -75,15 +79,16 @@ def arriving_numbers(count: int) -> List[float]:
     """An upstream gradient whose pattern differs from row to row and channel to channel."""
     arriving: List[float] = []
     for position in range(count):
-        # The second part shifts the order every seven elements.
+        # The second term shifts the pattern every seven elements.
         turn = 3 * position + position // 7
         arriving.append(UPSTREAM[turn % len(UPSTREAM)])
     return arriving
 
 
 def gradient_limit(dtype_name: str, count: int) -> Limit:
-    """The rounding error allowed in gradients made of sums of `count` products; 16-bit formats
-    round each product once."""
+    """The error allowed in gradients that contain sums of `count` products. For 16-bit formats it
+    does not grow, because they round each result once.
+    """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return Limit(8 * unit, 24 * unit)
@@ -92,10 +97,11 @@ def gradient_limit(dtype_name: str, count: int) -> Limit:
 
 
 def sum_limit(dtype_name: str, count: int) -> Limit:
-    """The error allowed in the gradient of a weight, a sum of `count` terms; 16-bit sums may be
-    added up in parts."""
+    """The error allowed in the gradient of a weight or bias, which is a sum of `count` terms. A
+    kernel may round partial sums to 16 bits.
+    """
     unit = roundoff(dtype_name)
-    # Errors of either sign add up like the steps of a random walk.
+    # Rounding errors have both signs, so their sum grows with the square root of their count.
     growth = sqrt(count)
     if dtype_name in HALVES:
         return Limit(8 * unit, 4 * unit * growth)
@@ -106,26 +112,27 @@ def sum_limit(dtype_name: str, count: int) -> Limit:
 
 
 class NormalisedRows(NamedTuple):
-    """Rows that are each normalized separately, with their upstream gradient."""
+    """Rows, each of which is normalized separately, with their upstream gradients."""
 
     numbers: List[List[float]]
     arriving: List[List[float]]
     weight: List[float]
-    """The learned factor of each column."""
+    """The weight of each column."""
 
     def gradient(self, takes_mean: bool) -> List[float]:
         """The gradient of the numbers, row by row; `takes_mean` is False for an RMS norm."""
         gradient: List[float] = []
         for numbers, arriving in zip(self.numbers, self.arriving):
-            # What arrives passes the weight first.
+            # The upstream gradient is multiplied by the weight first.
             weighed = products_of_pairs(arriving, self.weight)
             group = Group(numbers, weighed)
             gradient += group.gradient(takes_mean)
         return gradient
 
     def weight_gradient(self) -> List[float]:
-        """The gradient of the weight: for each column, the sum of numbers times upstream
-        gradients."""
+        """The gradient of the weight: for each column, the sum of the numbers times their upstream
+        gradients.
+        """
         sums = [0.0] * len(self.weight)
         for numbers, arriving in zip(self.numbers, self.arriving):
             products = products_of_pairs(numbers, arriving)
@@ -141,7 +148,7 @@ class NormalisedRows(NamedTuple):
 
 
 def rows_of(count: int, length: int) -> NormalisedRows:
-    """Rows with equally many numbers above and below zero, with weights and upstream gradients."""
+    """Make rows with as many numbers above zero as below, with weights and upstream gradients."""
     numbers = [balanced_numbers(length, f"row {row}") for row in range(count)]
     upstream = arriving_numbers(count * length)
     arriving = rows_of_length(upstream, length)
@@ -159,7 +166,7 @@ class Leaves(NamedTuple):
 
 
 def leaves_of(rows: NormalisedRows, dtype_name: str, device: str) -> Leaves:
-    """The rows as tensors on a device that require gradients; the bias is zero."""
+    """Put the rows, their weight and a zero bias into tensors that require gradients."""
     length = len(rows.weight)
     zeros = [0.0] * length
     numbers = joined(rows.numbers)
@@ -174,21 +181,23 @@ def leaves_of(rows: NormalisedRows, dtype_name: str, device: str) -> Leaves:
 
 
 def gradients_of_rows(device: str) -> Iterator[Part]:
-    """Catches a layer or RMS norm whose weight gradient misses rows, and an RMS norm that subtracts
-    the mean."""
+    """Catches a layer norm or RMS norm whose weight gradient leaves out rows, and an RMS norm that
+    subtracts the mean.
+    """
     for count, length in ((1, 16), (3, 34), (33, 126), (130, 18), (5, 1026), (1030, 4)):
         rows = rows_of(count, length)
         for dtype_name in formats_on(device):
             yield from gradients_of_layer_norm(rows, dtype_name, device)
-            # torch 2.4 brought it.
+            # torch 2.4 added rms_norm.
             if hasattr(torch.nn.functional, "rms_norm"):
                 yield from gradients_of_rms_norm(rows, dtype_name, device)
 
 
 def has_exact_sums(count: int, dtype_name: str, device: str) -> bool:
-    """Whether a sum over `count` rows is as precise as its format allows.
+    """Whether torch adds up `count` rows precisely enough to compare the sum.
 
-    A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
+    A CPU adds up the rows in their 16-bit format, and above 256 bfloat16 does not hold every whole
+    number.
     """
     if count < 256:
         return True
@@ -218,7 +227,7 @@ def gradients_of_layer_norm(rows: NormalisedRows, dtype_name: str, device: str) 
 def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) -> Iterator[Part]:
     """Compare the gradients of an RMS norm's inputs and weight.
 
-    The numbers have a mean of zero, so the root is 1 as in a layer norm.
+    The mean of the numbers is zero, so the root is 1, as in a layer norm.
     """
     count = len(rows.numbers)
     length = len(rows.weight)
@@ -238,12 +247,14 @@ def gradients_of_rms_norm(rows: NormalisedRows, dtype_name: str, device: str) ->
 
 
 def gradients_of_many_rows(device: str) -> Iterator[Part]:
-    """Catches weights and biases whose gradients are added up over the rows in 16 bits."""
-    # Whole pairs of runs of 16, and four columns: balanced numbers.
+    """Catches weight and bias gradients that are summed over the rows in 16 bits."""
+    # The number of steps is a multiple of 32: of a run of 16 up and a run of 16 down. The width is
+    # even, so that as many numbers can be above zero as below.
     steps, width = 4224, 4
     numbers = [SPREAD, -SPREAD] * (width // 2)
     for dtype_name in formats_on(device):
-        # Single lanes are far from zero, or whole blocks.
+        # With short runs the partial sums of single lanes are far from zero; with long runs, those
+        # of whole blocks.
         for run in (1, 16, steps // 2):
             column = there_and_back(steps, run)
             row = tensor_of(numbers, dtype_name, device)
@@ -254,16 +265,18 @@ def gradients_of_many_rows(device: str) -> Iterator[Part]:
 
 
 def gradients_of_cancelling_rows(inputs: Any, upstream: Any, label: str) -> Iterator[Part]:
-    """Compare the gradients of weight and bias if the upstream gradients of all rows but one cancel
-    each other out."""
+    """Compare the gradients of weight and bias if the upstream gradients of all rows except one
+    cancel out.
+    """
     dtype_name = dtype_name_of(inputs)
     count, width = inputs.shape
     weight = inputs.new_ones(width).requires_grad_()
     bias = inputs.new_zeros(width).requires_grad_()
-    # The numbers have a mean of zero and a root of 1, so the normalised numbers are the same.
+    # The numbers have a mean of zero and a root of 1, so normalizing does not change them.
     by_weight = [ONE * number for number in inputs[0].tolist()]
     by_bias = [ONE] * width
-    # Partial sums grow to half of all steps, and are rounded in float32 at each row.
+    # A partial sum is at most half of all steps (all steps up, before any step down), and it is
+    # rounded to float32 at each row.
     largest_sum = STEP * count / 2
     rounding_of_sums = largest_sum * roundoff("float32") * sqrt(count)
     limit = Limit(relative=4 * roundoff(dtype_name), absolute=rounding_of_sums)
@@ -276,7 +289,7 @@ def gradients_of_cancelling_rows(inputs: Any, upstream: Any, label: str) -> Iter
         computed = torch.autograd.grad(normalised_rows, (weight, bias), upstream)
         yield near(f"gradient of the weight of {method}, {label}", computed[0], by_weight, limit)
         yield near(f"gradient of the bias of {method}, {label}", computed[1], by_bias, limit)
-    # torch 2.4 brought it.
+    # torch 2.4 added rms_norm.
     if hasattr(functional, "rms_norm"):
         root_mean_square = functional.rms_norm(inputs, (width,), weight, EPS)
         (gradient,) = torch.autograd.grad(root_mean_square, weight, upstream)
@@ -287,14 +300,16 @@ def gradients_of_cancelling_rows(inputs: Any, upstream: Any, label: str) -> Iter
 
 
 class ImageNorm(NamedTuple):
-    """A batch or group norm of images: its sizes, and how many channels form one group."""
+    """The sizes of a batch norm or group norm of images."""
 
     method: str
     images: int
     channels: int
     pixels: int
     group_channels: int = 1
-    """Channels of one image that make a group; a batch norm's group has one of all images."""
+    """For a group norm, how many channels of an image form a group. A batch norm's group is one
+    channel of all images.
+    """
 
 
 NORMS = (
@@ -305,12 +320,13 @@ NORMS = (
     ImageNorm("group", 3, 4, 66, 1),
     ImageNorm("group", 1, 32, 10, 8),
 )
-"""Pixels are even, for as many numbers above zero as below it."""
+"""The numbers of pixels are even, so that as many numbers can be above zero as below."""
 
 
 def gradients_of_image_norms(device: str) -> Iterator[Part]:
-    """Catches a batch or group norm whose gradients come from the wrong channels, images or
-    pixels."""
+    """Catches a batch norm or group norm whose gradients are computed from the wrong channels,
+    images or pixels.
+    """
     for norm in NORMS:
         expected = expected_gradients(norm)
         shape = (norm.images, norm.channels, 2, norm.pixels // 2)
@@ -331,7 +347,7 @@ def gradients_of_images(norm: ImageNorm, images: Any, label: str) -> Iterator[Pa
     device = str(images.device)
     weights = channel_weights(norm.channels)
     zeros = [0.0] * norm.channels
-    # A detached tensor learns without what it was made of.
+    # Detach the images, so that they are a leaf that gets its own gradient.
     leaf = images.detach().requires_grad_()
     weight = tensor_of(weights, dtype_name, device).requires_grad_()
     bias = tensor_of(zeros, dtype_name, device).requires_grad_()
@@ -353,17 +369,19 @@ def channel_weights(channels: int) -> List[float]:
 
 
 def normalised(norm: ImageNorm, images: Any, weight: Any, bias: Any) -> Any:
-    """The images normalized by torch's batch norm or group norm."""
+    """Normalize the images with torch's batch norm or group norm."""
     functional = torch.nn.functional
     if norm.method == "batch":
-        # In training, without running values; the momentum has nothing to change.
+        # Training mode without running statistics, so the momentum (0.1) has no effect.
         return functional.batch_norm(images, None, None, weight, bias, True, 0.1, EPS)
     group_count = norm.channels // norm.group_channels
     return functional.group_norm(images, group_count, weight, bias, EPS)
 
 
 class ExpectedGradients(NamedTuple):
-    """The numbers of a batch of images, the upstream gradient, and all exact gradients."""
+    """The numbers of a batch of images, their upstream gradient, and the exact gradients of
+    numbers, weight and bias.
+    """
 
     numbers: List[float]
     upstream: List[float]
@@ -381,7 +399,7 @@ def expected_gradients(norm: ImageNorm) -> ExpectedGradients:
     upstream = arriving_numbers(len(numbers))
     weights = channel_weights(norm.channels)
 
-    # A weight and a bias belong to one channel of all images.
+    # Each channel has one weight and one bias for all images.
     by_weight = [0.0] * norm.channels
     by_bias = [0.0] * norm.channels
     arriving: List[float] = []
@@ -408,7 +426,7 @@ def channel_of(position: int, norm: ImageNorm) -> int:
 
 
 def groups_of(norm: ImageNorm) -> List[List[int]]:
-    """The memory positions of each group of numbers that are normalized together."""
+    """The positions in memory of each group of numbers that are normalized together."""
     count = norm.images * norm.channels * norm.pixels
     if norm.method == "batch":
         groups: List[List[int]] = [[] for _ in range(norm.channels)]
@@ -416,6 +434,6 @@ def groups_of(norm: ImageNorm) -> List[List[int]]:
             channel = channel_of(position, norm)
             groups[channel].append(position)
         return groups
-    # The channels of a group lie side by side.
+    # In memory, the channels of a group follow each other.
     size = norm.group_channels * norm.pixels
     return [list(range(start, start + size)) for start in range(0, count, size)]

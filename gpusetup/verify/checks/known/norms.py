@@ -1,8 +1,8 @@
 """Normalizations of numbers whose mean and variance are known exactly.
 
-Half of the numbers are `center + spread`, the other half `center - spread`: their mean is the
-center, their variance the square of the spread. So each answer is plus or minus
-`spread / sqrt(spread ** 2 + eps)`, times a weight, plus a bias.
+Half of the numbers are `center + spread` and the other half `center - spread`, so their mean is the
+center and their variance is the square of the spread. Each result must be plus or minus `spread /
+sqrt(spread ** 2 + eps)`, times a weight, plus a bias.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .norm_gradients import (
 from .number_lists import sawtooth
 
 LENGTHS = (16, 34, 126, 1000, 1026, 4098)
-"""Even, so that as many numbers lie above the mean as below it."""
+"""Row lengths. They are even, so that as many numbers can be above the mean as below it."""
 
 
 class CenteredSpread(NamedTuple):
@@ -38,7 +38,7 @@ class CenteredSpread(NamedTuple):
 
 SPREADS = (
     CenteredSpread("plain", 0.0, 1.0),
-    # The variance is a tenth of eps: without eps every answer would be 1 or -1.
+    # The variance is a tenth of eps, so a lost eps shows: every result would be 1 or -1.
     CenteredSpread("tiny", 0.0, 2.0**-10),
     CenteredSpread("large eps", 0.0, 0.5, eps=0.75),
     CenteredSpread("shifted", 3.0, 0.5),
@@ -47,12 +47,15 @@ FAR = {
     "float64": CenteredSpread("far", 2.0**20, 0.125),
     "float32": CenteredSpread("far", 2.0**12, 0.125),
 }
-"""A mean of squares, less the square of the mean, would lose every digit of the variance."""
+"""Numbers far from zero, for the formats that can hold them. A kernel that computes the variance as
+the mean of squares minus the square of the mean loses all its digits here.
+"""
 
 
 def norms(device: str) -> Outcome:
-    """Check that norms subtract the mean and divide by the root of variance plus eps, and that
-    their gradients are right."""
+    """Check that norms subtract the mean and divide by the square root of variance plus eps, and
+    that their gradients are right.
+    """
     questions = (
         layer_norms,
         rms_norms,
@@ -68,8 +71,9 @@ def norms(device: str) -> Outcome:
 
 
 def spreads_in(name: str) -> List[CenteredSpread]:
-    """The test cases for a format; 16-bit formats leave out numbers far from zero with a small
-    spread, which they cannot hold."""
+    """The test cases for a format. 16-bit formats cannot hold numbers far from zero with a small
+    spread, so they leave out that case.
+    """
     cases = list(SPREADS)
     if name in FAR:
         cases.append(FAR[name])
@@ -77,7 +81,7 @@ def spreads_in(name: str) -> List[CenteredSpread]:
 
 
 def signs_of(length: int, salt: str) -> List[float]:
-    """Equally many +1 and -1, in random order."""
+    """Returns equally many 1 and -1, in random order. `length` must be even."""
     pairs = length // 2
     signs = [1.0, -1.0] * pairs
     dice(f"signs {length} {salt}").shuffle(signs)
@@ -85,7 +89,7 @@ def signs_of(length: int, salt: str) -> List[float]:
 
 
 def numbers_of(case: CenteredSpread, signs: Sequence[float]) -> List[float]:
-    """For each sign, the center plus or minus the spread."""
+    """The center plus or minus the spread, for each sign."""
     numbers: List[float] = []
     for sign in signs:
         distance = sign * case.spread
@@ -94,7 +98,7 @@ def numbers_of(case: CenteredSpread, signs: Sequence[float]) -> List[float]:
 
 
 def root_of(case: CenteredSpread) -> float:
-    """The divisor of the norm: the root of the variance plus eps."""
+    """The divisor of the norm: the square root of variance plus eps."""
     return sqrt(case.spread**2 + case.eps)
 
 
@@ -104,15 +108,17 @@ def height(case: CenteredSpread) -> float:
 
 
 def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
-    """The error allowed in a result of about 1 times a weight of up to 3.
+    """The error allowed in a result, which is about 1 times a weight of up to 3.
 
-    The mean is rounded at the size of the center, and that error is divided by the root as well.
+    The mean has a rounding error in proportion to the center, and that error is divided by the root
+    too.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
         return Limit(absolute=8 * unit)
     size = 1.0 + abs(case.center) / root_of(case)
-    # Thirty-two for a dozen operations; sums grow with the root of their length.
+    # 32 roundings for about a dozen operations. The error of a sum grows with the square root of
+    # its length.
     roundings = 32 + sqrt(length)
     return Limit(absolute=roundings * unit * size)
 
@@ -121,8 +127,9 @@ def limit_of(case: CenteredSpread, dtype_name: str, length: int) -> Limit:
 
 
 def layer_norms(device: str) -> Iterator[Part]:
-    """Catches a layer norm with a lost eps, a cut row, misplaced weights, or an imprecise
-    variance."""
+    """Catches a layer norm that leaves out eps or the end of a row, misplaces weights, or computes
+    the variance imprecisely.
+    """
     for dtype_name in formats_on(device):
         for length in LENGTHS:
             for case in spreads_in(dtype_name):
@@ -154,14 +161,13 @@ def layer_norm(case: CenteredSpread, length: int, dtype_name: str, device: str) 
 
 
 def rms_norms(device: str) -> Iterator[Part]:
-    """Catches an RMS norm that loses its eps or the end of a row."""
-    # torch 2.4 brought it.
+    """Catches an RMS norm that leaves out eps or the end of a row."""
+    # torch 2.4 added rms_norm.
     if not hasattr(torch.nn.functional, "rms_norm"):
         return
     for dtype_name in formats_on(device):
         for length in LENGTHS:
-            # An RMS norm does not subtract the mean, so `height` is its answer only for a center
-            # of 0.
+            # An RMS norm does not subtract the mean, so `height` is only right for a center of 0.
             centered_cases = [case for case in SPREADS if not case.center]
             for case in centered_cases:
                 signs = signs_of(length, "rms")
@@ -173,13 +179,17 @@ def rms_norms(device: str) -> Iterator[Part]:
 
 
 SMALL = 2.0**-10
-"""Numbers whose square is eight times as large as the default eps."""
+"""A number whose square is eight times the default eps, so that a wrong eps shows."""
 DEFAULT_EPS = 2.0**-23
-"""What torch adds for float32 where none is given (`torch.nn.RMSNorm`): that format's epsilon."""
+"""The eps that torch uses for float32 if none is given (see `torch.nn.RMSNorm`): the machine
+epsilon of float32.
+"""
 
 
 def rms_norms_with_default_eps(device: str) -> Iterator[Part]:
-    """Catches an RMS norm with another eps than that of its format where none is given."""
+    """Catches an RMS norm with a wrong default eps. The right one is the machine epsilon of the
+    format.
+    """
     if not hasattr(torch.nn.functional, "rms_norm"):
         return
     exact_height = SMALL / sqrt(SMALL**2 + DEFAULT_EPS)
@@ -188,7 +198,8 @@ def rms_norms_with_default_eps(device: str) -> Iterator[Part]:
         inputs = tensor_of([sign * SMALL for sign in signs], "float32", device)
         computed = torch.nn.functional.rms_norm(inputs, (length,))
         exact = [sign * exact_height for sign in signs]
-        # The sum of equal squares is exact up to the root and the quotient.
+        # The squares are equal powers of two, so their mean is exact, and only the root and the
+        # quotient are rounded.
         limit = Limit(16 * roundoff("float32"))
         yield near(f"rms_norm of {length} small numbers, default eps", computed, exact, limit)
 
@@ -200,11 +211,11 @@ class Images(NamedTuple):
     """A batch of images in which each channel has a different spread and center."""
 
     signs: List[float]
-    """Of every element, image by image, channel by channel."""
+    """The sign of every element, image by image and channel by channel."""
     channels: int
     images: int
     pixels: int
-    """Of one channel of one image; even."""
+    """The number of pixels in one channel of one image. It is even."""
 
     def channel_of(self, position: int) -> int:
         """The channel of an element, from its position in memory."""
@@ -218,7 +229,7 @@ class Images(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def images_of(images: int, channels: int, pixels: int) -> Images:
-    """Images in which each channel has equally many numbers above and below its center."""
+    """Make images in which each channel has as many numbers above its center as below."""
     signs: List[float] = []
     for number in range(images * channels):
         signs += signs_of(pixels, f"image {number}")
@@ -226,7 +237,7 @@ def images_of(images: int, channels: int, pixels: int) -> Images:
 
 
 SHAPES = ((2, 3, 34), (3, 17, 66), (1, 5, 1026), (5, 1, 8), (1, 2, 8194))
-"""Images, channels and pixels."""
+"""For each batch, the number of images, channels and pixels."""
 
 
 def channel_case(case: CenteredSpread, channel: int) -> CenteredSpread:
@@ -255,18 +266,20 @@ def channel_numbers(shape: Tuple[int, int, int], case: CenteredSpread) -> Channe
         scaled_case = channel_case(case, channel)
         distance = sign * scaled_case.spread
         values.append(scaled_case.center + distance)
-        # Neither weight nor bias: plus or minus the height.
+        # Without weight and bias, the result is plus or minus the height.
         normalised.append(sign * height(scaled_case))
     return ChannelNumbers(values, normalised)
 
 
 def channels_last(inputs: Any) -> Any:
-    """The same images in the channels-last memory layout."""
+    """Returns the same images in the channels-last memory layout."""
     return inputs.contiguous(memory_format=torch.channels_last)
 
 
 def group_norms(device: str) -> Iterator[Part]:
-    """Catches group and instance norms that mix channels, lose pixels, or a variance's digits."""
+    """Catches group and instance norms that mix channels, leave out pixels, or compute the variance
+    imprecisely.
+    """
     functional = torch.nn.functional
     for dtype_name in formats_on(device):
         for shape in SHAPES:
@@ -279,7 +292,7 @@ def group_norms(device: str) -> Iterator[Part]:
                 inputs = tensor_of(numbers.values, dtype_name, device, *images.shape())
                 limit = limit_of(case, dtype_name, images.pixels)
                 label = f"of {shape} {dtype_name} numbers, {case.name}"
-                # Each channel is a group of its own.
+                # Each channel is one group.
                 groups = images.channels
                 computed = functional.group_norm(inputs, groups, None, None, case.eps)
                 yield near(f"group_norm {label}", computed, numbers.normalised, limit)
@@ -288,13 +301,13 @@ def group_norms(device: str) -> Iterator[Part]:
 
 
 MOMENTUM = 0.25
-"""How much of a running value the batch makes, in a step of a batch norm."""
+"""The weight of the current batch in a running statistic of a batch norm."""
 
 
 def batch_norms_in_training(device: str) -> Iterator[Part]:
-    """Catches running values that are biased or not kept, and a variance of lost digits.
+    """Catches running statistics that are biased or not updated, and an imprecise variance.
 
-    Both layouts of memory are asked.
+    Tests both memory layouts.
     """
     for dtype_name in formats_on(device):
         for number, shape in enumerate(SHAPES):
@@ -302,7 +315,7 @@ def batch_norms_in_training(device: str) -> Iterator[Part]:
             for case in spreads_in(dtype_name):
                 values = channel_numbers(shape, case).values
                 inputs = tensor_of(values, dtype_name, device, *images.shape())
-                # Both layouts come round.
+                # Alternate between the two layouts.
                 if number % 2:
                     inputs = channels_last(inputs)
                 yield from batch_norm_in_training(inputs, shape, case, dtype_name)
@@ -311,10 +324,10 @@ def batch_norms_in_training(device: str) -> Iterator[Part]:
 def batch_norm_in_training(
     inputs: Any, shape: Tuple[int, int, int], case: CenteredSpread, dtype_name: str
 ) -> Iterator[Part]:
-    """Compare one training step of a batch norm: its results and both running values."""
+    """Compare the results and both running statistics of one training step of a batch norm."""
     device = str(inputs.device)
     images = images_of(*shape)
-    # Of halves, too, the running values are kept in float32.
+    # Running statistics are kept in float32 for 16-bit formats too.
     stored = "float32" if dtype_name in HALVES else dtype_name
     means = tensor_of([0.0] * images.channels, stored, device)
     variances = tensor_of([1.0] * images.channels, stored, device)
@@ -324,14 +337,14 @@ def batch_norm_in_training(
 
     label = f"of {shape} {dtype_name} numbers, {case.name}"
     exact = channel_numbers(shape, case).normalised
-    # All images' pixels of a channel are one group.
+    # A batch norm normalizes the pixels of a channel over all images together.
     count = images.images * images.pixels
     limit = limit_of(case, dtype_name, count)
     yield near(f"batch_norm {label}", computed, exact, limit)
     expected = running_values(images, case)
     limit = Limit(8 * roundoff(dtype_name), 64 * roundoff(stored))
     yield near(f"running mean {label}", means, expected.means, limit)
-    # A mean is rounded at its own size, and each distance from it with it.
+    # The mean has a rounding error in proportion to its size, and so has each distance from it.
     size = 1.0 + abs(case.center) / root_of(case)
     limit = Limit(8 * roundoff(dtype_name), 64 * roundoff(stored) * size)
     yield near(f"running variance {label}", variances, expected.variances, limit)
@@ -345,21 +358,22 @@ class RunningValues(NamedTuple):
 
 
 def running_values(images: Images, case: CenteredSpread) -> RunningValues:
-    """The exact running values after one step, starting from mean 0 and variance 1."""
+    """The exact running statistics after one step that starts with mean 0 and variance 1."""
     count = images.images * images.pixels
     means: List[float] = []
     variances: List[float] = []
     for channel in range(images.channels):
         scaled_case = channel_case(case, channel)
         means.append(MOMENTUM * scaled_case.center)
-        # The running variance is the unbiased one.
+        # The running variance uses the unbiased variance of the batch.
         unbiased = scaled_case.spread**2 * count / (count - 1)
         variances.append((1 - MOMENTUM) + MOMENTUM * unbiased)
     return RunningValues(means, variances)
 
 
 class ChannelTable(NamedTuple):
-    """The mean, variance, weight and bias of one channel of a batch norm in evaluation mode."""
+    """The running statistics, weight and bias of one channel, for a batch norm in evaluation
+    mode."""
 
     mean: float
     variance: float
@@ -367,21 +381,23 @@ class ChannelTable(NamedTuple):
     bias: float
 
     def answer(self, number: float) -> float:
-        """The exact result of the batch norm for a number of this channel."""
+        """The exact result of the batch norm for a number in this channel."""
         root = sqrt(self.variance + USE_EPS)
         normalised = (number - self.mean) / root
         return normalised * self.weight + self.bias
 
 
 USE_EPS = 0.25
-"""Large, so that a lost eps shows."""
+"""The eps in evaluation mode. It is large, so that a lost eps shows."""
 
 
 def channel_table(channel: int) -> ChannelTable:
-    """The values for one channel; the root of variance plus eps is a whole number from 1 to 4."""
+    """The statistics, weight and bias of one channel. The root of variance plus eps is a whole
+    number from 1 to 4.
+    """
     root = 1.0 + channel % 4
     variance = root**2 - USE_EPS
-    # Other periods: neighbours differ in each of the four.
+    # All four values differ between neighbouring channels.
     mean = float(channel % 3)
     weight = 1.0 + channel % 3
     bias = 1.0 + channel % 2
@@ -390,7 +406,8 @@ def channel_table(channel: int) -> ChannelTable:
 
 def batch_norms_in_use(device: str) -> Iterator[Part]:
     """Catches a batch norm in evaluation mode that uses the batch's statistics instead of the
-    running ones."""
+    running statistics.
+    """
     for dtype_name in formats_on(device):
         for shape in SHAPES:
             images = images_of(*shape)
@@ -401,7 +418,7 @@ def batch_norms_in_use(device: str) -> Iterator[Part]:
                 exact.append(channel.answer(sign))
 
             plain = tensor_of(images.signs, dtype_name, device, *images.shape())
-            # Means, variances, weights and biases.
+            # One tensor each for the means, variances, weights and biases.
             tables = [tensor_of(column, dtype_name, device) for column in zip(*channels)]
             limit = Limit(absolute=32 * roundoff(dtype_name))
             label = f"batch_norm in use of {shape} {dtype_name} numbers"

@@ -1,4 +1,4 @@
-"""Lists of numbers in Python: inputs for tensors and exact results."""
+"""Helpers for lists of numbers in Python, which are the inputs and exact results of the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Element = TypeVar("Element")
 
 
 def repeated(values: Sequence[Number], length: int) -> List[Number]:
-    """The values repeated up to this length.
+    """Returns the values, repeated until the list has this length.
 
     >>> repeated([1, 2], 5)
     [1, 2, 1, 2, 1]
@@ -25,7 +25,7 @@ def repeated(values: Sequence[Number], length: int) -> List[Number]:
 
 
 def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
-    """Whole numbers that rise by 1 and start again after each period.
+    """Returns whole numbers that rise by 1 and start again after each period.
 
     >>> sawtooth(5, period=3, start=1)
     [1.0, 2.0, 3.0, 1.0, 2.0]
@@ -38,7 +38,7 @@ def sawtooth(length: int, period: int, start: int = 0) -> List[float]:
 
 
 def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List[float]:
-    """Random whole numbers from `lowest` to `highest`, both included."""
+    """Returns random whole numbers from `lowest` to `highest`, both included."""
     values: List[float] = []
     for _ in range(count):
         number = chance.randint(lowest, highest)
@@ -47,16 +47,18 @@ def random_wholes(chance: Random, count: int, lowest: int, highest: int) -> List
 
 
 ONE, STEP = 1.0, 16.0
-"""A number that a long sum must not lose, and the size of the steps that hide it in 16 bits: past
-2,048 (float16) or 256 (bfloat16), a multiple of the step plus 1 is no number of the format."""
+"""A number that a long sum must keep, and the steps that hide it if the sum is kept in 16 bits:
+above 2,048 (float16) or 256 (bfloat16), a multiple of 16 plus 1 is rounded to the multiple.
+"""
 
 
 def there_and_back(steps: int, run: int) -> List[float]:
-    """The number 1, followed by runs of steps up and down that cancel each other out, so that the
-    sum is 1.
+    """Returns the number 1, followed by runs of steps up and runs of steps down. The steps cancel
+    out, so the sum is 1.
 
-    If a run is half of all steps, the partial sums of whole blocks are far from zero; if runs are
-    short, those of single vector lanes are. Kept in 16 bits, such a partial sum loses the 1.
+    If a run is half of all steps, the partial sums of whole blocks are far from zero. If the runs
+    are short, the partial sums of single vector lanes are. A kernel that keeps such a partial sum
+    in 16 bits loses the 1.
 
     >>> there_and_back(4, run=2)
     [1.0, 16.0, 16.0, -16.0, -16.0]
@@ -70,7 +72,7 @@ def there_and_back(steps: int, run: int) -> List[float]:
 
 
 def joined(rows: Iterable[Iterable[Element]]) -> List[Element]:
-    """The elements of all rows, one row after the other.
+    """Returns the elements of all rows, one row after the other.
 
     >>> joined([[1, 2], [3]])
     [1, 2, 3]
@@ -82,7 +84,7 @@ def joined(rows: Iterable[Iterable[Element]]) -> List[Element]:
 
 
 def rows_of_length(values: Sequence[Element], length: int) -> List[List[Element]]:
-    """The elements cut into rows of this length.
+    """Splits the elements into rows of this length.
 
     >>> rows_of_length([1, 2, 3, 4], 2)
     [[1, 2], [3, 4]]
@@ -95,7 +97,7 @@ def rows_of_length(values: Sequence[Element], length: int) -> List[List[Element]
 
 
 def columns_of(rows: Iterable[Sequence[Element]]) -> List[List[Element]]:
-    """The columns of a matrix given by rows, and the other way around.
+    """Returns the columns of a matrix that is given as rows. It also turns columns into rows.
 
     >>> columns_of([[1, 2], [3, 4]])
     [[1, 3], [2, 4]]
@@ -107,7 +109,7 @@ def columns_of(rows: Iterable[Sequence[Element]]) -> List[List[Element]]:
 
 
 def elements_at(positions: Iterable[int], values: Sequence[Element]) -> List[Element]:
-    """The elements at these positions, in the order of the positions."""
+    """Returns the elements at these positions, in the order of the positions."""
     return [values[position] for position in positions]
 
 
@@ -115,13 +117,13 @@ def elements_at(positions: Iterable[int], values: Sequence[Element]) -> List[Ele
 
 
 def sums_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
-    """The sums of two lists, element by element."""
+    """Adds two lists element by element."""
     sums = map(operator.add, first, second)
     return list(sums)
 
 
 def products_of_pairs(first: Iterable[float], second: Iterable[float]) -> List[float]:
-    """The products of two lists, element by element."""
+    """Multiplies two lists element by element."""
     products = map(operator.mul, first, second)
     return list(products)
 

@@ -1,5 +1,6 @@
-"""Sorts, searches, running sums and counts with many ties, NaN and long rows, compared with
-Python's sort."""
+"""Sorting, searching, running sums and counting, compared with Python. The rows have up to 70,001
+numbers, many of them equal, and some contain NaN.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,19 @@ from .answers import ask_all, dice, dtype_name_of, exactly, flat_list, formats_o
 from .number_lists import Element, elements_at, joined
 
 LENGTHS = (1, 17, 128, 1000, 1025, 2049, 4097, 70_001)
-"""Also one past 1,024, 2,048 and 4,096: kernels sort blocks of these sizes."""
+"""Row lengths, among them one more than 1,024, 2,048 and 4,096, because kernels sort blocks of
+these sizes.
+"""
 WHOLE_FORMATS = ("int64", "int32", "uint8")
-"""Formats of integers."""
+"""The integer formats to test."""
 Key = Tuple[bool, float]
-"""(whether it is NaN, the number)."""
+"""A sort key: whether the number is NaN, then the number."""
 
 
 class Ranking(NamedTuple):
-    """A row, and its positions in rising and falling order; equal elements keep their order."""
+    """A row, and the positions of its elements in ascending and descending order. Equal elements
+    keep their order.
+    """
 
     values: List[float]
     rising: List[int]
@@ -37,7 +42,7 @@ class Ranking(NamedTuple):
 
 
 def ordering(device: str) -> Outcome:
-    """Check that sorts, topk, medians, searches and running sums of a row agree with Python."""
+    """Check that sort, topk, median, searches and running sums of a row agree with Python."""
     questions = (
         sorted_rows,
         sorted_columns,
@@ -51,28 +56,29 @@ def ordering(device: str) -> Outcome:
 
 
 def key_of(value: float) -> Key:
-    """A sort key by which NaN is larger than every number, as in torch."""
+    """Returns a sort key that makes NaN larger than every number, as in torch."""
     if isnan(value):
         return (True, 0.0)
     return (False, value)
 
 
 def ranking_of(values: List[float]) -> Ranking:
-    """The row's values with the positions of its stable rising and falling sorts, by Python."""
+    """Sort a row in Python, in ascending and in descending order. Both sorts are stable."""
     keys = list(map(key_of, values))
     positions = range(len(values))
     rising = sorted(positions, key=keys.__getitem__)
-    # Not the rising order reversed: that would reverse the order of equal elements.
+    # Do not just reverse the ascending order, because that would reverse equal elements too.
     falling = sorted(positions, key=keys.__getitem__, reverse=True)
     return Ranking(values, rising, falling)
 
 
 def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
-    """Small random whole numbers with many ties; longer floating-point rows also contain infinities
-    and NaN."""
+    """Random whole numbers below 40, many of them equal. Longer floating-point rows also contain
+    infinities and NaN.
+    """
     chance = dice(f"tied {length} {dtype_name} {salt}")
     values = [float(chance.randrange(40)) for _ in range(length)]
-    # A short row would consist of nothing else.
+    # A short row would contain little else than these special values.
     if dtype_name not in WHOLE_FORMATS and length > 20:
         for special in (inf, -inf, nan, nan, -3.0):
             position = chance.randrange(length)
@@ -81,7 +87,7 @@ def tied_row(length: int, dtype_name: str, salt: str = "") -> List[float]:
 
 
 def whole_row(length: int, salt: str) -> List[float]:
-    """Small random whole numbers with many ties, without infinities or NaN."""
+    """Random whole numbers below 40, many of them equal, without infinities and NaN."""
     return tied_row(length, "uint8", salt)
 
 
@@ -93,7 +99,9 @@ def every_format(device: str) -> Tuple[str, ...]:
 
 
 def sorted_rows(device: str) -> Iterator[Part]:
-    """Catches a stable sort that exchanges equal elements, and a row whose end stays unsorted."""
+    """Catches a stable sort that reorders equal elements, and a sort that leaves the end of a row
+    unsorted.
+    """
     for dtype_name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, dtype_name))
@@ -104,7 +112,7 @@ def sorted_rows(device: str) -> Iterator[Part]:
 
 
 def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iterator[Part]:
-    """Compare a stable sort of one row, and a plain sort, which may swap equal elements."""
+    """Compare a stable sort of one row, and a plain sort, which may reorder equal elements."""
     is_falling = method == "falling"
     positions = ranking.falling if is_falling else ranking.rising
     exact = ranking.at(positions)
@@ -113,7 +121,7 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
     yield exactly(stable_label, values, exact)
     yield exactly(f"places of a {stable_label}", computed_positions, positions)
 
-    # A sort that is not stable may return equal elements in any order.
+    # A plain sort may return the positions of equal elements in any order.
     plain_label = f"{method} sort {label}"
     values, computed_positions = torch.sort(inputs, descending=is_falling)
     yield exactly(plain_label, values, exact)
@@ -121,14 +129,16 @@ def sorts_of_row(method: str, ranking: Ranking, inputs: Any, label: str) -> Iter
 
 
 def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -> Iterator[Part]:
-    """Compare the positions that a sort returned: each occurs once, and its element is the sorted
-    value. Such a sort may exchange equal elements, so the positions themselves are not compared."""
+    """Check the positions that a plain sort returned: each must occur once, and the element there
+    must be the sorted value. The positions are not compared with Python's, because the sort may
+    reorder equal elements.
+    """
     computed = flat_list(positions)
     all_positions = range(len(computed))
     each_once = sorted(computed) == list(all_positions)
     yield holds(f"{label}, places", each_once, "not each one once")
     row_positions = range(len(ranking.values))
-    # A value can only be looked up at a position inside of the row.
+    # Only positions inside the row can be looked up below.
     are_inside = all(position in row_positions for position in computed)
     yield holds(f"{label}, range of places", are_inside, "a place outside of the row")
     if are_inside:
@@ -136,7 +146,7 @@ def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -
 
 
 def sorted_columns(device: str) -> Iterator[Part]:
-    """Catches a sort that is only right along the last axis."""
+    """Catches a sort that is right only along the last axis."""
     for dtype_name in ("float32", "int64", "float64"):
         for length in (17, 1025, 2049):
             columns: List[Ranking] = []
@@ -155,7 +165,7 @@ def sorted_columns(device: str) -> Iterator[Part]:
 
 
 def side_by_side(columns: Sequence[Sequence[Element]]) -> List[Element]:
-    """The elements, row by row, of the matrix with these columns."""
+    """Returns the elements, row by row, of a matrix with these columns."""
     return joined(zip(*columns))
 
 
@@ -163,13 +173,15 @@ def side_by_side(columns: Sequence[Sequence[Element]]) -> List[Element]:
 
 
 def largest_elements(device: str) -> Iterator[Part]:
-    """Catches a topk that misses a block of a long row, and a wrong k-th smallest element."""
+    """Catches a topk that leaves out a block of a long row, and a kthvalue that returns the wrong
+    element.
+    """
     for dtype_name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, dtype_name, "top"))
             inputs = tensor_of(ranking.values, dtype_name, device)
             label = f"of {length} {dtype_name} numbers"
-            # One element, a few, and half of the row.
+            # Select one element, a few, and half of the row.
             for count in sorted({1, min(5, length), (length + 1) // 2}):
                 yield from top_elements("largest", count, ranking, inputs)
                 yield from top_elements("smallest", count, ranking, inputs)
@@ -181,15 +193,16 @@ def largest_elements(device: str) -> Iterator[Part]:
 
 
 def top_elements(method: str, count: int, ranking: Ranking, inputs: Any) -> Iterator[Part]:
-    """Compare topk of `count` largest or smallest elements, and check that its indices are distinct
-    and right."""
+    """Compare topk for the `count` largest or smallest elements, and check that its indices are
+    right and distinct.
+    """
     is_largest = method == "largest"
     positions = ranking.falling if is_largest else ranking.rising
     values, computed = torch.topk(inputs, count, largest=is_largest)
     dtype_name = dtype_name_of(inputs)
     label = f"{count} {method} of {len(inputs)} {dtype_name} numbers"
     yield exactly(label, values, ranking.at(positions[:count]))
-    # Among equal elements each choice is right.
+    # topk may choose any of several equal elements.
     computed_positions = flat_list(computed)
     are_distinct = len(set(computed_positions)) == count
     yield holds(f"{label}, places", are_distinct, "a place comes twice")
@@ -205,8 +218,9 @@ def extremes_and_ties(device: str) -> Iterator[Part]:
 
 
 def extremes_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the largest, smallest and median number of a row, and the positions of both
-    extremes."""
+    """Compare the largest, smallest and median number of a row, and the positions of the largest
+    and smallest.
+    """
     numbers = whole_row(length, "extremes")
     lowest = min(numbers)
     highest = max(numbers)
@@ -219,7 +233,7 @@ def extremes_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]
     yield exactly(f"smallest {label}", computed, [lowest])
     computed = inputs.amax(0)
     yield exactly(f"amax {label}", computed, [highest])
-    # Of two middle numbers torch takes the lower one.
+    # If there are two middle numbers, torch returns the lower one.
     middle = sorted(numbers)[(length - 1) // 2]
     computed = inputs.median()
     yield exactly(f"median {label}", computed, [middle])
@@ -231,13 +245,14 @@ def extremes_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]
 def place_of_extreme(
     label: str, computed: Any, numbers: List[float], extreme: float
 ) -> Iterator[Part]:
-    """Check that the extreme is at the position that torch returns; on a CPU it must be the first
-    such position."""
+    """Check that the largest (or smallest) number is at the position that torch returns. On a CPU
+    it must be the first such position.
+    """
     position = int(computed)
     is_inside = 0 <= position < len(numbers)
     is_right = is_inside and numbers[position] == extreme
     yield holds(label, is_right, f"{position} does not hold the extreme")
-    # A GPU may name another of equal ones.
+    # A GPU may return any position if several elements are equal.
     if kind(str(computed.device)) == "cpu":
         first = numbers.index(extreme)
         yield exactly(f"{label}, the first", computed, [first])
@@ -247,9 +262,10 @@ def place_of_extreme(
 
 
 def places_in_a_sorted_row(device: str) -> Iterator[Part]:
-    """Catches a searchsorted or bucketize that stops a step early, or takes the wrong side of equal
-    elements."""
-    # Also numbers below and above all those of the row.
+    """Catches a searchsorted or bucketize that stops one step early, or returns the wrong side of
+    equal elements.
+    """
+    # Search also for numbers below and above all numbers in the row.
     targets = [float(value) for value in range(-2, 44)]
     for dtype_name in ("float32", "float64", "int64"):
         for length in LENGTHS:
@@ -266,11 +282,11 @@ def places_in_a_sorted_row(device: str) -> Iterator[Part]:
 
 
 def running_sums(device: str) -> Iterator[Part]:
-    """Catches a cumsum or cummax that loses the carry from one block to the next."""
+    """Catches a cumsum or cummax that does not carry its value from one block to the next."""
     for dtype_name in ("float32", "float64", "int64", "int32"):
         for length in LENGTHS:
             numbers = whole_row(length, "running")
-            # Whole numbers far below 2 to the 24: each sum is exact.
+            # The sums are whole numbers far below 2**24, so float32 holds each of them exactly.
             sums = list(accumulate(numbers))
             peaks = list(accumulate(numbers, max))
             inputs = tensor_of(numbers, dtype_name, device)
@@ -287,7 +303,7 @@ def running_sums(device: str) -> Iterator[Part]:
 
 
 def distinct_numbers(device: str) -> Iterator[Part]:
-    """Catches a unique or bincount that loses elements."""
+    """Catches a unique or bincount that leaves out elements."""
     for dtype_name in ("float32", "int64"):
         for length in LENGTHS:
             numbers = whole_row(length, "distinct")
@@ -304,7 +320,8 @@ def distinct_numbers(device: str) -> Iterator[Part]:
             yield exactly(f"counts of unique {label}", counts, exact)
             exact = [distinct.index(number) for number in numbers]
             yield exactly(f"places of unique {label}", positions, exact)
-            # It counts integers alone; all numbers are below 41.
+            # bincount only accepts integers. Count up to 40, because all numbers are smaller than
+            # 41.
             if dtype_name == "int64":
                 exact = [occurrences[float(number)] for number in range(41)]
                 computed = torch.bincount(inputs, minlength=41)

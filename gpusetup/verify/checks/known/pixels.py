@@ -1,4 +1,4 @@
-"""Images of small whole numbers, and where their pixels lie in memory."""
+"""Images of small whole numbers, and the positions of their pixels in memory."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ Shape = Tuple[int, int, int, int]
 
 
 def numbers_of(shape: Shape, salt: str) -> List[int]:
-    """Small whole numbers, the last one never zero."""
+    """Random whole numbers from -1 to 2. The last number is never zero."""
     chance = dice(f"image {shape} {salt}")
     numbers: List[int] = []
     for _ in range(prod(shape)):
-        # As many zeros as other numbers keep the sums small.
+        # Many zeros keep the sums small.
         number = chance.choice((-1, 0, 0, 1, 2))
         numbers.append(number)
-    # A kernel that leaves out the last element gives other sums.
+    # If a kernel leaves out the last element, its sums are wrong.
     numbers[-1] = 2
     return numbers
 
 
 class Pixel(NamedTuple):
-    """The index of an element of images, or of a weight: there an image is a filter."""
+    """The index of an element of a batch of images. In a convolution's weight, `image` is the
+    number of the filter.
+    """
 
     image: int
     channel: int
@@ -34,7 +36,7 @@ class Pixel(NamedTuple):
     column: int
 
     def position_in(self, shape: Shape) -> int:
-        """Where this element lies in memory, counted in elements."""
+        """The position of this element in memory, counted in elements."""
         _, channels, height, width = shape
         planes_before = self.image * channels + self.channel
         lines_before = planes_before * height + self.row
@@ -42,6 +44,6 @@ class Pixel(NamedTuple):
 
 
 def pixels_of(shape: Shape) -> Iterator[Pixel]:
-    """Every element, in the order of memory."""
+    """Yields the index of every element, in memory order."""
     for index in product(*map(range, shape)):
         yield Pixel(*index)

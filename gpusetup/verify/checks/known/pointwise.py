@@ -1,4 +1,6 @@
-"""Functions of single numbers compared with Python's math: near zero, far from it, and with NaN."""
+"""Elementwise functions, compared with Python's math module: near zero, far from zero, and with
+NaN.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,15 @@ from .number_lists import Number, repeated, sawtooth
 
 LONG = 70_003
 LENGTHS = (17, 1026, LONG)
-"""A length within one vector, one past 1,024 that ends within a vector, and one that several
-threads share (a thread of the CPU takes 32,768 elements or more)."""
+"""A short length, one above 1,024 that is not a multiple of a kernel's vector length, and one that
+several threads share (a CPU thread gets at least 32,768 elements).
+"""
 
 
 def pointwise(device: str) -> Outcome:
-    """Check that functions, quotients and reductions with NaN agree with Python's math."""
+    """Check that elementwise functions, quotients and reductions with NaN agree with Python's math
+    module.
+    """
     questions = (
         values_of_functions,
         far_numbers,
@@ -58,16 +63,17 @@ def numbers_for(function: Function, dtype_name: str) -> List[float]:
     """The arguments to test a function with, rounded to the format."""
     numbers = list(function.numbers)
     if function.has_both_signs:
-        # Zero has no other sign here.
+        # Zero is tested with one sign only.
         numbers += [-number for number in numbers if number]
     stored = torch.tensor(numbers, dtype=dtype_of(dtype_name))
     return flat_list(stored)
 
 
 def values_of_functions(device: str) -> Iterator[Part]:
-    """Catches a function that loses precision near zero, overflows too early, or skips a tail.
+    """Catches a function that loses precision near zero, overflows too early, or leaves out the end
+    of a tensor.
 
-    Each is also asked to write over its input, and to write into a tensor that has gaps.
+    Each function is also computed in place, and for an input with gaps in memory.
     """
     for dtype_name in formats_on(device):
         for function in functions():
@@ -75,8 +81,7 @@ def values_of_functions(device: str) -> Iterator[Part]:
 
 
 def values_of_function(function: Function, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare one function for contiguous numbers, for numbers with gaps in memory, and in
-    place."""
+    """Compare one function for contiguous inputs, for inputs with gaps in memory, and in place."""
     numbers = numbers_for(function, dtype_name)
     exact = list(map(function.exact, numbers))
     limit = limit_of(function, dtype_name)
@@ -88,7 +93,7 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
             continue
         yield near_in_periods(label, computed, exact, limit)
         if length == LONG:
-            continue  # each way below cuts a tensor into the same parts
+            continue  # the calls below split a tensor among threads in the same way
 
         with_gaps = torch.stack([inputs, inputs + 1], 1)[:, 0]
         computed = function.run(with_gaps)
@@ -101,8 +106,9 @@ def values_of_function(function: Function, dtype_name: str, device: str) -> Iter
 
 
 def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
-    """The method that applies the function in place, or None if there is none."""
-    # Methods of other names want arguments (`clamp_`).
+    """Returns the tensor method that applies the function in place, or None if there is none."""
+    # Other functions, such as clamp, are lambdas here. The in-place method with such a name needs
+    # more arguments (`clamp_`).
     is_of_torch = function.run is getattr(torch, function.name, None)
     if not is_of_torch:
         return None
@@ -112,31 +118,31 @@ def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]
 def limit_of(function: Function, dtype_name: str) -> Limit:
     """The error allowed in a function's value.
 
-    With 32 and 64 bits 8 roundoffs, because libraries promise 4. With 16 bits 4, because the value
-    is computed in float32 and then rounded, and 1e-6 near zero.
+    For 32 and 64 bits it is 8 roundoffs, because libraries promise 4. For 16 bits it is 4
+    roundoffs, because the value is computed in float32 and then rounded, plus 1e-6 near zero.
     """
     unit = roundoff(dtype_name)
-    # What is lost if the value is a difference of larger numbers: see `Function.slack`.
+    # Allow more if the value is a difference of larger numbers (see `Function.slack`).
     slack = function.slack * unit
     if dtype_name in HALVES:
-        # The polynomials of float32 are off by some 1e-7 near zero.
+        # Near zero, float32 polynomials are off by about 1e-7.
         return Limit(relative=4 * unit, absolute=2.0**-20 + slack)
     return Limit(relative=8 * unit, absolute=LEAST[dtype_name] + slack)
 
 
 class Fraction(NamedTuple):
-    """Two whole numbers, of which `lower` is never zero."""
+    """A dividend (`upper`) and a divisor (`lower`), both whole. The divisor is never zero."""
 
     upper: int
     lower: int
 
 
 FRACTIONS = tuple(Fraction(*pair) for pair in product(range(-7, 8), (-3, -2, -1, 1, 2, 3)))
-"""Each sign above and below, with and without a remainder."""
+"""Dividends and divisors of each sign, with and without a remainder."""
 
 
 def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
-    """The value of a function of two whole numbers for each of the fractions."""
+    """Returns the function's value for the two numbers of each fraction."""
     values: List[Number] = []
     for upper, lower in FRACTIONS:
         values.append(exact(upper, lower))
@@ -144,7 +150,8 @@ def of_fractions(exact: Callable[[int, int], Number]) -> List[Number]:
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
-    """Catches a quotient or remainder of negative numbers that is rounded the wrong way."""
+    """Catches a quotient or remainder of negative numbers that is rounded in the wrong
+    direction."""
     uppers = [fraction.upper for fraction in FRACTIONS]
     lowers = [fraction.lower for fraction in FRACTIONS]
     for dtype_name in (*formats_on(device), "int64", "int32"):
@@ -160,7 +167,8 @@ def whole_quotients(device: str) -> Iterator[Part]:
         computed = upper // lower
         yield exactly(f"floor_divide, {dtype_name}", computed, rounded_down)
 
-        # `%` has the sign of the divisor, fmod that of the dividend.
+        # The result of `%` has the sign of the divisor; the result of fmod has the sign of the
+        # dividend.
         exact = of_fractions(lambda a, b: a % b)
         computed = upper % lower
         yield exactly(f"remainders, {dtype_name}", computed, exact)
@@ -181,22 +189,25 @@ def whole_quotients(device: str) -> Iterator[Part]:
 
 
 def what_nan_gives(device: str) -> Iterator[Part]:
-    """Catches a maximum, clamp, sum or other reduction that drops a NaN, so that training would go
-    on unnoticed."""
+    """Catches a maximum, clamp, sum or other reduction that drops a NaN, which would hide that a
+    training run has failed.
+    """
     for dtype_name in formats_on(device):
         for length in LENGTHS[:2]:
             yield from what_last_nan_gives(length, dtype_name, device)
 
 
 def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare functions of a row of numbers from 0 to 4 whose last element is NaN."""
+    """Compare functions of a row whose last element is NaN. The other elements are whole numbers
+    from 0 to 4.
+    """
     whole_numbers = sawtooth(length - 1, period=5)
     values = [*whole_numbers, nan]
     inputs = tensor_of(values, dtype_name, device)
     ones = torch.ones_like(inputs)
     label = f"of {length} {dtype_name} numbers with NaN"
 
-    # Element by element NaN stays where it is.
+    # Elementwise functions must return NaN for NaN.
     at_most_one = [*(min(value, 1.0) for value in whole_numbers), nan]
     at_least_one = [*(max(value, 1.0) for value in whole_numbers), nan]
     computed = torch.minimum(inputs, ones)
@@ -208,7 +219,7 @@ def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[P
     computed = torch.relu(inputs)
     yield exactly(f"relu {label}", computed, values)
 
-    # Of all elements together nothing but NaN can be said.
+    # If a row contains NaN, its sum, maximum and so on must be NaN.
     for method in ("sum", "max", "min", "mean", "amax", "prod"):
         reduce = getattr(inputs, method)
         computed = reduce()
@@ -225,8 +236,9 @@ def what_last_nan_gives(length: int, dtype_name: str, device: str) -> Iterator[P
 
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
-    """Catches a logsumexp that overflows, products that lose a sign, and an imprecise variance far
-    from zero."""
+    """Catches a logsumexp that overflows, products with a wrong sign, and an imprecise variance far
+    from zero.
+    """
     for dtype_name in formats_on(device):
         for length in (17, 1026):
             yield from logarithms_of_sums(length, dtype_name, device)
@@ -236,9 +248,9 @@ def sums_of_exponentials(device: str) -> Iterator[Part]:
 
 
 def logarithms_of_sums(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare logsumexp of n equal numbers, which is the number plus log(n)."""
+    """Compare the logsumexp of n equal numbers, which is the number plus log(n)."""
     limit = Limit(16 * roundoff(dtype_name))
-    # exp(256) overflows in all formats but float64.
+    # exp(256) overflows in all formats except float64.
     for base in (0.0, 256.0):
         inputs = tensor_of([base] * length, dtype_name, device)
         exact = base + math.log(length)
@@ -248,12 +260,12 @@ def logarithms_of_sums(length: int, dtype_name: str, device: str) -> Iterator[Pa
 
 
 def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the product and the running products of numbers that are 1 or -1."""
+    """Compare the product and the running products of numbers that are all 1 or -1."""
     signs: List[float] = []
     for position in range(length):
         signs.append(-1.0 if position % 3 else 1.0)
     if signs.count(-1.0) % 2 == 0:
-        # With an odd number of them the product is negative.
+        # Make the number of -1 odd, so that the product is -1.
         signs[-1] = -signs[-1]
     running_products = list(accumulate(signs, operator.mul))
 
@@ -268,10 +280,10 @@ def products_of_signs(length: int, dtype_name: str, device: str) -> Iterator[Par
 
 
 def moments_far_from_zero(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare variance and standard deviation, both 1, of equally many 1000s and 1002s."""
+    """Compare variance and standard deviation of as many 1000s as 1002s. Both are 1."""
     pairs = length // 2
     inputs = tensor_of([1000.0, 1002.0] * pairs, dtype_name, device)
-    # The mean is rounded at the size of the numbers.
+    # The mean has a rounding error in proportion to the numbers, which are about 1000.
     limit = Limit(64 * roundoff(dtype_name) * 1000)
     label = f"of {length} {dtype_name} numbers"
     computed = inputs.var(0, unbiased=False)

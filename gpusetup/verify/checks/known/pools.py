@@ -1,6 +1,7 @@
-"""Pools of images: the largest pixel and the mean of each window, also of windows without numbers.
+"""Max and average pooling of images, also with NaN, infinity and partial windows. Part of the check
+`images`.
 
-Asked by the check `images`. Python lists the pixels of each window.
+The expected results come from Python lists with the pixels of each window.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from .pixels import Pixel, Shape, numbers_of
 POOLED = ((1, 1, 5, 5), (2, 3, 9, 7), (1, 17, 8, 6), (3, 2, 17, 65))
 """Images, channels, rows and columns."""
 SIZE, STRIDE, PADDING = 3, 2, 1
-"""Of the windows of a pool."""
+"""Size, stride and padding of the pooling windows."""
 
 
 def pool_windows(shape: Shape) -> List[List[int]]:
-    """For each place of a window, the flat positions of the pixels in it."""
+    """For each window, the positions of its pixels in the flattened images."""
     images, channels, height, width = shape
     all_rows = pool_ranges(height)
     all_columns = pool_ranges(width)
@@ -52,11 +53,11 @@ def pool_windows(shape: Shape) -> List[List[int]]:
 
 
 def pool_ranges(length: int) -> List[range]:
-    """Along an axis: for each place of the window, the pixels of the image in it."""
+    """For each position of the window along an axis, the range of pixels inside it."""
     last_start = length + PADDING - SIZE
     ranges: List[range] = []
     for start in range(-PADDING, last_start + 1, STRIDE):
-        # The padding holds no pixels.
+        # The padding contains no pixels.
         first = max(start, 0)
         end = min(start + SIZE, length)
         ranges.append(range(first, end))
@@ -64,12 +65,14 @@ def pool_ranges(length: int) -> List[range]:
 
 
 def pools(device: str) -> Iterator[Part]:
-    """Catches pools that lose a border, count the padding, or name another pixel's place."""
+    """Catches pooling that leaves out a border, counts the padding, or returns the position of the
+    wrong pixel.
+    """
     for shape in POOLED:
         for dtype_name in formats_on(device):
             numbers = numbers_of(shape, "pool")
             plain = tensor_of(numbers, dtype_name, device, *shape)
-            # A mean is a sum and a quotient.
+            # A mean is a sum and a division, so it is rounded a few times.
             unit = 4 * roundoff(dtype_name)
             limit = Limit(unit, unit)
             for layout, inputs in in_both_layouts(plain):
@@ -79,7 +82,7 @@ def pools(device: str) -> Iterator[Part]:
 
 
 def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
-    """Compare each window's largest pixel, and the pixel at the position that the pool returns."""
+    """Compare each window's largest pixel, and the pixel at the position that torch returns."""
     numbers = numbers_of(shape, "pool")
     windows = pool_windows(shape)
     largest = [max(elements_at(window, numbers)) for window in windows]
@@ -88,7 +91,7 @@ def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
     )
     yield exactly(f"max_pool2d {label}", computed, largest)
 
-    # A place is counted within its own plane, so it is added to the plane's start.
+    # torch counts positions within a channel of an image, so add the start of that channel.
     plane_size = shape[2] * shape[3]
     positions: List[int] = []
     are_all_inside = True
@@ -105,7 +108,8 @@ def largest_of_windows(inputs: Any, shape: Shape, label: str) -> Iterator[Part]:
 
 
 def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Iterator[Part]:
-    """Compare the mean of each window, with and without the padding, and that of each channel."""
+    """Compare the mean of each window, with and without the padding, and the mean of each
+    channel."""
     functional = torch.nn.functional
     numbers = numbers_of(shape, "pool")
     means: List[float] = []
@@ -113,7 +117,7 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
     for window in pool_windows(shape):
         total = sum(elements_at(window, numbers))
         means.append(total / len(window))
-        # The pixels of the padding count as zeros.
+        # Here the padding counts as zeros.
         means_with_padding.append(total / SIZE**2)
     computed = functional.avg_pool2d(inputs, SIZE, STRIDE, PADDING, count_include_pad=False)
     yield near(f"avg_pool2d {label}", computed, means, limit)
@@ -133,13 +137,15 @@ def means_of_windows(inputs: Any, shape: Shape, label: str, limit: Limit) -> Ite
 
 
 class Pool(NamedTuple):
-    """The options of a pool, each along the height and the width."""
+    """The options of a pooling layer. Size, stride and padding have one value for the height and
+    one for the width.
+    """
 
     size: Tuple[int, int]
     stride: Tuple[int, int]
     padding: Tuple[int, int] = (0, 0)
     ceil_mode: bool = False
-    """Whether a last window that is not full counts, too."""
+    """Whether a partial window at the end counts too."""
 
 
 OPTION_POOLS = (
@@ -149,27 +155,32 @@ OPTION_POOLS = (
     Pool((3, 4), (3, 3), (1, 2), ceil_mode=True),
     Pool((1, 3), (1, 2), (0, 0)),
 )
-"""Other sizes, steps and paddings along the height than along the width."""
+"""Sizes, strides and paddings that mostly differ between height and width."""
 OPTION_SHAPES = ((1, 1, 5, 5), (2, 3, 8, 7), (1, 37, 6, 9))
-"""The last one has more channels than a vector has lanes: 32 numbers of 16 bits at most."""
+"""Shapes of the images. The last one has more channels than a vector has lanes (at most 32 16-bit
+numbers).
+"""
 
 
 class Span(NamedTuple):
-    """The place of a window along one axis."""
+    """The part of an axis that a window covers."""
 
     pixels: range
-    """Without the padding."""
+    """The pixels in the window, without the padding."""
     length: int
-    """With the padding, but not with what `ceil_mode` adds behind it."""
+    """The length of the window with the padding, but without the part after the padding that
+    `ceil_mode` allows.
+    """
 
 
 def spans_along(length: int, pool: Pool, axis: int) -> List[Span]:
-    """Every place of the window along an axis, as torch's documentation defines it."""
+    """The windows along an axis, as torch's documentation defines them."""
     size, stride, padding = pool.size[axis], pool.stride[axis], pool.padding[axis]
     padded_end = length + padding
     last_start = padded_end - size
     if pool.ceil_mode:
-        # A further window may begin inside the image, or in the padding before it; none behind it.
+        # `ceil_mode` adds a partial window if it begins in the image or in the padding before it,
+        # but not after the image.
         last_start = min(last_start + stride - 1, length - 1)
     spans: List[Span] = []
     for start in range(-padding, last_start + 1, stride):
@@ -180,27 +191,27 @@ def spans_along(length: int, pool: Pool, axis: int) -> List[Span]:
 
 
 def spans_of_parts(length: int, parts: int) -> List[Span]:
-    """The windows of an adaptive pool: parts of almost equal length, which may overlap."""
+    """The windows of adaptive pooling: parts of almost equal length, which may overlap."""
     spans: List[Span] = []
     for part in range(parts):
         first = part * length // parts
-        # Rounded up.
+        # The end of a part is rounded up.
         end = -(-(part + 1) * length // parts)
         spans.append(Span(range(first, end), end - first))
     return spans
 
 
 class Window(NamedTuple):
-    """One place of a window."""
+    """A window at one position in an image."""
 
     positions: List[int]
-    """Of its pixels in memory."""
+    """The positions of its pixels in memory."""
     area: int
-    """With its part of the padding."""
+    """The number of its pixels, including the padding in it."""
 
 
 def windows_of(shape: Shape, rows: List[Span], columns: List[Span]) -> List[Window]:
-    """Each place of the window in each channel, in the order of the answers."""
+    """The windows of each channel, in the order of the output."""
     images, channels, _, _ = shape
     windows: List[Window] = []
     for image, channel, down, across in product(range(images), range(channels), rows, columns):
@@ -213,14 +224,14 @@ def windows_of(shape: Shape, rows: List[Span], columns: List[Span]) -> List[Wind
 
 
 def windows_of_pool(shape: Shape, pool: Pool) -> List[Window]:
-    """Each place of the window of a pool."""
+    """The windows of a pooling layer for images of this shape."""
     rows = spans_along(shape[2], pool, 0)
     columns = spans_along(shape[3], pool, 1)
     return windows_of(shape, rows, columns)
 
 
 def largest_of(values: Sequence[float]) -> float:
-    """The largest number; NaN if one is NaN."""
+    """The largest number, or NaN if one of the numbers is NaN."""
     if any(map(isnan, values)):
         return nan
     return max(values)
@@ -234,10 +245,12 @@ def largest_in(windows: Sequence[Window], values: Sequence[float]) -> List[float
 def means_in(
     windows: Sequence[Window], values: Sequence[float], with_padding: bool = False
 ) -> List[float]:
-    """The mean of each window; pixels of the padding count as zeros, or not at all."""
+    """The mean of each window. With `with_padding`, the padding counts as zeros; otherwise it does
+    not count.
+    """
     means: List[float] = []
     for window in windows:
-        # NaN stays NaN in a sum, and so does infinity minus infinity.
+        # A sum with NaN is NaN, and so is infinity minus infinity.
         total = sum(elements_at(window.positions, values))
         count = window.area if with_padding else len(window.positions)
         means.append(total / count)
@@ -245,39 +258,46 @@ def means_in(
 
 
 def pools_with_options(device: str) -> Iterator[Part]:
-    """Catches height taken for width, and a last window that is lost or divided by another size."""
+    """Catches pooling that confuses height and width, leaves out the last window, or divides its
+    sum by the wrong size.
+    """
     for shape, pool in product(OPTION_SHAPES, OPTION_POOLS):
         numbers = numbers_of(shape, "pool options")
         yield from pools_of_images(shape, pool, numbers, device)
 
 
 SPECIAL = (nan, inf, -inf)
-"""Values that are not finite; they show that a training went wrong, so a pool must keep them."""
+"""Values that are not finite. They show that a training run has failed, so pooling must not hide
+them.
+"""
 
 
 def special_numbers(shape: Shape) -> List[float]:
-    """Whole numbers with one special number in each 5, and minus infinity in the last third."""
+    """Whole numbers in which every fifth number is NaN or infinite, and the last third is minus
+    infinity.
+    """
     numbers = [float(number) for number in numbers_of(shape, "special pool")]
     for position in range(2, len(numbers), 5):
         numbers[position] = SPECIAL[position // 5 % len(SPECIAL)]
-    # Windows of which no pixel is above the number that a kernel may begin with.
+    # In windows of only minus infinity, no pixel is larger than the value with which a kernel may
+    # start its search.
     tail = len(numbers) // 3
     numbers[-tail:] = [-inf] * tail
     return numbers
 
 
 def pools_of_special_numbers(device: str) -> Iterator[Part]:
-    """Catches a pool that swallows NaN or infinity, or spreads it to other windows."""
+    """Catches pooling that drops NaN or infinity, or lets them reach other windows."""
     for number, shape in enumerate(OPTION_SHAPES):
         numbers = special_numbers(shape)
-        # Two of the pools for each shape.
+        # To save time, test two of the pools for each shape.
         for pool in (OPTION_POOLS[number], OPTION_POOLS[number + 2]):
             yield from pools_of_images(shape, pool, numbers, device)
         yield from adaptive_pools(shape, numbers, device)
 
 
 class PoolAnswers(NamedTuple):
-    """What a pool has to answer, worked out once for all formats."""
+    """The expected results of a pooling layer, computed once for all formats."""
 
     numbers: Sequence[float]
     windows: List[Window]
@@ -287,7 +307,7 @@ class PoolAnswers(NamedTuple):
 
 
 def answers_of(windows: List[Window], numbers: Sequence[float]) -> PoolAnswers:
-    """The largest pixel and both means of each window."""
+    """Compute the largest pixel and both means of each window."""
     largest = largest_in(windows, numbers)
     means = means_in(windows, numbers)
     means_with_padding = means_in(windows, numbers, with_padding=True)
@@ -295,7 +315,7 @@ def answers_of(windows: List[Window], numbers: Sequence[float]) -> PoolAnswers:
 
 
 def mean_limit(dtype_name: str) -> Limit:
-    """The error allowed in a mean, which is a sum and a quotient."""
+    """The error allowed in a mean, which is a sum and a division."""
     unit = 4 * roundoff(dtype_name)
     return Limit(unit, unit)
 
@@ -303,7 +323,7 @@ def mean_limit(dtype_name: str) -> Limit:
 def pools_of_images(
     shape: Shape, pool: Pool, numbers: Sequence[float], device: str
 ) -> Iterator[Part]:
-    """Compare the results of one pool in each format and layout."""
+    """Compare the results of one pooling layer in each format and memory layout."""
     exact = answers_of(windows_of_pool(shape, pool), numbers)
     for dtype_name in formats_on(device):
         plain = tensor_of(numbers, dtype_name, device, *shape)
@@ -314,16 +334,16 @@ def pools_of_images(
 
 
 def largest_by_pool(inputs: Any, pool: Pool, exact: PoolAnswers, label: str) -> Iterator[Part]:
-    """Compare the largest pixels, and the pixels at the positions that the pool returns."""
+    """Compare the largest pixels, and the pixels at the positions that torch returns."""
     size, stride, padding, ceil_mode = pool
-    # The dilation is 1: the pixels of a window are neighbours.
+    # The dilation is 1, so the pixels of a window are neighbours.
     options = (size, stride, padding, 1, ceil_mode)
     compute = partial(torch.nn.functional.max_pool2d, inputs, *options, return_indices=True)
     answer = offered(compute)
     if answer is None:
         return
     yield exactly(f"max_pool2d {label}", answer[0], exact.largest)
-    # Each window has a pixel of its own plane at its place.
+    # torch counts positions within a channel of an image. Each position must be inside its window.
     plane_size = inputs.shape[2] * inputs.shape[3]
     values: List[float] = []
     wrong_places = 0
@@ -353,7 +373,8 @@ def means_by_pool(inputs: Any, pool: Pool, exact: PoolAnswers, label: str) -> It
 
 
 PARTS = (2, 3)
-"""Rows and columns of the answers of an adaptive pool; most images are no multiple of it."""
+"""Rows and columns of the output of adaptive pooling. Most image sizes are not multiples of them.
+"""
 
 
 def adaptive_pools(shape: Shape, numbers: Sequence[float], device: str) -> Iterator[Part]:
@@ -379,10 +400,10 @@ def adaptive_pools(shape: Shape, numbers: Sequence[float], device: str) -> Itera
 
 
 def pools_of_special_rows(device: str) -> Iterator[Part]:
-    """Catches a pool of rows that swallows NaN or infinity; `max_pool1d` has its own kernel."""
+    """Catches pooling of rows that drops NaN or infinity. `max_pool1d` has its own kernel."""
     functional = torch.nn.functional
     for length, size, stride in ((5, 2, 1), (33, 3, 2), (1027, 4, 4)):
-        # A row is an image of one line, and so are its windows.
+        # Treat a row as an image of height 1.
         shape = (1, 1, 1, length)
         numbers = special_numbers(shape)
         pool = Pool((1, size), (1, stride))

@@ -1,4 +1,4 @@
-"""Recurrent networks, computed step by step in Python as defined in their papers."""
+"""Recurrent networks, computed step by step in Python from their definitions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Net(NamedTuple):
 
 
 NETS = (Net(5, 3, 4), Net(33, 17, 9), Net(3, 2, 33, layers=2), Net(7, 5, 6, both_directions=True))
-"""A few steps and many, two layers, two directions."""
+"""Networks with few and many steps, two layers, and two directions."""
 
 
 class Weights(NamedTuple):
-    """The weights and biases of one layer in one direction, with a block of rows for each gate."""
+    """The weights and biases of one layer in one direction. Each gate has its block of rows."""
 
     from_input: Matrix
     from_state: Matrix
@@ -48,11 +48,11 @@ class State(NamedTuple):
 
 
 Step = Callable[[Weights, Vector, State], State]
-"""(weights, inputs, state) -> the state after the step."""
+"""Takes weights, inputs and the state, and returns the state after one step."""
 
 
 def recurrent(device: str) -> Outcome:
-    """Check that LSTM, GRU and plain recurrent networks agree with Python."""
+    """Check that torch's LSTM, GRU and plain RNN agree with Python."""
     return ask_all(device, (outputs_of_nets,), "the same steps in Python")
 
 
@@ -98,7 +98,7 @@ def lstm_step(weights: Weights, inputs: Vector, state: State) -> State:
     candidates = list(map(tanh, gate(sums, 2, size)))
     output_gate = list(map(sigmoid, gate(sums, 3, size)))
 
-    # The cell keeps a part of what it held, and takes in a part of what is new.
+    # The new cell state is a part of the old one plus a part of the candidates.
     remembered = products_of_pairs(forget_gate, state.cell)
     learned = products_of_pairs(input_gate, candidates)
     cell = sums_of_pairs(remembered, learned)
@@ -113,12 +113,12 @@ def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
     from_state = affine(weights.from_state, state.hidden, weights.state_bias)
     hidden: Vector = []
     for position in range(size):
-        # The same position in the blocks of the other two gates.
+        # The same position in the blocks of the update gate and the candidate.
         update_position = size + position
         candidate_position = 2 * size + position
         reset = sigmoid(from_input[position] + from_state[position])
         update = sigmoid(from_input[update_position] + from_state[update_position])
-        # In torch the reset gate acts on what comes from the state, its bias included.
+        # In torch, the reset gate multiplies the contribution of the state including its bias.
         kept_state = reset * from_state[candidate_position]
         candidate = tanh(from_input[candidate_position] + kept_state)
         hidden.append((1 - update) * candidate + update * state.hidden[position])
@@ -126,7 +126,7 @@ def gru_step(weights: Weights, inputs: Vector, state: State) -> State:
 
 
 class Kind(NamedTuple):
-    """A recurrent module of torch, with its step in Python and its number of gates."""
+    """A torch module, its step in Python, and its number of gates."""
 
     module: str
     step: Step
@@ -140,8 +140,9 @@ KINDS = (Kind("RNN", plain_step, 1), Kind("LSTM", lstm_step, 4), Kind("GRU", gru
 
 
 def outputs_of_nets(device: str) -> Iterator[Part]:
-    """Catches swapped gates, a lost bias or last step, and a backward direction that is not
-    reversed."""
+    """Catches swapped gates, a missing bias or last step, and a backward direction that is not
+    reversed.
+    """
     for kind in KINDS:
         for net in NETS:
             layers = layers_of(kind, net)
@@ -154,14 +155,15 @@ def outputs_of_nets(device: str) -> Iterator[Part]:
                 if computed is None:
                     continue
                 label = f"{kind.module} {tuple(net)} of {dtype_name}"
-                # Sums of up to 33 products in each step, and errors that a step hands on.
+                # Each step sums up to 33 products, and passes its errors to the next step.
                 digits = 8 if dtype_name in HALVES else 128
                 limit = Limit(absolute=digits * roundoff(dtype_name))
                 yield near(label, computed, exact, limit)
 
 
 def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
-    """A random matrix of multiples of 1/16 between -1/2 and 1/2, exact in every format."""
+    """A random matrix of multiples of 1/16 between -1/2 and 1/2, which are exact in every
+    format."""
     chance = dice(f"recurrent {rows} {columns} {salt}")
     matrix: Matrix = []
     for _ in range(rows):
@@ -171,15 +173,14 @@ def small_matrix(rows: int, columns: int, salt: str) -> Matrix:
 
 
 class RecurrentWeights(NamedTuple):
-    """The weights of one layer: forward and, in a bidirectional network, backward (otherwise
-    None)."""
+    """The weights of one layer. `backward` is None unless the network is bidirectional."""
 
     forward: Weights
     backward: Optional[Weights]
 
 
 def layers_of(kind: Kind, net: Net) -> List[RecurrentWeights]:
-    """Random weights for each layer and direction."""
+    """Draw random weights for each layer and direction."""
     layers: List[RecurrentWeights] = []
     width = net.inputs
     for number in range(net.layers):
@@ -188,13 +189,16 @@ def layers_of(kind: Kind, net: Net) -> List[RecurrentWeights]:
         if net.both_directions:
             backward = weights_of(kind, net, width, f"l{number}_reverse")
         layers.append(RecurrentWeights(forward, backward))
-        # The next layer sees the outputs of this one, of both directions.
+        # The inputs of the next layer are the outputs of this layer, in both directions if there
+        # are two.
         width = 2 * net.hidden if net.both_directions else net.hidden
     return layers
 
 
 def weights_of(kind: Kind, net: Net, width: int, name: str) -> Weights:
-    """The weights for inputs of this width; `name` is the end of torch's names for them."""
+    """Draw the weights of a layer with `width` inputs. `name` is the suffix of torch's names for
+    them.
+    """
     height = kind.gates * net.hidden
     input_bias, state_bias = small_matrix(2, height, f"{kind.module} {name} bias")
     return Weights(
@@ -211,7 +215,7 @@ def outputs_in_python(kind: Kind, layers: List[RecurrentWeights], sequence: Matr
     for layer in layers:
         outputs = walked(kind.step, layer.forward, rows)
         if layer.backward is not None:
-            # From the last step to the first, and turned around again.
+            # Walk from the last step to the first, and put the outputs back into order.
             backward_outputs = walked(kind.step, layer.backward, rows[::-1])[::-1]
             outputs = [first + second for first, second in zip(outputs, backward_outputs)]
         rows = outputs
@@ -219,7 +223,7 @@ def outputs_in_python(kind: Kind, layers: List[RecurrentWeights], sequence: Matr
 
 
 def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
-    """The hidden state after each step, starting from zeros."""
+    """The hidden states after each step, if the initial state is zero."""
     size = len(weights.from_state[0])
     state = State([0.0] * size, [0.0] * size)
     outputs: Matrix = []
@@ -230,10 +234,10 @@ def walked(step: Step, weights: Weights, rows: Sequence[Vector]) -> Matrix:
 
 
 def module_of(kind: Kind, net: Net, layers: List[RecurrentWeights]) -> Any:
-    """A torch module with these weights, on the CPU."""
+    """Make a torch module with these weights, on the CPU."""
     module_class = getattr(torch.nn, kind.module)
     module = module_class(net.inputs, net.hidden, net.layers, bidirectional=net.both_directions)
-    # Torch names them by the number of the layer.
+    # Torch's names for the weights contain the number of the layer.
     for number, layer in enumerate(layers):
         write_weights(module, f"l{number}", layer.forward)
         if layer.backward is not None:
@@ -251,13 +255,15 @@ def write_weights(module: Any, name: str, weights: Weights) -> None:
     }
     for kind, values in tensors.items():
         parameter = getattr(module, f"{kind}_{name}")
-        # Written in place, which a parameter that learns does not allow.
+        # torch does not allow writing to a parameter in place while gradients are recorded.
         with torch.no_grad():
             parameter.copy_(torch.tensor(values))
 
 
 def outputs_of(module: Any, inputs: Any) -> Any:
-    """The module's outputs for a sequence, in the format and on the device of the sequence."""
+    """Compute the module's outputs for a sequence, in the format and on the device of that
+    sequence.
+    """
     module = module.to(inputs.device, inputs.dtype)
     with torch.no_grad():
         outputs, _ = module(inputs)

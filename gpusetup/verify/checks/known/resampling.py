@@ -1,7 +1,8 @@
-"""Resizing, folding, convolving and sampling of rows and images, with gradients of resizing and
+"""Resizing, folding, convolution and sampling of rows and images, and gradients of resizing and
 pooling.
 
-Enlarging by whole factors weighs pixels by simple fractions, so Python knows each new pixel.
+Each new pixel is a weighted sum of a few source pixels, with simple weights that Python can
+compute.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ from .row_layers import (
 )
 
 LENGTHS = (5, 17, 65, 1027)
-"""Pixels in a row, also past a block of 1,024."""
+"""Row lengths in pixels, also more than a block of 1,024."""
 Shares = Dict[int, float]
-"""Position of a source pixel -> its share in a new pixel."""
+"""Maps the position of a source pixel to its weight in a new pixel."""
 Weigher = Callable[[int, int, int], Shares]
-"""(new position, old length, new length) -> the shares of the old pixels."""
+"""Takes the position of a new pixel, the old length and the new length, and returns the weights of
+the old pixels.
+"""
 
 
 def resampling(device: str) -> Outcome:
@@ -61,22 +64,23 @@ def resampling(device: str) -> Outcome:
     return ask_all(device, questions, "weighted sums in Python")
 
 
-# --- enlarging ------------------------------------------------------------------------------------
+# --- resizing -------------------------------------------------------------------------------------
 
 
 def linear_shares(position: int, old: int, new: int) -> Shares:
-    """The shares of the two old pixels whose centers are next to the new pixel's center; before the
-    first center and after the last one, of that pixel alone."""
+    """Linear interpolation between the two old pixels whose centers are nearest to the new pixel's
+    center. Before the first center and after the last one, the new pixel equals that old pixel.
+    """
     center = (position + 0.5) * old / new
     source = max(0.0, center - 0.5)
     return between(source, old)
 
 
 def corner_shares(position: int, old: int, new: int) -> Shares:
-    """The shares of the old pixels in a new one with `align_corners`: the first and last pixels of
-    the old and the new row coincide.
+    """Linear interpolation with `align_corners=True`, where the first and last pixels of the old
+    and the new row coincide.
 
-    `new` must be at least 2, as all rows here have three pixels or more.
+    `new` must be at least 2. All rows here have at least three pixels.
     """
     old_last = old - 1
     new_last = new - 1
@@ -85,7 +89,7 @@ def corner_shares(position: int, old: int, new: int) -> Shares:
 
 
 def between(source: float, length: int) -> Shares:
-    """The shares of the two pixels around a position: the nearer, the larger.
+    """The weights of the two pixels around a position. The nearer pixel has the larger weight.
 
     >>> between(1.25, 4), between(3.5, 4)
     ({1: 0.75, 2: 0.25}, {3: 1.0})
@@ -100,7 +104,7 @@ def between(source: float, length: int) -> Shares:
 
 
 def nearest_shares(position: int, old: int, new: int) -> Shares:
-    """The pixel under the start of the new one."""
+    """The source pixel under the start of the new pixel (`nearest`)."""
     source = position * old // new
     return {source: 1.0}
 
@@ -112,17 +116,18 @@ def exact_nearest_shares(position: int, old: int, new: int) -> Shares:
 
 
 def area_shares(position: int, old: int, new: int) -> Shares:
-    """The mean of all source pixels that the new pixel covers, even in part."""
+    """The mean of all source pixels that the new pixel covers, at least in part (`area`)."""
     start = position * old // new
-    # Rounded up.
+    # Round the end up.
     stop = -(-(position + 1) * old // new)
     covered = range(start, stop)
     return dict.fromkeys(covered, 1 / len(covered))
 
 
 class Mode(NamedTuple):
-    """A mode of torch's `interpolate`: its name and options, and the function that returns the
-    shares of the source pixels."""
+    """A mode of torch's `interpolate`: its name, its options, and the function that returns the
+    weights of the source pixels.
+    """
 
     name: str
     options: Dict[str, Any]
@@ -150,8 +155,9 @@ def weighed(row: Sequence[float], new: int, weigher: Weigher) -> List[float]:
 
 
 def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -> List[float]:
-    """The gradient of each old pixel: that of every new pixel, times the old pixel's share in
-    it."""
+    """Returns the gradient of each old pixel: the sum of the new pixels' gradients, each multiplied
+    by the old pixel's weight in that new pixel.
+    """
     gradient = [0.0] * old
     for position, value in enumerate(upstream):
         shares = weigher(position, old, len(upstream))
@@ -161,16 +167,18 @@ def gradient_of_weighed(upstream: Sequence[float], old: int, weigher: Weigher) -
 
 
 def enlarged_rows(device: str) -> Iterator[Part]:
-    """Catches new pixels with wrong shares, shifted or cut off, and wrong gradients."""
+    """Catches resized rows with wrong weights, shifted pixels or a missing end, and wrong
+    gradients.
+    """
     for mode in MODES:
         for length in LENGTHS:
-            # Twice as long, three times as long, and shorter.
+            # Resize to twice the length, three times the length, and about half.
             for new_length in (2 * length, 3 * length, length // 2 + 1):
                 yield from enlarged_row(mode, length, new_length, device)
 
 
 def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Iterator[Part]:
-    """One row resized to a new length, and the gradient of its pixels."""
+    """Compare one row resized to a new length, and the gradient of its pixels."""
     row = whole_row(length, "enlarged")
     exact = weighed(row, new_length, mode.weigher)
     upstream = whole_row(new_length, "upstream")
@@ -189,7 +197,7 @@ def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Itera
         label = f"{mode.name} {length} to {new_length} of {dtype_name}, {mode.options}"
         limit = position_limit(dtype_name, length)
         yield near(label, computed, exact, limit)
-        # The gradient of an old pixel is a sum over up to four new ones, whose errors add up.
+        # The gradient of an old pixel is a sum over several new pixels, whose errors add up.
         gradient_limit = Limit(limit.relative, 4 * limit.absolute)
         yield near(f"gradient of {label}", gradient, exact_gradient, gradient_limit)
 
@@ -197,19 +205,20 @@ def enlarged_row(mode: Mode, length: int, new_length: int, device: str) -> Itera
 def position_limit(dtype_name: str, length: int) -> Limit:
     """The error allowed in resizing rows of this length.
 
-    A position is computed in float32 or better, so its error grows with the length of the row.
+    Positions are computed in float32 or better, so their error grows with the length of the row.
     """
     unit = roundoff(dtype_name)
     position_unit = min(unit, roundoff("float32"))
-    # The error of a position times the difference of two neighbouring pixels, which is 8 at most.
+    # An error in a position is multiplied by the difference between two neighbouring pixels, which
+    # is at most 8.
     from_position = 64 * length * position_unit
     return Limit(relative=4 * unit, absolute=16 * unit + from_position)
 
 
 def enlarged_images(device: str) -> Iterator[Part]:
-    """Catches a bilinear resize that swaps rows and columns, in both memory layouts."""
+    """Catches a bilinear resize that swaps rows and columns. Tests both memory layouts."""
     height, width = 7, 12
-    # Other factors for rows and columns, so that exchanged ones show.
+    # The factors for rows and columns differ, so that swapping them shows.
     new_height, new_width = 3 * height, 2 * width
     longest_side = max(height, width)
     for channels in (1, 3, 17):
@@ -231,8 +240,9 @@ def enlarged_images(device: str) -> Iterator[Part]:
 
 
 def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: int) -> List[float]:
-    """The exact pixels of one resized channel, row by row: first resized along the rows, then along
-    the columns."""
+    """The exact pixels of one resized channel, row by row. Each row is resized first, then each
+    column.
+    """
     wide_rows = [weighed(row, new_width, linear_shares) for row in rows]
     high_columns: List[List[float]] = []
     for column in columns_of(wide_rows):
@@ -245,13 +255,13 @@ def enlarged_plane(rows: Sequence[Sequence[float]], new_height: int, new_width: 
 
 
 def folded_images(device: str) -> Iterator[Part]:
-    """Catches an unfold or fold whose patches come from or go to the wrong place."""
+    """Catches an unfold or fold that reads or writes a patch at the wrong place."""
     channels, height, width = 2, 6, 9
     patch_height, patch_width = 2, 3
     patch = (patch_height, patch_width)
     values = sawtooth(channels * height * width, period=61)
     rows = rows_of_length(values, width)
-    # Each row of torch's answer holds one pixel of the patch, for all patches.
+    # Each row of the output of `unfold` contains one pixel of the patch, for all patches.
     exact: List[float] = []
     pixels = product(range(channels), range(patch_height), range(patch_width))
     for channel, down, across in pixels:
@@ -263,21 +273,20 @@ def folded_images(device: str) -> Iterator[Part]:
         inputs = tensor_of(values, dtype_name, device, 1, channels, height, width)
         patches = torch.nn.functional.unfold(inputs, patch, stride=patch)
         yield exactly(f"unfold of {dtype_name}", patches, exact)
-        # The patches do not overlap, so they make the image again.
+        # The patches do not overlap, so `fold` must restore the image.
         image = torch.nn.functional.fold(patches, (height, width), patch, stride=patch)
         yield exactly(f"fold of {dtype_name}", image, values)
 
 
 def shuffled_pixels(device: str) -> Iterator[Part]:
-    """Catches a pixel_shuffle or pixel_unshuffle that puts channels into the wrong row or
-    column."""
+    """Catches a pixel_shuffle or pixel_unshuffle that moves channels to the wrong row or column."""
     height, width, factor = 3, 5, 2
     channels = factor * factor
     values = [float(position) for position in range(channels * height * width)]
     rows = rows_of_length(values, width)
     exact: List[float] = []
     for y, x in product(range(height * factor), range(width * factor)):
-        # The channels of a pixel become a small square, row by row.
+        # The channels of each pixel become a small square of pixels, row by row.
         row_number, down = divmod(y, factor)
         column, across = divmod(x, factor)
         channel = down * factor + across
@@ -293,17 +302,18 @@ def shuffled_pixels(device: str) -> Iterator[Part]:
 
 
 def sampled_images(device: str) -> Iterator[Part]:
-    """Catches a grid_sample that swaps axes, or reads wrongly outside the image."""
+    """Catches a grid_sample that swaps axes, or handles positions outside the image wrongly."""
     height, width = 5, 9
     values = whole_row(height * width, "sampled")
     rows = rows_of_length(values, width)
     exact: List[float] = []
     grid: List[float] = []
-    # Quarters of pixels, also around the image: each place and each weight is exact.
+    # Sample at multiples of a quarter of a pixel, also outside the image, so that positions and
+    # weights are exact.
     for y, x in product(range(-3, 20, 3), range(-2, 36, 5)):
         row, column = y / 4, x / 4
         exact.append(sampled(rows, row, column))
-        # In the grid -1 is the first pixel and 1 the last one, and the column comes first.
+        # In the grid, -1 is the first pixel and 1 is the last, and the column comes before the row.
         grid_x = 2 * column / (width - 1) - 1
         grid_y = 2 * row / (height - 1) - 1
         grid += (grid_x, grid_y)
@@ -317,7 +327,7 @@ def sampled_images(device: str) -> Iterator[Part]:
 
 
 def sampled(rows: Sequence[Sequence[float]], y: float, x: float) -> float:
-    """The exact bilinear sample at this position; pixels outside the image count as zero."""
+    """The exact bilinear sample at this position. Pixels outside the image count as zero."""
     top = floor(y)
     left_column = floor(x)
     rows_inside = range(len(rows))

@@ -1,7 +1,7 @@
-"""Rounding of matrix products: of single products in each format, and of long sums.
+"""How matrix products are rounded: single products in each format, and long sums.
 
-Whole numbers are multiplied whose sum Python knows exactly, so the nearest number of the format is
-known too. A kernel that cuts digits off, or rounds by chance, shows in many elements at once.
+The factors are whole numbers, so Python knows each sum exactly and also the nearest number in the
+format. A kernel that truncates, or rounds at random, is wrong in many elements at once.
 """
 
 from __future__ import annotations
@@ -32,28 +32,36 @@ from .number_lists import joined
 
 Rows = List[List[int]]
 INNER_LENGTHS = (1, 3, 17, 31, 33, 65, 127, 128, 255, 257, 509, 513, 1021, 1025, 2049, 4099, 8192)
-"""Odd, prime and long ones, on both sides of what kernels are cut into."""
+"""Inner lengths of the products: odd, prime and long ones, below and above the block sizes of
+kernels.
+"""
 LONGEST = 65_537
-"""One past 2 to the 16."""
+"""One more than 2**16."""
 SIDE = 5
-"""Rows and columns of a product that is worked out in Python."""
+"""The number of rows and columns in each product. It is small, because Python computes the product
+too.
+"""
 MISROUNDED_SHARE = 0.05
-"""So many elements may have been rounded twice. Cutting digits off changes half of them, rounding
-by chance a quarter."""
+"""The share of elements that may differ from the nearest number, because they were rounded twice.
+Truncation changes half of the elements, and rounding at random a quarter.
+"""
 SPREAD = 2**13
-"""The usual size of a sum for the halves: it needs more than their 11 digits, and is far below the
-65504 at which float16 ends."""
+"""The typical size of a sum in the 16-bit formats. It needs more than their 11 binary digits, so it
+is rounded, and it is far below float16's largest number, 65,504.
+"""
 SIGMAS = 6.5
-"""Of fair coins, so many standard deviations are met once in ten thousand million tries."""
+"""The largest deviation allowed, in standard deviations. Fair coins exceed it about once in ten
+billion tries.
+"""
 
 
 class ExactFactors(NamedTuple):
-    """Two matrices of whole numbers, and their exact product."""
+    """Two matrices of whole numbers, the second one by columns, and their exact product."""
 
     first_factor: Rows
     right_columns: Rows
     product: List[int]
-    """Row by row."""
+    """The elements of the exact product, row by row."""
 
     @property
     def inner(self) -> int:
@@ -61,8 +69,9 @@ class ExactFactors(NamedTuple):
 
 
 def rounding(device: str) -> Outcome:
-    """Check that matrix products are rounded to the nearest number, for every inner length and
-    every function that multiplies."""
+    """Check that matrix products are rounded to the nearest number, for many inner lengths and for
+    every function that multiplies matrices.
+    """
     with exact_products(torch):
         questions = (halves_round_once, single_products, long_sums_lean_to_no_side)
         return ask_all(device, questions, "whole numbers, rounded by hand")
@@ -78,13 +87,13 @@ def factors_of(inner: int, largest: int, salt: str) -> ExactFactors:
 
 
 def multiplied(first_factor: Rows, columns: Rows) -> ExactFactors:
-    """The factors together with their exact product."""
+    """Multiply the factors exactly, and return them with their product."""
     product = products_of(first_factor, columns)
     return ExactFactors(first_factor, columns, product)
 
 
 def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
-    """SIDE rows of random whole numbers from `low` to `high`."""
+    """Draw SIDE rows of `inner` random whole numbers from `low` to `high`."""
     rows: Rows = []
     for _ in range(SIDE):
         row = [chance.randint(low, high) for _ in range(inner)]
@@ -93,7 +102,7 @@ def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
 
 
 def products_of(first_factor: Rows, columns: Rows) -> List[int]:
-    """The exact product of every row with every column, as Python integers."""
+    """Multiply every row with every column, exactly, with Python integers."""
     product = []
     for row in first_factor:
         for column in columns:
@@ -106,13 +115,15 @@ def products_of(first_factor: Rows, columns: Rows) -> List[int]:
 
 
 class Operands(NamedTuple):
-    """The tensors of one product: the left factor by rows, the right factor by columns."""
+    """The tensors of one product. `first_factor` contains the rows of the left factor,
+    `right_columns` the columns of the right factor.
+    """
 
     first_factor: Any
     right_columns: Any
 
     def transposed(self) -> Any:
-        """The right factor by rows, as `mm` expects it."""
+        """The right factor in the orientation that `mm` expects."""
         return self.right_columns.t()
 
 
@@ -121,18 +132,18 @@ def by_mm(operands: Operands) -> Any:
 
 
 def by_plain_mm(operands: Operands) -> Any:
-    """The product by mm of two row-major factors."""
+    """Multiply with mm, with both factors row-major in memory."""
     right_factor = operands.transposed().contiguous()
     return torch.mm(operands.first_factor, right_factor)
 
 
 def by_bmm(operands: Operands) -> Any:
-    """The product by bmm, as the second of a batch."""
+    """Multiply with bmm, as the second product in a batch."""
     zeros = torch.zeros_like(operands.first_factor)
     first_factors = torch.stack([zeros, operands.first_factor])
     right_columns = torch.stack([operands.right_columns, operands.right_columns])
     right_factors = right_columns.transpose(1, 2)
-    # The first product is all zeros.
+    # The first product in the batch is all zeros.
     products = torch.bmm(first_factors, right_factors)
     return products[1]
 
@@ -142,7 +153,7 @@ def by_linear(operands: Operands) -> Any:
 
 
 def by_mv(operands: Operands) -> Any:
-    """The product by mv, one column at a time."""
+    """Multiply with mv, one column at a time."""
     columns: List[Any] = []
     for right_column in operands.right_columns:
         columns.append(torch.mv(operands.first_factor, right_column))
@@ -156,7 +167,7 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
     "linear": by_linear,
     "mv": by_mv,
 }
-"""By the name that a comparison gets."""
+"""Maps the name that a report shows to the function that multiplies."""
 
 
 def operands_of(factors: ExactFactors, dtype_name: str, device: str) -> Operands:
@@ -174,12 +185,12 @@ def operands_of(factors: ExactFactors, dtype_name: str, device: str) -> Operands
 def halves_round_once(device: str) -> Iterator[Part]:
     """Catches a 16-bit product that is truncated, rounded stochastically, or summed in 16 bits.
 
-    Every partial sum is exact in float32, so the one rounding at the end is the only one.
+    Every partial sum is exact in float32, so only the final result should be rounded.
     """
     # Older GPUs have no bfloat16.
     dtype_names = [dtype_name for dtype_name in HALVES if dtype_name in formats_on(device)]
     for inner in (*INNER_LENGTHS, LONGEST):
-        # Worked out once for both.
+        # Both formats use the same factors, so compute the exact product once.
         factors = factors_of(inner, largest_factor(inner), "halves")
         for dtype_name in dtype_names:
             label = f"{dtype_name}, inner length {inner}"
@@ -187,18 +198,19 @@ def halves_round_once(device: str) -> Iterator[Part]:
 
 
 def largest_factor(inner: int) -> int:
-    """The largest factor for which sums of `inner` products are typically about SPREAD; at
-    least 2."""
+    """The largest factor for which a sum of `inner` products is typically about SPREAD, but at
+    least 2.
+    """
     square = 3 * SPREAD / sqrt(inner)
     largest = int(sqrt(square))
-    # Of 0 and 1 alone every sum would be small.
+    # With factors of only -1, 0 and 1, every sum would be small.
     return max(2, largest)
 
 
 def products_rounded(
     factors: ExactFactors, dtype_name: str, device: str, label: str
 ) -> Iterator[Part]:
-    """Compare the same product by each function that multiplies matrices."""
+    """Compare the same product, computed by each function that multiplies matrices."""
     operands = operands_of(factors, dtype_name, device)
     for method, multiply in WAYS.items():
         computed = multiply(operands)
@@ -206,11 +218,13 @@ def products_rounded(
 
 
 def rounded_to_nearest(label: str, dtype_name: str, computed: Any, product: List[int]) -> Part:
-    """Check that every element is within one unit in the last place, and nearly all are the nearest
-    number."""
+    """Check that every element is within one unit in the last place, and that almost all elements
+    are the nearest number.
+    """
     bits = SIGNIFICANT_BITS[dtype_name]
     nearest = [rounded(value, bits) for value in product]
-    # The next number is one unit of the last digit away: at most 2 to the 1 - bits of the number.
+    # The next number of the format is one unit in the last place away, at most 2**(1 - bits) times
+    # the number.
     part = near(label, computed, nearest, Limit(relative=2.0 ** (1 - bits)))
     if part.worst > 1:
         return part
@@ -227,7 +241,8 @@ def rounded_to_nearest(label: str, dtype_name: str, computed: Any, product: List
 def single_products(device: str) -> Iterator[Part]:
     """Catches a product of two numbers that is truncated, or computed with too few digits.
 
-    All but one number of each row are zero, so that nothing but the product is rounded.
+    In each row of the left factor only one number is not zero, so each result is a single rounded
+    product.
     """
     for dtype_name in formats_of_all_digits(device):
         for inner in (1, 7, 64, 129, 1023):
@@ -237,9 +252,10 @@ def single_products(device: str) -> Iterator[Part]:
 
 
 def formats_of_all_digits(device: str) -> List[str]:
-    """The formats of 32 and 64 bits whose products keep all digits under the current settings;
-    float32 drops out if TF32 is on."""
-    # TF32 drops 13 of a float32's 24.
+    """The 32-bit and 64-bit formats whose products keep all digits under the current settings.
+    float32 is left out if TF32 is on.
+    """
+    # TF32 drops 13 of float32's 24 digits.
     precision = read_precision(torch, device)
     if precision.name == "ieee":
         return ["float32", "float64"]
@@ -247,8 +263,9 @@ def formats_of_all_digits(device: str) -> List[str]:
 
 
 def with_one_number_a_row(inner: int, bits: int) -> ExactFactors:
-    """Factors that use all digits of the format; each row of the left one has a single number other
-    than zero."""
+    """Make factors that use all digits of the format. Each row of the left factor has a single
+    nonzero number.
+    """
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
     first_factor: Rows = [[0] * inner for _ in range(SIDE)]
@@ -261,8 +278,7 @@ def with_one_number_a_row(inner: int, bits: int) -> ExactFactors:
 
 
 def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
-    """Catches sums that are truncated at each step, because then nearly all errors have the same
-    sign."""
+    """Catches sums that are truncated at each step. Almost all their errors have the same sign."""
     for dtype_name in formats_of_all_digits(device):
         bits = SIGNIFICANT_BITS[dtype_name]
         for inner in (1021, 4099):
@@ -276,23 +292,25 @@ def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
 
 
 def of_positive_numbers(inner: int, bits: int, number: int) -> ExactFactors:
-    """Positive factors that use all digits of the format, so that each step of a sum is rounded."""
+    """Make positive factors that use all digits of the format, so that each step of a sum is
+    rounded.
+    """
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
-    # Without a zero, and all of one sign.
+    # No zeros, and all numbers have the same sign, so that a sum grows at each step.
     first_factor = rows_of(chance, 1, largest, inner)
     columns = rows_of(chance, 1, largest, inner)
     return multiplied(first_factor, columns)
 
 
 class Tally(NamedTuple):
-    """How many sums were too small, and how many too large."""
+    """The number of sums that were too small, and of those that were too large."""
 
     below: int = 0
     above: int = 0
 
     def with_errors(self, computed: List[float], product: List[int]) -> Tally:
-        """The tally with further sums added; floats are compared exactly with integers."""
+        """Returns the tally with more sums counted. Python compares floats and integers exactly."""
         below, above = self
         for value, exact in zip(computed, product):
             if value < exact:
@@ -302,9 +320,9 @@ class Tally(NamedTuple):
         return Tally(below, above)
 
     def judged(self, label: str) -> Part:
-        """Whether too small and too large sums are about equally frequent."""
+        """Check that sums are too small about as often as too large."""
         difference = abs(self.below - self.above)
-        # As of a fair coin that is thrown for each sum.
+        # Each rounded sum is like one toss of a fair coin.
         throws = self.below + self.above
         allowed = SIGMAS * sqrt(throws)
         message = f"{self.below} sums are too small and {self.above} too large"

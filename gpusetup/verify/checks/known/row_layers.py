@@ -1,7 +1,8 @@
-"""Pooling and convolution of rows and volumes, with their gradients; used by the check
+"""Pooling and convolution of rows and volumes, with their gradients. Part of the check
 `resampling`.
 
-All numbers are small and whole, so the sums are exact unless a library computes by transforms.
+All numbers are small and whole, so the sums are exact unless a library uses transforms (such as
+Winograd).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def whole_row(length: int, salt: str) -> List[float]:
 
 
 def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
-    """A row of `numbers` different random whole numbers, from `lowest` upward."""
+    """A row of random whole numbers. They have `numbers` different values, from `lowest` upward."""
     values: List[float] = []
     for value in whole_row(length, salt):
         step = value % numbers
@@ -32,12 +33,12 @@ def small_row(length: int, salt: str, numbers: int, lowest: int) -> List[float]:
     return values
 
 
-# --- gradients of pools ---------------------------------------------------------------------------
+# --- gradients of pooling -------------------------------------------------------------------------
 
 WINDOW = 3
-"""Numbers in the window of a pool."""
+"""The number of elements in a pooling window."""
 WINDOW_STEP = 2
-"""Smaller than the window: neighbouring windows overlap."""
+"""The stride of the windows. It is smaller than the window, so neighbouring windows overlap."""
 
 
 class PooledRows(NamedTuple):
@@ -48,21 +49,24 @@ class PooledRows(NamedTuple):
     length: int
     values: List[int]
     windows: List[List[int]]
-    """The positions in each window; neighbouring windows share one."""
+    """The positions in each window. Neighbouring windows have one position in common."""
     upstream: List[float]
 
     def gradient_of_largest(self) -> List[float]:
-        """The exact gradient of max pooling: the largest number of a window gets all of the
-        window's upstream gradient."""
+        """The exact gradient of max pooling. The largest number in a window gets the window's whole
+        upstream gradient.
+        """
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             largest = max(window, key=self.values.__getitem__)
-            # It may be the largest of two windows.
+            # A number may be the largest in two windows.
             gradient[largest] += arriving
         return gradient
 
     def gradient_of_means(self) -> List[float]:
-        """The exact gradient of average pooling: each number of a window gets an equal share."""
+        """The exact gradient of average pooling. Each number in a window gets an equal share of the
+        window's upstream gradient.
+        """
         gradient = [0.0] * len(self.values)
         for window, arriving in zip(self.windows, self.upstream):
             for position in window:
@@ -71,8 +75,8 @@ class PooledRows(NamedTuple):
 
 
 def pooled_rows(channels: int, length: int) -> PooledRows:
-    """Random rows of distinct numbers with windows that stay within a row."""
-    # Every number once, so that each window has one largest.
+    """Make random rows of distinct numbers, and windows that do not cross the end of a row."""
+    # Every number occurs once, so that each window has a single largest number.
     values = list(range(channels * length))
     dice(f"pooled {channels} {length}").shuffle(values)
     windows: List[List[int]] = []
@@ -87,18 +91,18 @@ def pooled_rows(channels: int, length: int) -> PooledRows:
 
 
 def gradients_of_pools(device: str) -> Iterator[Part]:
-    """Catches a pooling whose gradient reaches the wrong element, or is not shared within a
+    """Catches pooling whose gradient reaches the wrong element, or is not divided within a
     window."""
     for channels, length in ((1, 17), (3, 66), (17, 9), (2, 1027)):
         rows = pooled_rows(channels, length)
-        # Halves could not hold a thousand different numbers.
+        # The 16-bit formats cannot hold thousands of different whole numbers.
         for dtype_name in ("float32", "float64"):
             yield from gradients_of_largest(rows, dtype_name, device)
             yield from gradients_of_means(rows, dtype_name, device)
 
 
 def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the gradients of max pooling of the same rows in one, two and three dimensions."""
+    """Compare the gradients of max pooling, for the same rows in one, two and three dimensions."""
     functional = torch.nn.functional
     shape = (1, rows.channels, rows.length)
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
@@ -110,13 +114,13 @@ def gradients_of_largest(rows: PooledRows, dtype_name: str, device: str) -> Iter
     (computed,) = torch.autograd.grad(pooled, leaf, arriving)
     yield exactly(f"gradient of max_pool1d, {label}", computed, exact)
 
-    # One more axis of length 1.
+    # Add an axis of length 1 for two dimensions.
     image = leaf[:, :, None]
     pooled = functional.max_pool2d(image, (1, WINDOW), (1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None])
     yield exactly(f"gradient of max_pool2d, {label}", computed, exact)
 
-    # And another one.
+    # Add another axis for three dimensions.
     volume = leaf[:, :, None, None]
     pooled = functional.max_pool3d(volume, (1, 1, WINDOW), (1, 1, WINDOW_STEP))
     (computed,) = torch.autograd.grad(pooled, leaf, arriving[:, :, None, None])
@@ -130,7 +134,7 @@ def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterat
     leaf = tensor_of(rows.values, dtype_name, device, *shape).requires_grad_()
     arriving = tensor_of(rows.upstream, dtype_name, device, 1, rows.channels, 1, -1)
     label = f"{rows.channels} x {rows.length} {dtype_name}"
-    # A third is rounded, and so is each sum of thirds.
+    # A third of a number is rounded, and so is each sum of thirds.
     limit = Limit(8 * roundoff(dtype_name))
 
     image = leaf[:, :, None]
@@ -141,7 +145,7 @@ def gradients_of_means(rows: PooledRows, dtype_name: str, device: str) -> Iterat
 
     pooled = functional.adaptive_avg_pool1d(leaf, 1)
     (computed,) = torch.autograd.grad(pooled.sum(), leaf)
-    # Each number has the same share in its row's mean.
+    # All numbers of a row contribute equally to its mean.
     share = 1 / rows.length
     exact = [share] * len(rows.values)
     yield near(f"gradient of adaptive_avg_pool1d, {label}", computed, exact, limit)
@@ -172,8 +176,9 @@ ROW_LAYERS = (
 
 
 class ConvolvedRows(NamedTuple):
-    """The exact inputs, outputs and gradients of a convolution of rows; `upstream` is the gradient
-    of the output."""
+    """The exact inputs, outputs and gradients of a convolution of rows. `upstream` is the gradient
+    of the output.
+    """
 
     input: List[float]
     weight: List[float]
@@ -184,7 +189,8 @@ class ConvolvedRows(NamedTuple):
 
 
 def convolved_rows(layer: RowLayer) -> ConvolvedRows:
-    """The exact outputs and gradients, added up over every product of an input and a weight."""
+    """Compute the exact outputs and gradients, by adding up every product of an input and a
+    weight."""
     channels, filters, length, taps = layer
     count = layer.output_length
     weight_count = filters * channels * taps
@@ -200,7 +206,7 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
         weight_value = weight[weight_index]
         first_output = kernel * count
         first_input = channel * length + tap
-        # The same weight at every place of the row.
+        # The weight is used at every position of the output.
         for position in range(count):
             output_index = first_output + position
             input_index = first_input + position
@@ -213,8 +219,9 @@ def convolved_rows(layer: RowLayer) -> ConvolvedRows:
 
 
 def rows_convolved(device: str) -> Iterator[Part]:
-    """Catches a one-dimensional convolution that loses a tap, channel or border, also in its
-    gradients."""
+    """Catches a one-dimensional convolution that leaves out a kernel element, channel or border,
+    also in its gradients.
+    """
     for layer in ROW_LAYERS:
         channels, filters, length, taps = layer
         exact = convolved_rows(layer)
@@ -222,7 +229,7 @@ def rows_convolved(device: str) -> Iterator[Part]:
             rows = tensor_of(exact.input, dtype_name, device, 1, channels, length)
             weight = tensor_of(exact.weight, dtype_name, device, filters, channels, taps)
             upstream = tensor_of(exact.upstream, dtype_name, device, 1, filters, -1)
-            # What learns are the rows and the filters.
+            # The rows and the filters require gradients.
             leaves = (rows.requires_grad_(), weight.requires_grad_())
             computed = torch.nn.functional.conv1d(*leaves)
             gradients = torch.autograd.grad(computed, leaves, upstream)
@@ -239,8 +246,8 @@ def rows_convolved(device: str) -> Iterator[Part]:
 def convolution_limit(dtype_name: str, device: str) -> Limit:
     """The error allowed in a convolution of whole numbers.
 
-    Libraries that compute by transforms round fractions, those of GPUs more than those of CPUs. A
-    lost number is off by 1 at least.
+    A library may use transforms that round fractions, and those of GPUs round more than those of
+    CPUs. If a number is left out, the error is at least 1.
     """
     relative = 2 * roundoff(dtype_name)
     if device == "cpu":
@@ -251,13 +258,13 @@ def convolution_limit(dtype_name: str, device: str) -> Limit:
 def volumes_convolved(device: str) -> Iterator[Part]:
     """Catches a three-dimensional convolution that swaps depth, height and width."""
     depth, height, width = 4, 5, 7
-    # Of the filter; along the width it is a single number.
+    # The filter's depth and height. Its width is 1.
     deep, high = 2, 3
     values = small_row(depth * height * width, "volume", numbers=3, lowest=-1)
     weight = small_row(deep * high, "volume weight", numbers=3, lowest=0)
     rows = rows_of_length(values, width)
     weight_rows = rows_of_length(weight, high)
-    # As many places as the filter has along each axis.
+    # All positions of the filter along each axis.
     places = product(range(depth - deep + 1), range(height - high + 1), range(width))
     exact: List[float] = []
     for z, y, x in places:
@@ -273,7 +280,7 @@ def volumes_convolved(device: str) -> Iterator[Part]:
         convolve = functools.partial(torch.nn.functional.conv3d, inputs, filters)
         computed = offered(convolve)
         if computed is not None:
-            # A whole number that is lost is 1 off.
+            # If a number is left out, the error is at least 1.
             limit = Limit(2 * roundoff(dtype_name), 2.0**-4)
             yield near(f"conv3d of {dtype_name}", computed, exact, limit)
 
@@ -286,7 +293,9 @@ class TransposedLayer(NamedTuple):
     stride: int
     padding: int
     extra: int
-    """`output_padding`: numbers behind the end, where a stride leaves the length open."""
+    """`output_padding`: how many numbers longer the output is. With a stride, several output
+    lengths are possible.
+    """
 
     @property
     def output_length(self) -> int:
@@ -312,11 +321,11 @@ def strided_transposed_rows(device: str) -> Iterator[Part]:
         exact = [0.0] * layer.output_length
         for position, tap in product(range(layer.length), range(layer.taps)):
             target = position * layer.stride + tap - layer.padding
-            # The padding is cut off at both ends.
+            # The padding is removed at both ends.
             if 0 <= target < len(exact):
                 exact[target] += row[position] * weight[tap]
 
-        # In this order torch takes them, behind the bias.
+        # The positional arguments that follow the bias in torch's function.
         options = (layer.stride, layer.padding, layer.extra)
         for dtype_name in formats_on(device):
             inputs = tensor_of(row, dtype_name, device, 1, 1, layer.length)

@@ -1,4 +1,4 @@
-"""The table of checks whose right answers are computed in plain Python."""
+"""The table of checks whose expected results are computed in plain Python."""
 
 from __future__ import annotations
 
@@ -146,4 +146,4 @@ KNOWN: Tuple[Check, ...] = (
         scratch=True,
     ),
 )
-"""Their right answers come from Python alone: torch has no part in them."""
+"""The checks that compare torch's results with results that were computed without torch."""

@@ -1,7 +1,9 @@
-"""CTC losses of sequences that end before their tensors do, summed up in Python; asked by `losses`.
+"""CTC losses of sequences that are shorter than their tensor, computed in Python. Part of the check
+`losses`.
 
-CTC gives a target the probability of all paths that become the target once repeated classes are
-merged and blanks (class 0) left out. Only a sequence's first `input_lengths` steps belong to it.
+In CTC, a path has one class per step. It gives the target if repeated classes are merged and blanks
+(class 0) are removed, and a target's probability is the sum over all such paths. Only the first
+`input_lengths` steps of a sequence count.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ Target = Tuple[int, ...]
 
 
 class Sequences(NamedTuple):
-    """Sequences side by side in a tensor, each with a length and a target of its own."""
+    """A batch of sequences, each with its length and target."""
 
     steps: int
-    """Time steps of the tensor."""
+    """The number of time steps in the tensor."""
     classes: int
     input_lengths: Tuple[int, ...]
     targets: Tuple[Target, ...]
@@ -34,10 +36,11 @@ class Sequences(NamedTuple):
         return f"ctc_loss of {self.input_lengths} of {self.steps} steps, {self.classes} classes"
 
     def probabilities(self, number: int) -> List[List[float]]:
-        """The probability of each class at each step of the tensor, of one sequence."""
+        """The probability of each class at each step of the tensor, for sequence `number`."""
         rows: List[List[float]] = []
         for step in range(self.steps):
-            # Primes mix step, class and sequence: weights from 1 to 7, neighbours differ.
+            # The weights are from 1 to 7, and differ between neighbouring steps, classes and
+            # sequences.
             weights = [
                 1 + (5 * step + 3 * label + 11 * number) % 7 for label in range(self.classes)
             ]
@@ -46,7 +49,7 @@ class Sequences(NamedTuple):
         return rows
 
     def losses(self) -> List[float]:
-        """The loss of each sequence, from its own steps alone."""
+        """The exact loss of each sequence, from the steps that belong to it."""
         losses: List[float] = []
         for number, target in enumerate(self.targets):
             steps = self.probabilities(number)[: self.input_lengths[number]]
@@ -55,24 +58,25 @@ class Sequences(NamedTuple):
 
 
 TINY = Sequences(6, 3, (6, 4, 5, 6), ((1, 2), (2,), (1, 1), (2, 1, 2)))
-"""Small enough to write down all 3**6 paths."""
+"""A case so small that Python can list all 3**6 paths."""
 CASES = (
     TINY,
-    # One of full length, and one whose target needs each of its steps.
+    # One sequence has the full length, and one has as many steps as its target has labels.
     Sequences(40, 6, (40, 17, 5, 33), ((1, 2, 3, 4, 5), (3, 3, 1), (2, 4, 2, 5, 1), (5,))),
-    # Targets past 32 and 64 labels, which take several turns of a block of threads.
+    # Targets with 70 and with 32 labels, for which a block of threads needs several turns.
     Sequences(150, 9, (150, 101), (tuple(range(1, 8)) * 10, tuple(range(8, 0, -1)) * 4)),
 )
 
 
 def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
-    """The probability of a target: the sum over all its paths, computed step by step (Graves's
-    forward variables)."""
-    # The target with blanks before, between and after its labels.
+    """The probability of a target: the sum over all its paths, computed step by step (the forward
+    algorithm of CTC).
+    """
+    # The states are the target's labels, with blanks before, between and after them.
     states = [0]
     for label in target:
         states += [label, 0]
-    # A path begins with a blank or with the first label.
+    # A path starts with a blank or with the first label.
     forward = [0.0] * len(states)
     forward[0] = steps[0][0]
     if target:
@@ -80,7 +84,7 @@ def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
     for probabilities in steps[1:]:
         arrived: List[float] = []
         for place, label in enumerate(states):
-            # A path stays in its state, or comes from the state before.
+            # A path stays in its state, or comes from the previous state.
             probabilities_before = forward[max(0, place - 1) : place + 1]
             # A blank may be skipped between two different labels.
             if place >= 2 and label and label != states[place - 2]:
@@ -91,8 +95,9 @@ def probability_of(target: Target, steps: Sequence[Sequence[float]]) -> float:
 
 
 def probability_of_all_paths(target: Target, steps: Sequence[Sequence[float]]) -> float:
-    """The probability of a target by the definition: every path is listed, merged and compared with
-    the target."""
+    """The probability of a target, computed from the definition: list every path, merge it, and
+    compare it with the target.
+    """
     probabilities: List[float] = []
     classes = range(len(steps[0]))
     for path in itertools.product(classes, repeat=len(steps)):
@@ -105,7 +110,9 @@ def probability_of_all_paths(target: Target, steps: Sequence[Sequence[float]]) -
 
 
 def sequence_losses(device: str) -> Iterator[Part]:
-    """Catches steps behind a sequence's end that count, and a mean over other lengths."""
+    """Catches a loss that counts steps after a sequence's end, and a mean that divides by the wrong
+    lengths.
+    """
     for dtype_name in ("float32", "float64"):
         for case in CASES:
             yield from losses_of_case(case, dtype_name, device)
@@ -113,7 +120,7 @@ def sequence_losses(device: str) -> Iterator[Part]:
 
 
 def log_probabilities(case: Sequences, dtype_name: str, device: str) -> Any:
-    """The tensor of a case: steps x sequences x classes."""
+    """The log-probabilities of a case as a tensor of steps x sequences x classes."""
     values: List[float] = []
     sequences = [case.probabilities(number) for number in range(len(case.targets))]
     for step in range(case.steps):
@@ -124,15 +131,17 @@ def log_probabilities(case: Sequences, dtype_name: str, device: str) -> Any:
 
 
 def limit_of(case: Sequences, dtype_name: str) -> Limit:
-    """The error allowed in a loss: each step adds a logarithm, and rounds at the size of the loss
-    so far."""
+    """The error allowed in a loss. Each step adds a logarithm and is rounded in proportion to the
+    loss so far.
+    """
     unit = 4 * case.steps * roundoff(dtype_name)
     return Limit(unit, unit)
 
 
 def reduced(losses: List[float], targets: Sequence[Target], reduction: str) -> List[float]:
-    """The losses as torch returns them; its mean first divides each loss by the length of its
-    target."""
+    """The losses after the reduction. For `mean`, torch first divides each loss by the length of
+    its target.
+    """
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -142,12 +151,14 @@ def reduced(losses: List[float], targets: Sequence[Target], reduction: str) -> L
 
 
 def losses_of_case(case: Sequences, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare each reduction, with the targets in rows and in one concatenated row."""
+    """Compare the loss with each reduction, with the targets in a padded matrix and in one
+    concatenated row.
+    """
     limit = limit_of(case, dtype_name)
     lengths = [len(target) for target in case.targets]
     input_lengths = tensor_of(case.input_lengths, "int64", device)
     target_lengths = tensor_of(lengths, "int64", device)
-    # Behind a shorter target stands a class that must not be read.
+    # Pad shorter targets with class 1, which must not be read.
     rows: List[int] = []
     behind: List[int] = []
     for target in case.targets:
@@ -168,7 +179,8 @@ def losses_of_case(case: Sequences, dtype_name: str, device: str) -> Iterator[Pa
             label = f"{case.label}, {dtype_name}, targets {layout}, {reduction}"
             yield near(label, computed, exact, limit)
 
-        # The steps behind a sequence's end have no part in its loss.
+        # The steps after a sequence's end must have gradient 0, because they do not affect its
+        # loss.
         (gradient,) = torch.autograd.grad(computed.sum(), leaf)
         for number, length in enumerate(case.input_lengths):
             rest = gradient[length:, number]
@@ -177,14 +189,16 @@ def losses_of_case(case: Sequences, dtype_name: str, device: str) -> Iterator[Pa
 
 
 def losses_of_paths(dtype_name: str, device: str) -> Iterator[Part]:
-    """Catches paths that are merged wrongly: each sequence alone, beside the sum over its paths."""
+    """Catches wrongly merged paths: compares the loss of each sequence with the sum over all its
+    paths.
+    """
     log_probability = log_probabilities(TINY, dtype_name, device)
     for number, target in enumerate(TINY.targets):
         length = TINY.input_lengths[number]
         steps = TINY.probabilities(number)[:length]
         exact = -math.log(probability_of_all_paths(target, steps))
         targets = tensor_of(target, "int64", device, 1, len(target))
-        # Once the tensor is cut, once it goes on behind the end.
+        # Test the loss twice: the tensor ends with the sequence, or it continues after it.
         for extent in (length, TINY.steps):
             inputs = log_probability[:extent, number : number + 1]
             computed = torch.nn.functional.ctc_loss(

@@ -1,7 +1,7 @@
-"""Elements named by two or three index tensors, each with negative places.
+"""Indexing with two or three index tensors that contain negative indices.
 
-Asked by the check `indexing`. All numbers are small and whole, so every sum is exact in every
-format, in whatever order it is made.
+Part of the check `indexing`. All numbers are small and whole, so every sum is exact in every format
+and in any order.
 """
 
 from __future__ import annotations
@@ -18,38 +18,42 @@ from .answers import dice, exactly, formats_on, tensor_of
 from .number_lists import elements_at, joined, random_wholes, sums_of_pairs
 
 Box = Tuple[int, int, int]
-"""The lengths of the three axes of a tensor, or one index along each."""
+"""The lengths of a tensor's three axes, or an index along each axis."""
 CASES: Tuple[Tuple[Box, int], ...] = (
     ((3, 4, 5), 7),
     ((7, 3, 2), 33),
     ((2, 17, 33), 129),
     ((33, 5, 65), 513),
 )
-"""A tensor whose axes all differ, and how many of its elements are named at once."""
+"""The shape of a tensor, whose axes all differ in length, and the number of elements that one call
+reads or writes.
+"""
 LINES = 5
-"""Rows that are named with as many columns, in every combination."""
+"""The number of rows, and of pairs of a column and a depth, that are combined with each other."""
 
 
 class NamedPlaces(NamedTuple):
-    """A tensor, and the indices of the elements that are read and written."""
+    """The numbers of a tensor, and the indices at which elements are read and written."""
 
     box: Box
     numbers: List[float]
-    """In the order of memory."""
+    """The tensor's elements in memory order."""
     axes: List[List[int]]
-    """Three lists of the same length; negative places count from the end of their axis."""
+    """Three lists of indices, one per axis, of the same length. Negative indices count from the end
+    of the axis.
+    """
     added: List[float]
-    """One number for each place."""
+    """The numbers to add, one for each indexed element."""
 
     def position_of(self, place: Box) -> int:
-        """Where an element lies in memory; Python's rest makes negative places positive."""
+        """The position of an element in memory. Python's `%` makes negative indices positive."""
         position = 0
         for index, length in zip(place, self.box):
             position = position * length + index % length
         return position
 
     def places(self) -> Iterator[Box]:
-        """The three indices of each named element."""
+        """The three indices of each element that is read or written."""
         return zip(*self.axes)
 
     @property
@@ -66,22 +70,24 @@ def places_along(chance: Random, length: int, count: int) -> List[int]:
 
 
 def named_places(box: Box, count: int) -> NamedPlaces:
-    """Numbers from 0 to 60, and random places of them, of which the first one comes twice."""
+    """Make a tensor of numbers from 0 to 60 and random indices. The first element is indexed again
+    at the end.
+    """
     chance = dice(f"places {box} {count}")
     height, width, depth = box
     numbers = random_wholes(chance, height * width * depth, 0, 60)
     axes = [places_along(chance, length, count) for length in box]
-    # The same element again, named from the other side of each axis.
+    # Index the first element again at the end, counted from the other side of each axis.
     for places, length in zip(axes, box):
         first = places[0]
         places[-1] = first + length if first < 0 else first - length
-    # Numbers that arrive at one place must not cancel each other out.
+    # All numbers to add are positive, so that they cannot cancel out.
     added = random_wholes(chance, count, 1, 2)
     return NamedPlaces(box, numbers, axes, added)
 
 
 class PlaceTensors(NamedTuple):
-    """The numbers, index tensors and summands of a case, on a device."""
+    """The numbers, the index tensors and the numbers to add, as tensors on a device."""
 
     numbers: Any
     axes: List[Any]
@@ -89,7 +95,9 @@ class PlaceTensors(NamedTuple):
 
 
 def place_tensors(case: NamedPlaces, dtype_name: str, device: str) -> PlaceTensors:
-    """The numbers in one format; places are always 64-bit integers."""
+    """Put a case into tensors. `dtype_name` is the format of the numbers; the indices are always
+    64-bit integers.
+    """
     return PlaceTensors(
         tensor_of(case.numbers, dtype_name, device, *case.box),
         [tensor_of(places, "int64", device) for places in case.axes],
@@ -98,27 +106,28 @@ def place_tensors(case: NamedPlaces, dtype_name: str, device: str) -> PlaceTenso
 
 
 class ExactAnswers(NamedTuple):
-    """What every read and write has to give, worked out once for all formats."""
+    """The exact result of every read and write, computed once for all formats."""
 
     read: List[float]
     gradient: List[float]
     written: List[float]
     sums: List[float]
     lines: List[List[float]]
-    """For each axis: what is read if all of this axis is named."""
+    """For each axis, the elements that are read if that axis is `:`."""
     sums_of_lines: List[List[float]]
-    """For each axis: the whole tensor, after each number was added along all of this axis."""
+    """For each axis, the whole tensor after each number is added to all elements along that axis.
+    """
     combinations: List[float]
 
 
 def exact_answers(case: NamedPlaces) -> ExactAnswers:
-    """The exact answer to every read and write, worked out with lists."""
+    """Compute the exact result of every read and write with Python lists."""
     gradient = [0.0] * len(case.numbers)
     written = list(case.numbers)
     positions = [case.position_of(place) for place in case.places()]
     for position, added in zip(positions, case.added):
         gradient[position] += added
-        # All writers write the same, so that their order does not matter.
+        # Every write stores 7, so the order does not matter.
         written[position] = 7.0
     return ExactAnswers(
         read=elements_at(positions, case.numbers),
@@ -132,7 +141,9 @@ def exact_answers(case: NamedPlaces) -> ExactAnswers:
 
 
 def line_of(case: NamedPlaces, place: Box, whole_axis: int) -> List[int]:
-    """The positions of all elements along one axis, at a place of the two other ones."""
+    """The positions in memory of all elements along one axis, for the given indices of the two
+    other axes.
+    """
     start = list(place)
     start[whole_axis] = 0
     first = case.position_of((start[0], start[1], start[2]))
@@ -142,13 +153,13 @@ def line_of(case: NamedPlaces, place: Box, whole_axis: int) -> List[int]:
 
 
 def lines_read(case: NamedPlaces, whole_axis: int) -> List[float]:
-    """The elements that are read if one axis is whole: one line for each place."""
+    """The elements that are read if one axis is `:`, one line after the other."""
     lines = [line_of(case, place, whole_axis) for place in case.places()]
     return elements_at(joined(lines), case.numbers)
 
 
 def lines_added(case: NamedPlaces, whole_axis: int) -> List[float]:
-    """The tensor after each place's number was added at every element of its line."""
+    """The tensor's elements after each number is added to every element of its line."""
     sums = list(case.numbers)
     for place, added in zip(case.places(), case.added):
         for position in line_of(case, place, whole_axis):
@@ -157,7 +168,7 @@ def lines_added(case: NamedPlaces, whole_axis: int) -> List[float]:
 
 
 def combinations_read(case: NamedPlaces) -> List[float]:
-    """The elements at every named row, combined with every named pair of a column and a depth."""
+    """The elements for every combination of a row index with a pair of column and depth indices."""
     rows = case.axes[0][:LINES]
     pairs = zip(case.axes[1][-LINES:], case.axes[2][:LINES])
     positions: List[int] = []
@@ -167,8 +178,9 @@ def combinations_read(case: NamedPlaces) -> List[float]:
 
 
 def several_indices(device: str) -> Iterator[Part]:
-    """Catches a negative place that counts from another axis's end, or that only the first of
-    several index tensors may have, in reads, writes, sums and gradients."""
+    """Catches negative indices that are counted from the end of the wrong axis, or that only work
+    in the first of several index tensors. Tests reads, writes, sums and gradients.
+    """
     for box, count in CASES:
         case = named_places(box, count)
         exact = exact_answers(case)
@@ -182,8 +194,9 @@ def several_indices(device: str) -> Iterator[Part]:
 
 
 def read_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> Iterator[Part]:
-    """Compare reading with three index tensors, its gradient, and reading with a column and a row
-    of indices, which name every combination."""
+    """Compare reading with three index tensors, its gradient, and reading with broadcast index
+    tensors, which combine every row with every pair of column and depth.
+    """
     first, second, third = inputs.axes
     computed = inputs.numbers[first, second, third]
     yield exactly(f"x[i, j, k] {label}", computed, exact.read)
@@ -195,7 +208,7 @@ def read_at_places(inputs: PlaceTensors, exact: ExactAnswers, label: str) -> Ite
     index = (first[:LINES, None], second[-LINES:], third[:LINES])
     computed = inputs.numbers[index]
     yield exactly(f"every row with every column {label}", computed, exact.combinations)
-    # The same elements of a tensor whose axes lie in another order in memory.
+    # Read the same elements from a tensor whose axes have another order in memory.
     turned = inputs.numbers.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     computed = turned[index]
     yield exactly(f"every row with every column, permuted, {label}", computed, exact.combinations)
@@ -226,16 +239,16 @@ def lines_at_places(
     name = ", ".join(letters)
     computed = inputs.numbers[tuple(index)]
     if whole_axis == 0:
-        # torch leaves a leading whole axis in front of the places; `exact.lines` has the places
-        # first, as torch itself does for the two other axes (NumPy's rule).
+        # For `x[:, j, k]` torch returns the axis `:` first, but for the two other cases it comes
+        # last (NumPy's rule). `exact.lines` always has it last, so transpose.
         computed = computed.t()
     yield exactly(f"x[{name}] {label}", computed, exact.lines[whole_axis])
 
-    # With the axis moved to the end, two index tensors are enough to write, too.
+    # To add along a whole axis, move it to the end and use the two other index tensors.
     moved = inputs.numbers.clone().movedim(whole_axis, -1)
     index_tensors = list(inputs.axes)
     del index_tensors[whole_axis]
-    # Each element of a line gets the same number.
+    # The same number is added to each element of a line.
     moved.index_put_(tuple(index_tensors), inputs.added[:, None], accumulate=True)
     computed = moved.movedim(-1, whole_axis)
     expected = exact.sums_of_lines[whole_axis]

@@ -1,7 +1,7 @@
-"""Gradients of functions of one number compared with slopes in Python; used by the check
+"""Gradients of elementwise functions, compared with slopes in Python. Part of the check
 `gradients`.
 
-A slope is taken from the function's values, a step to either side.
+A slope is computed from the function's values one and two steps to either side.
 """
 
 from __future__ import annotations
@@ -27,19 +27,24 @@ from .functions import Function, functions
 from .number_lists import products_of_pairs, repeated
 
 SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
-"""No function has a corner within two steps of one of these, rounded to any format."""
+"""The points at which slopes are tested. No function has a corner within two steps of a point, in
+any format.
+"""
 STEP = 2.0**-11
-"""A step from 1 on, and its share of a smaller point. The error of a slope is of the fourth order
-of it: some 1e-13."""
+"""The step to either side. For points below 1 it is multiplied by the point. The error of a slope
+grows with the fourth power of the step, and is about 1e-13.
+"""
 LENGTHS = (17, 1026, 70_003)
-"""As in `pointwise`: one vector and a rest, past a block, and what several threads share."""
+"""Lengths as in `pointwise.py`: a vector and one element, more than a block, and enough for several
+threads.
+"""
 UPSTREAM = (1.0, -2.0, 3.0)
-"""What arrives from behind, element by element."""
+"""The upstream gradients, repeated for all elements."""
 
 
 def slope(exact: Callable[[float], float], x: float) -> float:
-    """The derivative of a function at x by central differences, with an error of the fourth order
-    of the step.
+    """Returns the derivative of a function at x, from central differences. Its error grows with the
+    fourth power of the step.
 
     >>> round(slope(lambda x: x**3, 2.0), 9)
     12.0
@@ -49,34 +54,36 @@ def slope(exact: Callable[[float], float], x: float) -> float:
     near_difference = exact(x + step) - exact(x - step)
     two_steps = 2 * step
     far_difference = exact(x + two_steps) - exact(x - two_steps)
-    # With these weights the third derivative falls out.
+    # With these weights the error terms with the third derivative cancel.
     weighed_difference = 8 * near_difference - far_difference
     return weighed_difference / (12 * step)
 
 
 def slopes_of_functions(device: str) -> Iterator[Part]:
-    """Catches a backward pass with a wrong formula, sign or tail, or one that ignores the upstream
-    gradient."""
+    """Catches a backward pass with a wrong formula or sign, a wrong end of the tensor, or without
+    the upstream gradient.
+    """
     for dtype_name in formats_on(device):
         for function in functions():
-            # torch divides by 6 in float32 there.
+            # For float64 hardsigmoid, torch divides by 6 in float32 precision.
             if (function.name, dtype_name) == ("hardsigmoid", "float64"):
                 continue
             yield from slopes_of_function(function, dtype_name, device)
 
 
 def slopes_of_function(function: Function, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the gradient of one function element by element, for rows of several lengths."""
+    """Compare the gradient of one function for rows of several lengths."""
     points = points_of(function, dtype_name)
     slopes = [slope(function.exact, point) for point in points]
-    # As many points as a common multiple of both periods.
+    # Repeat the points, so that their number is a multiple of the period of UPSTREAM.
     points *= len(UPSTREAM)
     slopes *= len(UPSTREAM)
     upstream = repeated(UPSTREAM, len(points))
     exact = products_of_pairs(slopes, upstream)
     limit = slope_limit(function, dtype_name)
     for length in LENGTHS:
-        # The formats share the code that cuts a tensor into parts.
+        # All formats share the code that splits a tensor between threads, so one format is enough
+        # for the longest row.
         if length > 5000 and dtype_name != "float32":
             continue
         leaf = tensor_of(repeated(points, length), dtype_name, device).requires_grad_()
@@ -99,12 +106,14 @@ def points_of(function: Function, dtype_name: str) -> List[float]:
 
 
 def slope_limit(function: Function, dtype_name: str) -> Limit:
-    """The error allowed in a slope: 32 roundoffs, for a formula of about ten operations; 8 in
-    16-bit formats."""
+    """The error allowed in a slope: 32 roundoffs for a formula of about ten operations, or 8 for
+    16-bit formats.
+    """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
-        # Some are made of the rounded answer, whose error counts as many times as the slope grows.
+        # Some gradients are computed from the function's rounded result, and a steep slope
+        # multiplies that rounding error.
         return Limit(8 * unit, 8 * unit)
-    # Slopes in Python are as exact as this.
+    # The error of the slopes in Python is below this.
     least = 2.0**-33
     return Limit(32 * unit + least, (32 + function.slack) * unit + least)

@@ -1,8 +1,7 @@
-"""Softmax, log-softmax and losses based on them, in rows of 17 to 70,001 numbers.
+"""Softmax, log-softmax and the losses based on them, for rows of 17 to 70,001 numbers.
 
-A row holds a few different numbers, each many times, so its sum of exponentials is a short sum in
-Python. One number weighs about as much as all others together: wherever it lies, leaving it out
-shows.
+In each row, one logit has about as much weight as all the others together. So a kernel that leaves
+out that element gets a clearly wrong result, wherever the element is.
 """
 
 from __future__ import annotations
@@ -30,32 +29,39 @@ from .answers import (
 from .number_lists import elements_at, joined, products_of_pairs, sawtooth, scaled, there_and_back
 
 LENGTHS = (17, 33, 129, 256, 1000, 1025, 2049, 4097, 8193, 32_003, 70_001)
-"""On both sides of what kernels are cut into; vocabularies have 32,000 to 150,000 numbers."""
+"""Row lengths below and above the block sizes of kernels. The longest are as long as vocabularies,
+which have 32,000 to 150,000 tokens.
+"""
 OFFSETS = (0, -2, -4, 2, -8)
-"""Even, so that each number is exact in bfloat16 up to 512."""
+"""Differences between logits and the base. They are even, so that bfloat16 holds each logit up to
+512 exactly.
+"""
 BASES: Dict[str, Sequence[int]] = {
     "float64": (0, 2**20),
     "float32": (0, 2**14, -(2**14)),
     "float16": (0, 256, -256),
     "bfloat16": (0, 256, -256),
 }
-"""What all numbers of a row are shifted by. The exponential of the larger ones overflows in any
-format, unless the row's maximum is subtracted first."""
+"""The numbers to which the offsets are added, for each format. The exponential of the larger ones
+overflows, unless the row's maximum is subtracted first.
+"""
 MINUS_INFINITY = float("-inf")
 IGNORED = -100
-"""The target that torch's losses leave out by default."""
+"""The target that torch's losses ignore by default."""
 
 
 class LogitsRow(NamedTuple):
-    """A row of logits, with what their softmax is computed from."""
+    """A row of logits, with their maximum and the log of their sum of exponentials."""
 
     logits: List[float]
     maximum: float
     shifted_log_sum: float
-    """log of the sum of exp(logit - maximum)."""
+    """The logarithm of the sum of exp(logit - maximum)."""
 
     def log_probabilities(self) -> List[float]:
-        """log p of each logit: its distance from the maximum, less `shifted_log_sum`."""
+        """The log-probability of each logit: its distance from the maximum, minus
+        `shifted_log_sum`.
+        """
         logs: List[float] = []
         for logit in self.logits:
             distance = logit - self.maximum
@@ -67,9 +73,10 @@ class LogitsRow(NamedTuple):
 
 
 def row_of(length: int, base: int, number: int) -> LogitsRow:
-    """A row of logits, one of which weighs about as much as all others together.
+    """Make a row of logits, one of which has about as much weight as all the others together.
 
-    `number`: which row it is of a batch; each has the heavy logit at another position.
+    `number` is the row's number in its batch. It determines at which of four positions the heavy
+    logit is.
     """
     chance = dice(f"row {length} {base} {number}")
     logits: List[float] = []
@@ -77,13 +84,13 @@ def row_of(length: int, base: int, number: int) -> LogitsRow:
         offset = chance.choice(OFFSETS)
         logits.append(float(base + offset))
 
-    # How far the heavy logit lies above the others; even, as all logits are.
+    # The difference between the heavy logit and the base. It is even, like all logits.
     gap = 2 * round(log(length) / 2)
     last_of_vectors = length // 16 * 16 - 1
     heavy_positions = (length - 1, 0, length // 2, last_of_vectors)
     heavy_position = heavy_positions[number % len(heavy_positions)]
     logits[heavy_position] = float(base + gap)
-    # Every second row also has a number whose probability is 0.
+    # Every second row also contains minus infinity, whose probability is 0.
     if number % 2:
         position = chance.randrange(1, length - 1)
         logits[position] = MINUS_INFINITY
@@ -91,7 +98,7 @@ def row_of(length: int, base: int, number: int) -> LogitsRow:
 
 
 def row_from(logits: List[float]) -> LogitsRow:
-    """The row of these logits, with its maximum and the log of the sum of exp(logit - maximum)."""
+    """Compute the maximum of these logits and the log of the sum of exp(logit - maximum)."""
     maximum = max(logits)
     exponentials = [exp(logit - maximum) for logit in logits]
     shifted_log_sum = log(fsum(exponentials))
@@ -99,28 +106,28 @@ def row_from(logits: List[float]) -> LogitsRow:
 
 
 def rows_of(length: int, base: int) -> List[LogitsRow]:
-    """Four short rows, or two long ones: each has the heavy number at another position."""
-    # Fewer long rows, because Python is slow at them.
+    """Four short rows, or two long ones. Each has its heavy logit at another position."""
+    # Only two long rows, because Python is slow for them.
     count = 4 if length < 5000 else 2
     return [row_of(length, base, number) for number in range(count)]
 
 
 def base_for(dtype_name: str, number: int) -> int:
-    """One of the format's bases, by the number of the case: after the last comes the first."""
+    """One of the format's bases. They are used in turn, so `number` can be any case number."""
     bases = BASES[dtype_name]
     return bases[number % len(bases)]
 
 
 def share_limit(dtype_name: str, length: int) -> float:
-    """The relative error allowed in a probability: the rounding errors of a sum of `length`
-    exponentials.
+    """The relative error allowed in a probability, from rounding a sum of `length` exponentials.
 
-    A vector of 16 numbers adds up a sixteenth of the row, one number after the other. If the heavy
-    number comes first, each later one is rounded alike: measured half of this with torch 2.13.
+    In a vector of 16 lanes, each lane adds up a sixteenth of the row, one number after the other.
+    If the heavy logit comes first, all later additions round in the same direction. The error
+    measured with torch 2.13 was half of this limit.
     """
     unit = roundoff(dtype_name)
     if dtype_name in HALVES:
-        # All but the last rounding happens in float32.
+        # Everything except the last rounding happens in float32.
         return 4 * unit
     return (32 + length / 16) * unit
 
@@ -129,7 +136,7 @@ def share_limit(dtype_name: str, length: int) -> float:
 
 
 def softmax(device: str) -> Outcome:
-    """Check that softmax, log-softmax and the losses agree with sums of exponentials in Python."""
+    """Check that softmax, log-softmax and losses agree with sums of exponentials in Python."""
     questions = (
         probabilities_of_long_rows,
         probabilities_along_other_axes,
@@ -143,8 +150,7 @@ def softmax(device: str) -> Outcome:
 
 
 def probabilities_of_long_rows(device: str) -> Iterator[Part]:
-    """Catches a softmax that cuts a row off, loses the last elements, or does not subtract the
-    maximum."""
+    """Catches a softmax that leaves out the end of a row or does not subtract the maximum."""
     for dtype_name in formats_on(device):
         for number, length in enumerate(LENGTHS):
             rows = rows_of(length, base_for(dtype_name, number))
@@ -159,19 +165,19 @@ def probabilities_of_long_rows(device: str) -> Iterator[Part]:
 
             exact = joined(row.log_probabilities() for row in rows)
             computed = torch.log_softmax(inputs, -1)
-            # A relative error of the sum is an absolute one of its logarithm.
+            # A relative error in the sum is an absolute error in its logarithm.
             yield near(f"log_softmax {label}", computed, exact, Limit(share, share))
 
 
 def probabilities_along_other_axes(device: str) -> Iterator[Part]:
-    """Catches a softmax that is only right along the last axis."""
+    """Catches a softmax that is right only along the last axis."""
     for dtype_name in formats_on(device):
         for length in (17, 65, 1025):
             rows = rows_of(length, 0)
             logits = by_columns([row.logits for row in rows])
             exact = by_columns([row.probabilities() for row in rows])
             inputs = tensor_of(logits, dtype_name, device, length, len(rows))
-            # Here one number is added after the other, not a vector of 16 at a time.
+            # Along these axes a kernel may add the numbers one after the other, not in 16 lanes.
             limit = Limit(share_limit(dtype_name, 16 * length), LEAST[dtype_name])
             label = f"{length} {dtype_name} numbers"
 
@@ -183,20 +189,22 @@ def probabilities_along_other_axes(device: str) -> Iterator[Part]:
 
 
 def by_columns(rows: Sequence[Sequence[float]]) -> List[float]:
-    """The elements, row by row, of the matrix that has these rows as its columns."""
+    """Returns the elements, row by row, of the matrix whose columns are these rows."""
     return joined(zip(*rows))
 
 
 def gradients_of_softmax(device: str) -> Iterator[Part]:
-    """Catches a backward pass of softmax that loses the end of a row, or uses another row's sum."""
+    """Catches a backward pass of softmax that leaves out the end of a row, or uses the wrong
+    sum."""
     for dtype_name in formats_on(device):
         for length in (17, 257, 4097, 70_001):
             yield from gradients_of_row(length, dtype_name, device)
 
 
 def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the gradients of softmax and log-softmax for one row of probabilities p and upstream
-    gradients w."""
+    """Compare the gradients of softmax and log-softmax for one row. In the comments, p is a
+    probability and w its upstream gradient.
+    """
     row = row_of(length, 0, 2)
     probabilities = row.probabilities()
     weights = sawtooth(length, period=5, start=-2)
@@ -205,14 +213,14 @@ def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part
     limit = gradient_limit(dtype_name, length)
     label = f"{length} {dtype_name} numbers"
 
-    # Of p it is p * (w - sum of all p * w).
+    # The gradient of softmax is p * (w - sum of p * w over the row).
     mean = fsum(products_of_pairs(probabilities, weights))
     exact = [p * (w - mean) for p, w in zip(probabilities, weights)]
     outputs = torch.softmax(leaf, 0)
     (computed,) = torch.autograd.grad(outputs, leaf, arriving)
     yield near(f"gradient of softmax, {label}", computed, exact, limit)
 
-    # Of the logarithm of p it is w - p * (sum of all w).
+    # The gradient of log-softmax is w - p * (sum of w over the row).
     total = fsum(weights)
     exact = [w - p * total for p, w in zip(probabilities, weights)]
     outputs = torch.log_softmax(leaf, 0)
@@ -221,32 +229,35 @@ def gradients_of_row(length: int, dtype_name: str, device: str) -> Iterator[Part
 
 
 def gradient_limit(dtype_name: str, length: int) -> Limit:
-    """How far a gradient may be off: it is computed from rounded probabilities, so a small gradient
-    has an error in proportion to the largest one."""
+    """The error allowed in a gradient. It is computed from rounded probabilities, so even a small
+    gradient has an error in proportion to the largest one.
+    """
     share = share_limit(dtype_name, length)
     return Limit(share, 4 * share)
 
 
 EQUAL_LOGITS = 4096
-"""Each probability is 2 to the -12: exact in every format."""
+"""The number of equal logits. Each probability is 2**-12, which is exact in every format."""
 UNWEIGHED = 31
-"""How many weights at the end are 0: what a gradient has there is the row's sum alone.
+"""How many upstream gradients at the end are 0. There, the result depends only on the row's sum.
 
-The other 4,064 steps are whole pairs of runs of 16.
+The 4,064 steps before them are a multiple of 32: of a run of 16 up and a run of 16 down.
 """
 
 
 def gradients_of_equal_logits(device: str) -> Iterator[Part]:
-    """Catches a backward pass that adds up a row's gradients in 16 bits.
+    """Catches a backward pass that sums a row's gradients in 16 bits.
 
-    The weights leave what 16 bits hold exactly and come back, so that their sum is one of them.
+    The partial sums of the upstream gradients grow beyond what 16 bits can hold exactly, and then
+    return to 1.
     """
     steps = EQUAL_LOGITS - UNWEIGHED - 1
     for dtype_name in formats_on(device):
-        # Single lanes are far from zero, or whole blocks.
+        # With short runs the partial sums of single lanes are far from zero; with long runs, those
+        # of whole blocks.
         for run in (1, 16, steps // 2):
             weights = there_and_back(steps, run) + [0.0] * UNWEIGHED
-            # Along the last axis, and along another one.
+            # Compute along the last axis, and along the first one.
             for shape in ((1, EQUAL_LOGITS), (EQUAL_LOGITS, 1)):
                 inputs = torch.zeros(shape, dtype=dtype_of(dtype_name), device=device)
                 axis = shape.index(EQUAL_LOGITS)
@@ -257,17 +268,19 @@ def gradients_of_equal_logits(device: str) -> Iterator[Part]:
 def gradients_of_zeros(
     leaf: Any, axis: int, weights: Sequence[float], label: str
 ) -> Iterator[Part]:
-    """The gradients of equal probabilities p along weights w."""
+    """Compare the gradients of softmax and log-softmax for equal probabilities p and upstream
+    gradients w.
+    """
     dtype_name = dtype_name_of(leaf)
     p = 1 / EQUAL_LOGITS
     total = fsum(weights)
-    # So large that p * p * total is a normal number of float16.
+    # Scale the weights, so that p * p * total is a normal float16 number.
     factor = 1024.0
     enlarged = scaled(weights, factor)
     arriving = leaf.new_tensor(enlarged).reshape(leaf.shape)
     (computed,) = torch.autograd.grad(torch.softmax(leaf, axis), leaf, arriving)
     exact = [p * (w - p * total * factor) for w in enlarged]
-    # Thirty-two roundings: an exponential, a quotient, and log p, which is of the size of 8.3.
+    # 32 roundings, for an exponential, a quotient, and log p, whose absolute value is about 8.3.
     limit = Limit(32 * roundoff(dtype_name), LEAST[dtype_name])
     yield near(f"gradient of softmax, {label}", computed, exact, limit)
 
@@ -281,7 +294,7 @@ def gradients_of_zeros(
 
 
 class LossCase(NamedTuple):
-    """The options of a cross-entropy."""
+    """The number of classes and the options of a cross-entropy."""
 
     classes: int
     reduction: str
@@ -300,23 +313,24 @@ CASES = (
     LossCase(129, "mean", ignored=0, is_weighted=True, smoothing=0.2),
     LossCase(70_001, "sum"),
 )
-"""Each option alone, and all together in one."""
+"""Each option is tested separately, and several are combined in one case."""
 
 
 class Batch(NamedTuple):
-    """Rows of logits with their target classes; the first target is ignored by the loss."""
+    """Rows of logits with their target classes. The loss ignores the first target."""
 
     case: LossCase
     rows: List[LogitsRow]
     targets: List[int]
     weights: List[float]
-    """Of the classes."""
+    """The weight of each class."""
 
 
 def batch_of(case: LossCase, base: int) -> Batch:
-    """A batch of three or five rows around a base, with random targets."""
+    """Make a batch of three or five rows, with logits near `base` and random targets."""
     count = 5 if case.classes < 5000 else 3
-    # Rows of an even number hold no minus infinity, whose loss would be infinite.
+    # Use even row numbers only, because these rows do not contain minus infinity, whose loss would
+    # be infinite.
     rows = [row_of(case.classes, base, 2 * number) for number in range(count)]
     weights = [1.0] * case.classes
     if case.is_weighted:
@@ -325,14 +339,15 @@ def batch_of(case: LossCase, base: int) -> Batch:
     chance = dice(f"targets {case}")
     targets = [chance.randrange(case.classes) for _ in range(count)]
     targets[0] = case.ignored
-    # A kernel that cuts a row off loses the last class.
+    # The last class is a target, so that a kernel that leaves out the end of a row is caught.
     targets[-1] = case.classes - 1
     return Batch(case, rows, targets, weights)
 
 
 def cross_entropies(device: str) -> Iterator[Part]:
-    """Catches a cross-entropy whose mean counts ignored targets, that loses weights, or overflows
-    for large logits."""
+    """Catches a cross-entropy whose mean counts ignored targets, that ignores class weights, or
+    that overflows for large logits.
+    """
     for dtype_name in formats_on(device):
         for number, case in enumerate(CASES):
             batch = batch_of(case, base_for(dtype_name, number))
@@ -340,7 +355,7 @@ def cross_entropies(device: str) -> Iterator[Part]:
 
 
 def cross_entropy(batch: Batch, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare the cross-entropy of one batch, and its gradient."""
+    """Compare the cross-entropy of one batch and its gradient."""
     case = batch.case
     logits = joined(row.logits for row in batch.rows)
     leaf = tensor_of(logits, dtype_name, device, len(batch.rows), case.classes).requires_grad_()
@@ -366,10 +381,10 @@ def cross_entropy(batch: Batch, dtype_name: str, device: str) -> Iterator[Part]:
 
 
 def loss_limit(batch: Batch, dtype_name: str) -> Limit:
-    """How far a loss may be off.
+    """The error allowed in a loss.
 
-    A row's loss is (its maximum - the target's logit) + `row.shifted_log_sum`. That sum's error
-    grows with the number of classes and is relative to the loss.
+    A row's loss is (its maximum - the target's logit) + `row.shifted_log_sum`. The error of
+    `shifted_log_sum` grows with the number of classes, and is allowed relative to the loss.
     Rounding the difference of the logits gives an absolute error, in proportion to the largest loss
     that a row can have.
     """
@@ -378,22 +393,24 @@ def loss_limit(batch: Batch, dtype_name: str) -> Limit:
         spread = row.maximum - min(row.logits)
         largest_loss = max(largest_loss, spread + row.shifted_log_sum)
     share = share_limit(dtype_name, batch.case.classes)
-    # At most four rows are summed: of five, the first one is ignored. The difference is rounded
-    # alike however many classes there are, hence the 1.
+    # At most four rows are summed, because the first of five is ignored. The rounding of the
+    # difference does not depend on the number of classes, hence the 1.
     distance_share = 4 * share_limit(dtype_name, 1)
     return Limit(share, distance_share * largest_loss)
 
 
 class ExpectedLoss(NamedTuple):
-    """The exact loss as torch returns it, and its gradient for each logit, row by row."""
+    """The exact loss as torch returns it, and its gradient with respect to each logit, row by
+    row."""
 
     values: List[float]
     gradient: List[float]
 
 
 def expected_loss(batch: Batch) -> ExpectedLoss:
-    """The exact loss and gradient by the definition: -log p of the target, smoothed over all
-    classes."""
+    """The exact loss and gradient, computed from the definition: -log p of the target, smoothed
+    over all classes.
+    """
     case = batch.case
     divisor = divisor_of(batch)
     values: List[float] = []
@@ -417,8 +434,9 @@ def expected_loss(batch: Batch) -> ExpectedLoss:
 
 
 def divisor_of(batch: Batch) -> float:
-    """The divisor of the sum of all losses: for `mean` the sum of the counted targets' weights,
-    otherwise 1."""
+    """The number by which the sum of all losses is divided. For `mean` it is the sum of the class
+    weights of all targets that are not ignored, otherwise 1.
+    """
     if batch.case.reduction != "mean":
         return 1.0
     counted = [target for target in batch.targets if target != batch.case.ignored]
@@ -429,7 +447,7 @@ def divisor_of(batch: Batch) -> float:
 def class_shares(batch: Batch, target: int) -> List[float]:
     """The share of each class in the loss of one row.
 
-    A share of the weight is spread over all classes (label smoothing), the rest lies on the target.
+    Label smoothing spreads a part of the weight over all classes; the target gets the rest.
     """
     smoothing = batch.case.smoothing
     spread = smoothing / batch.case.classes
@@ -440,14 +458,13 @@ def class_shares(batch: Batch, target: int) -> List[float]:
 
 
 def losses_of_single_numbers(device: str) -> Iterator[Part]:
-    """Catches a binary cross-entropy that overflows for large logits, and a wrong mean of
-    losses."""
+    """Catches a binary cross-entropy that overflows for large logits, and a wrong mean loss."""
     logits = [0.0, 1.0, -1.0, 8.0, -8.0, 96.0, -96.0] * 147
     flags = sawtooth(len(logits), period=2)
     losses: List[float] = []
     squares: List[float] = []
     for x, flag in zip(logits, flags):
-        # Written so that the exponential cannot overflow.
+        # This is log(1 + exp(x)) - max(x, 0), in a form that cannot overflow.
         bend = log1p(exp(-abs(x)))
         loss = max(x, 0.0) - x * flag + bend
         losses.append(loss)
@@ -460,7 +477,8 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
     for dtype_name in formats_on(device):
         inputs = tensor_of(logits, dtype_name, device)
         targets = tensor_of(flags, dtype_name, device)
-        # The loss of -8 is the small rest of two numbers of this size.
+        # The loss of a logit of 8 or -8 can be a small difference of two larger numbers, so allow
+        # an absolute error.
         limit = Limit(share_limit(dtype_name, len(logits)), 16 * roundoff(dtype_name))
         computed = functional.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
         yield near(f"binary cross-entropy of {dtype_name}", computed, losses, limit)
@@ -471,13 +489,15 @@ def losses_of_single_numbers(device: str) -> Iterator[Part]:
 
 
 def rows_without_any_number(device: str) -> Iterator[Part]:
-    """Catches a softmax that gives probabilities to a row of minus infinity; they must be NaN."""
+    """Catches a softmax that returns numbers for a row that is all minus infinity. They must be
+    NaN.
+    """
     for dtype_name in formats_on(device):
         for length in (17, 1025):
             row = row_of(length, 0, 0)
             logits = [MINUS_INFINITY] * length + row.logits
             inputs = tensor_of(logits, dtype_name, device, 2, length)
-            # The row beside it is not affected.
+            # The other row in the batch must not be affected.
             exact = [nan] * length + row.probabilities()
             limit = Limit(share_limit(dtype_name, length), LEAST[dtype_name])
             label = f"softmax of a row of minus infinity, {length} {dtype_name} numbers"

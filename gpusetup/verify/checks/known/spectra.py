@@ -1,8 +1,10 @@
-"""Decompositions of larger matrices whose parts are known; asked by `linalg`.
+"""Decompositions of larger matrices whose eigenvalues and eigenvectors are known. Part of the check
+`linalg`.
 
-A reflection H = 1 - 2 v v' / n with v of ones and minus ones is its own inverse, and its columns
-are at right angles. So H D H has the whole numbers of D for eigenvalues, the columns of H for
-eigenvectors, and every element of it comes from a line of Python.
+Let H = 1 - 2 v v' / n be a reflection, where v contains n numbers that are 1 or -1. H is its own
+inverse, and its columns are orthonormal. So for a diagonal matrix D of whole numbers, the matrix H
+D H has the eigenvalues of D and the columns of H as eigenvectors, and Python can compute its
+elements easily.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from .number_lists import columns_of, joined, rows_of_length
 Row = List[float]
 Matrix = List[Row]
 SIZES = (33, 65, 130)
-"""Past 32 and 64, which a block of a Jacobi kernel takes at once, and past 128."""
+"""Matrix sizes above 32 and 64, the block sizes of a Jacobi kernel, and above 128."""
 DTYPE_NAME = "float32"
-"""`linalg` asks for float64 of small ones, which have the same routines."""
+"""float64 is only tested for the small matrices in `linalg.py`, because it uses the same routines.
+"""
 
 
 def spectra(device: str) -> Iterator[Part]:
-    """Catches a decomposition of many rows that stops early, or loses all blocks but the first."""
+    """Catches a decomposition of many rows that stops early, or leaves out all blocks except the
+    first.
+    """
     for size in SIZES:
         yield from eigenvectors(size, device)
         yield from singular_vectors(size, device)
@@ -36,20 +41,20 @@ def spectra(device: str) -> Iterator[Part]:
 
 
 def signs(size: int, salt: str) -> Row:
-    """The vector of a reflection: random ones and minus ones."""
+    """The vector of a reflection. Its elements are 1 or -1 at random."""
     chance = dice(f"reflection {size} {salt}")
     return [chance.choice((-1.0, 1.0)) for _ in range(size)]
 
 
 def scrambled(size: int) -> Row:
-    """The whole numbers from 1 to the size, in random order."""
+    """The whole numbers from 1 to `size`, in random order."""
     numbers = [float(number + 1) for number in range(size)]
     dice(f"eigenvalues {size}").shuffle(numbers)
     return numbers
 
 
 def reflection(vector: Row) -> Matrix:
-    """The matrix of the reflection by a vector v of length n: 1 - 2 v v' / n."""
+    """The matrix of the reflection by a vector v with n elements: 1 - 2 v v' / n."""
     size = len(vector)
     rows: Matrix = []
     for number, sign in enumerate(vector):
@@ -73,7 +78,9 @@ def reflected(vector: Row, rows: Matrix) -> Matrix:
 
 
 def between_reflections(left: Row, diagonal: Row, right: Row) -> Matrix:
-    """H D K: a diagonal between the reflections by two vectors."""
+    """The product H D K, where H and K are the reflections by `left` and `right`, and D is a
+    diagonal matrix.
+    """
     rows: Matrix = []
     for value, row in zip(diagonal, reflection(right)):
         rows.append([value * element for element in row])
@@ -88,18 +95,19 @@ def on_device(matrix: Matrix, device: str) -> Any:
 
 
 def limit_for(size: int, scale: float) -> Limit:
-    """The error allowed for a matrix of this size, whose largest number is `scale`.
+    """The error allowed for a matrix of this size whose largest number is `scale`.
 
-    Four roundoffs for each number of a row; LAPACK stays below a tenth of that. Eigenvectors have
-    the same limit as the matrix, because the eigenvalues are 1 apart.
+    It is four roundoffs for each number in a row. LAPACK's error is below a tenth of that.
+    Eigenvectors have the same limit, because the eigenvalues are 1 apart.
     """
     roundings = 4 * size
     return Limit(absolute=roundings * roundoff(DTYPE_NAME) * scale)
 
 
 def rows_with_signs(computed: Any, places: List[int]) -> Matrix:
-    """The rows with signs chosen so that each row's element at its place is positive, because a
-    vector of either sign is right."""
+    """The rows, negated where needed so that the element at the given place is positive. An
+    eigenvector may have either sign.
+    """
     rows = rows_of_length(flat_list(computed), computed.shape[-1])
     turned: Matrix = []
     for row, place in zip(rows, places):
@@ -109,12 +117,12 @@ def rows_with_signs(computed: Any, places: List[int]) -> Matrix:
 
 
 def places_by_size(diagonal: Row) -> List[int]:
-    """The positions of the diagonal's numbers, in rising order of the numbers."""
+    """The positions of the diagonal's numbers, in ascending order of the numbers."""
     return sorted(range(len(diagonal)), key=diagonal.__getitem__)
 
 
 def near_in_python(label: str, rows: Matrix, exact: Matrix, limit: Limit) -> Part:
-    """Compare rows that Python has changed: given other signs, or multiplied."""
+    """Compare rows that are Python lists, because Python changed their signs."""
     size = len(rows)
     computed = tensor_of(joined(rows), "float64", "cpu", size, len(rows[0]))
     return near(label, computed, joined(exact), limit)
@@ -124,8 +132,9 @@ def near_in_python(label: str, rows: Matrix, exact: Matrix, limit: Limit) -> Par
 
 
 def eigenvectors(size: int, device: str) -> Iterator[Part]:
-    """Compare the eigenvalues, which are 1, 2, 3 and so on, and the eigenvectors, which are the
-    columns of the reflection."""
+    """Compare the eigenvalues (1, 2, 3 and so on) and the eigenvectors, which are the columns of
+    the reflection.
+    """
     vector = signs(size, "eigenvectors")
     diagonal = scrambled(size)
     inputs = on_device(between_reflections(vector, diagonal, vector), device)
@@ -137,7 +146,8 @@ def eigenvectors(size: int, device: str) -> Iterator[Part]:
 
     values, vectors = torch.linalg.eigh(inputs)
     yield near(f"eigenvalues {label}", values, exact_values, limit)
-    # The element on the diagonal, 1 - 2 / n, is positive.
+    # An eigenvector's sign is chosen by its element on the reflection's diagonal, 1 - 2 / n, which
+    # is positive.
     turned = rows_with_signs(vectors.t(), places)
     exact = [columns[place] for place in places]
     yield near_in_python(f"eigenvectors {label}", turned, exact, limit)
@@ -146,8 +156,9 @@ def eigenvectors(size: int, device: str) -> Iterator[Part]:
 
 
 def singular_vectors(size: int, device: str) -> Iterator[Part]:
-    """Compare the singular values in falling order, and the singular vectors, which are the columns
-    of a reflection on either side."""
+    """Compare the singular values in descending order, and the singular vectors, which are the
+    columns of the left and the right reflection.
+    """
     left = signs(size, "left")
     right = signs(size, "right")
     diagonal = scrambled(size)
@@ -163,15 +174,17 @@ def singular_vectors(size: int, device: str) -> Iterator[Part]:
         exact = [columns[place] for place in places]
         turned = rows_with_signs(computed, places)
         yield near_in_python(f"{side} singular vectors {label}", turned, exact, limit)
-    # Both sides have their sign in common, which the single sides do not show.
+    # A left and a right singular vector can only change their signs together, which the comparisons
+    # above do not check.
     largest = places[0]
     same_sign = (u[largest, 0] > 0) == (vh[0, largest] > 0)
     yield near(f"signs of singular vectors {label}", same_sign, [True], Limit())
 
 
 def triangles(size: int, device: str) -> Iterator[Part]:
-    """Compare the QR decomposition of a reflected triangle, and the Cholesky decomposition of a
-    product that consists of whole numbers at each step."""
+    """Compare the QR decomposition of a reflected triangle, and a Cholesky decomposition with whole
+    numbers in every step.
+    """
     vector = signs(size, "triangle")
     label = f"of {size} rows, {DTYPE_NAME}"
     upper: Matrix = []
@@ -183,7 +196,8 @@ def triangles(size: int, device: str) -> Iterator[Part]:
         upper.append(row)
     q, r = torch.linalg.qr(on_device(reflected(vector, upper), device))
     places = list(range(size))
-    # Elements are below 4; a triangle so far from singular loses a few bits more.
+    # The elements are at most 4. The limit is four times as large, because the decomposition of
+    # such a triangle loses a few more bits.
     limit = limit_for(size, 16.0)
     yield near_in_python(f"R {label}", rows_with_signs(r, places), upper, limit)
     columns = reflection(vector)
@@ -198,18 +212,20 @@ def triangles(size: int, device: str) -> Iterator[Part]:
     for number in range(size):
         row = []
         for other in range(size):
-            # All products are equal up to the end of the shorter row.
+            # The element is a sum of equal products, up to the end of the shorter row.
             common = min(number, other) + 1
             row.append(common * lower[number][0] * lower[other][0])
         square.append(row)
     computed = torch.linalg.cholesky(on_device(square, device))
-    # Whole numbers below 2**24 and powers of two: only an inverted block may round.
+    # All numbers are whole and below 2**24, and the diagonal has powers of two. So only a kernel
+    # that inverts blocks rounds.
     yield near(f"cholesky {label}", computed, joined(lower), limit_for(size, 4.0))
 
 
 def solutions(size: int, device: str) -> Iterator[Part]:
-    """Compare solutions of equations whose matrix has the singular values 1 to 4, for three
-    right-hand sides, and the inverse."""
+    """Compare the inverse, and the solutions for three right-hand sides, of a matrix with singular
+    values from 1 to 4.
+    """
     label = f"of {size} equations, {DTYPE_NAME}"
     diagonal = [1.0 + number % 4 for number in range(size)]
     left = signs(size, "left")
@@ -218,14 +234,15 @@ def solutions(size: int, device: str) -> Iterator[Part]:
     unknowns: Matrix = []
     for number in range(size):
         unknowns.append([float((3 * number + column) % 7 - 3) for column in range(3)])
-    # The same product for the right side: first one reflection, then the diagonal and the other.
+    # Compute the right-hand side in the same way: first one reflection, then the diagonal, then the
+    # other reflection.
     scaled_rows: Matrix = []
     for value, row in zip(diagonal, reflected(right, unknowns)):
         scaled_rows.append([value * element for element in row])
     right_side = on_device(reflected(left, scaled_rows), device)
     inputs = on_device(rows, device)
 
-    # The right side is below 64, and the smallest singular value is 1.
+    # The right-hand side is below 64, and the smallest singular value is 1.
     limit = limit_for(size, 64.0)
     exact = joined(unknowns)
     computed = torch.linalg.solve(inputs, right_side)
@@ -234,7 +251,7 @@ def solutions(size: int, device: str) -> Iterator[Part]:
     computed = torch.linalg.solve(transposed.t(), right_side)
     yield near(f"solve by columns {label}", computed, exact, limit)
 
-    # The inverse swaps the reflections and takes one over each number of the diagonal.
+    # The inverse has the reflections in reverse order, and the reciprocals of the diagonal.
     quotients = [1.0 / value for value in diagonal]
     exact = joined(between_reflections(right, quotients, left))
     computed = torch.linalg.inv(inputs)

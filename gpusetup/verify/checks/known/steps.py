@@ -1,8 +1,8 @@
-"""Steps of each optimizer in its plain, foreach and fused form, compared with a few lines of
-Python.
+"""Steps of each optimizer in its plain, foreach and fused implementation, compared with a few lines
+of Python.
 
-The longest parameter has more elements than one chunk of a fused kernel (65,536 on a GPU). Its
-elements repeat after a prime number of them, so Python trains one period only.
+The longest parameter has more elements than one chunk of a fused kernel (65,536 on a GPU). The
+elements repeat with a period that is a prime number, so Python only has to train one period.
 """
 
 from __future__ import annotations
@@ -21,38 +21,45 @@ from .exact_steps import FORMS, exact_steps
 from .number_lists import repeated
 
 PERIOD = 61
-"""A prime, unlike the length of any vector."""
+"""Parameters and gradients repeat after this many elements. It is a prime, so it differs from the
+length of any kernel's vector.
+"""
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
-"""Elements of the parameters; 70,003 are two chunks, the last one not full."""
+"""Lengths of the parameters, by format. 70,003 elements fill one chunk of a fused kernel and part
+of a second one.
+"""
 STEPS = 4
 State = Dict[str, float]
-"""What an optimizer keeps of a parameter from step to step, by name."""
+"""The state that an optimizer keeps for a parameter between steps, by name."""
 Step = Callable[[float, float, State, int], float]
-"""(parameter, gradient, state, number of the step from 1 on) -> the parameter after the step."""
+"""Takes a parameter, its gradient, the state, and the number of the step (the first is 1), and
+returns the parameter after the step.
+"""
 
 
 def start_of(position: int) -> float:
-    """The start value of the parameter at this position, from -30/128 to 30/128, exact in
-    float32."""
+    """The parameter's initial value at this position, from -30/128 to 30/128, which float32 holds
+    exactly.
+    """
     step = position % PERIOD - 30
     return step / 128
 
 
 def gradient_of(position: int, step: int) -> float:
-    """The gradient at this position in this step: positive or negative, never zero."""
-    # Primes mix positions and steps: a whole number from -20 to 20.
+    """The gradient at this position in this step. It is never zero."""
+    # Multiplying by primes varies the gradient over positions and steps. `whole` is from -20 to 20.
     mixed = 17 * (position % PERIOD) + 29 * step
     whole = mixed % 41 - 20
     return (whole + 0.5) / 16
 
 
-# --- the optimizers as their papers write them ----------------------------------------------------
+# --- the optimizers as their papers define them ---------------------------------------------------
 
 
 def averaged(state: State, key: str, value: float, share: float) -> float:
-    """A running average in which each new value has this share.
+    """Update a running average, in which the new value has the weight `share`, and return it.
 
-    It starts at zero, and is kept in the state of the parameter.
+    The average starts at zero and is stored in `state`.
     """
     average_before = state.get(key, 0.0)
     kept_part = (1 - share) * average_before
@@ -76,11 +83,13 @@ def plain_sgd(parameter: float, gradient: float, state: State, number: int) -> f
 
 
 def adam_move(gradient: float, state: State, number: int) -> float:
-    """Adam's step divided by the learning rate: the corrected mean over the root of the corrected
-    mean square."""
+    """Adam's step without the learning rate: the corrected mean, divided by the root of the
+    corrected mean square.
+    """
     mean = averaged(state, "mean", gradient, 0.1)
     square = averaged(state, "square", gradient**2, 0.001)
-    # Both averages start at zero, which still has a share in them: 0.9 and 0.999 to the steps.
+    # Adam's bias correction: both averages start at zero, so divide by the total weight that real
+    # gradients have in them.
     mean /= 1 - 0.9**number
     square /= 1 - 0.999**number
     height = sqrt(square) + 1e-8
@@ -88,7 +97,7 @@ def adam_move(gradient: float, state: State, number: int) -> float:
 
 
 def adam(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adam with weight decay 0.1, which is added to the gradient."""
+    """Adam with weight decay 0.1, which Adam adds to the gradient."""
     decayed_gradient = gradient + 0.1 * parameter
     move = adam_move(decayed_gradient, state, number)
     return parameter - 0.01 * move
@@ -101,7 +110,7 @@ def rising_adam(parameter: float, gradient: float, state: State, number: int) ->
 
 
 def unmoved(parameter: float, gradient: float, state: State, number: int) -> float:
-    """An optimizer with a learning rate of 0: the parameter stays unchanged."""
+    """An optimizer with learning rate 0, which leaves the parameter unchanged."""
     return parameter
 
 
@@ -118,7 +127,7 @@ def amsgrad(parameter: float, gradient: float, state: State, number: int) -> flo
     square = averaged(state, "square", gradient**2, 0.001)
     largest = max(state.get("largest", 0.0), square)
     state["largest"] = largest
-    # Kept as it is, and corrected for the empty start when it is used.
+    # The state keeps the uncorrected maximum; the bias correction applies only here.
     mean /= 1 - 0.9**number
     largest /= 1 - 0.999**number
     height = sqrt(largest) + 1e-8
@@ -131,7 +140,7 @@ def adagrad(parameter: float, gradient: float, state: State, number: int) -> flo
     state["sum"] = total
     steps_before = number - 1
     rate = 0.01 / (1 + steps_before * 0.1)
-    # Torch's own eps for this optimizer is smaller than for the others.
+    # Torch's default eps for Adagrad is smaller than for the other optimizers.
     height = sqrt(total) + 1e-10
     return parameter - rate * gradient / height
 
@@ -140,7 +149,7 @@ def rmsprop(parameter: float, gradient: float, state: State, number: int) -> flo
     """RMSprop, centered, with momentum 0.9."""
     square = averaged(state, "square", gradient**2, 0.01)
     mean = averaged(state, "mean", gradient, 0.01)
-    # "Centered": around the mean of the gradients.
+    # "Centered" means that the variance is used instead of the mean square.
     variance = square - mean**2
     height = sqrt(variance) + 1e-8
     velocity = 0.9 * state.get("velocity", 0.0) + gradient / height
@@ -149,7 +158,7 @@ def rmsprop(parameter: float, gradient: float, state: State, number: int) -> flo
 
 
 def adadelta(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Adadelta, whose step size follows the running average of earlier steps."""
+    """Adadelta, whose step size depends on the running average of earlier steps."""
     square = averaged(state, "square", gradient**2, 0.1)
     moved = state.get("moved", 0.0)
     rate = sqrt((moved + 1e-6) / (square + 1e-6))
@@ -159,25 +168,26 @@ def adadelta(parameter: float, gradient: float, state: State, number: int) -> fl
 
 
 def adamax(parameter: float, gradient: float, state: State, number: int) -> float:
-    """AdaMax: Adam with a decaying maximum of the gradients in place of the second moment."""
+    """AdaMax: Adam with a decaying maximum of the absolute gradients instead of the second
+    moment."""
     mean = averaged(state, "mean", gradient, 0.1)
     faded_largest = 0.999 * state.get("largest", 0.0)
     size = abs(gradient) + 1e-8
     largest = max(faded_largest, size)
     state["largest"] = largest
-    # Only the mean has an empty start.
+    # Only the mean needs the bias correction.
     rate = 0.01 / (1 - 0.9**number)
     return parameter - rate * (mean / largest)
 
 
 def nadam_weight(number: int) -> float:
-    """NAdam's momentum in a step: it grows from 0.45 toward 0.9 (decay 0.004)."""
+    """NAdam's momentum in a step. It grows from 0.45 toward 0.9 (momentum decay 0.004)."""
     faded: float = 0.96 ** (number * 0.004)
     return 0.9 * (1 - 0.5 * faded)
 
 
 def nadam(parameter: float, gradient: float, state: State, number: int) -> float:
-    """NAdam: Adam with Nesterov momentum that grows from step to step."""
+    """NAdam: Adam with a Nesterov momentum that grows from step to step."""
     weight = nadam_weight(number)
     next_weight = nadam_weight(number + 1)
     product = state.get("product", 1.0) * weight
@@ -186,7 +196,7 @@ def nadam(parameter: float, gradient: float, state: State, number: int) -> float
     square = averaged(state, "square", gradient**2, 0.001)
     square /= 1 - 0.999**number
     height = sqrt(square) + 1e-8
-    # Both parts without the weight of the empty start.
+    # Both parts with their bias correction.
     from_gradient = gradient * (1 - weight) / (1 - product)
     from_mean = mean * next_weight / (1 - product * next_weight)
     move = (from_gradient + from_mean) / height
@@ -194,15 +204,16 @@ def nadam(parameter: float, gradient: float, state: State, number: int) -> float
 
 
 def rprop(parameter: float, gradient: float, state: State, number: int) -> float:
-    """Rprop: the step only depends on the gradient's sign; it grows while the sign stays and
-    shrinks after a change."""
+    """Rprop. The step depends only on the gradient's sign: it grows while the sign stays the same,
+    and shrinks when the sign changes.
+    """
     turn = gradient * state.get("before", 0.0)
     size = state.get("size", 0.01)
     if turn > 0:
         size = min(size * 1.2, 50.0)
     elif turn < 0:
         size = max(size * 0.5, 1e-6)
-        # After a change of sign it waits a step.
+        # After a change of sign, Rprop skips one step.
         gradient = 0.0
     state["size"] = size
     state["before"] = gradient
@@ -214,13 +225,15 @@ def rprop(parameter: float, gradient: float, state: State, number: int) -> float
 
 
 class OptimizerForm(NamedTuple):
-    """An optimizer of torch, its options, and its step in Python."""
+    """A torch optimizer, its options, and its step in Python."""
 
     name: str
     options: Dict[str, Any]
     step: Step
     stored: str = ""
-    """The format in which it keeps a number of its own, whatever that of the parameters."""
+    """If a number in the optimizer's state always has the same format, that format; otherwise
+    empty.
+    """
 
 
 OPTIMIZERS: Tuple[OptimizerForm, ...] = (
@@ -239,22 +252,26 @@ OPTIMIZERS: Tuple[OptimizerForm, ...] = (
     OptimizerForm("Rprop", {"lr": 0.01}, rprop),
 )
 DIGITS_LOST = 64
-"""Roundoffs by which a step may be off, as a share of the greatest gradient's step: a dozen
-operations, some of which divide by small numbers."""
+"""The error allowed in a parameter, in unit roundoffs times the learning rate. A step takes about a
+dozen operations, some of which divide by small numbers.
+"""
 
 
 def steps(device: str) -> Outcome:
-    """Check that each form of each optimizer trains every element of a parameter as in Python."""
+    """Check that each implementation of each optimizer changes every element of a parameter as
+    Python does.
+    """
     questions = (trained_parameters, exact_steps, gradient_norms)
     return ask_all(device, questions, "the same steps in Python")
 
 
 def trained_parameters(device: str) -> Iterator[Part]:
-    """Catches an optimizer that misses the last chunk of a parameter or a small tensor, or whose
-    form is wrong."""
+    """Catches an optimizer that skips the last chunk of a parameter or a small tensor, or that
+    computes a wrong step.
+    """
     for dtype_name in ("float32", "float64"):
         for optimizer in OPTIMIZERS:
-            # Older builds of torch lack some.
+            # Older torch releases lack some optimizers.
             if not hasattr(torch.optim, optimizer.name):
                 continue
             period = trained_in_python(optimizer.step)
@@ -277,19 +294,22 @@ def limit_of(optimizer: OptimizerForm, dtype_name: str) -> Limit:
     unit = roundoff(dtype_name)
     if optimizer.stored:
         unit = max(unit, roundoff(optimizer.stored))
-    # No rate is taken for less than a half, the size of the parameters.
+    # The parameters are rounded too. They are below 0.5, so allow at least as much as for a rate of
+    # 0.5.
     rate = max(0.5, optimizer.options["lr"])
     return Limit(8 * unit, DIGITS_LOST * unit * rate)
 
 
 def is_missing_form(problem: Exception) -> bool:
-    """Whether the error means that torch has no such form of the optimizer on this device."""
+    """Whether the error means that torch lacks this implementation of the optimizer on this
+    device."""
     return lacks_form(problem) or refuses(problem) or has_no_option(problem)
 
 
 def has_no_option(problem: Exception) -> bool:
-    """Whether the error says that the optimizer does not know this option; not every optimizer has
-    a fused form."""
+    """Whether the error says that the optimizer does not have this option. Some optimizers have no
+    fused implementation.
+    """
     return isinstance(problem, TypeError) and "unexpected keyword argument" in str(problem)
 
 
@@ -309,7 +329,7 @@ def trained_in_python(step: Step) -> List[float]:
 def trained(
     optimizer: OptimizerForm, form_options: Dict[str, bool], dtype_name: str, device: str
 ) -> Sequence[Any]:
-    """The parameters after all steps of torch's optimizer."""
+    """Train with torch's optimizer, and return the parameters after all steps."""
     start = [start_of(position) for position in range(PERIOD)]
     parameters = []
     for size in SIZES[dtype_name]:

@@ -1,4 +1,4 @@
-"""Copies and casts of tensors in every memory layout, compared with Python's lists."""
+"""Copies and casts of tensors in several memory layouts, compared with Python lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from .answers import (
 from .number_lists import columns_of, joined, repeated, sawtooth, scaled
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
-"""A single number, wide and high ones, and rows longer than a block."""
+"""Shapes of the matrices: a single number, wide and high matrices, and rows longer than a kernel's
+block.
+"""
 CAST_FORMATS = (
     "float32",
     "bfloat16",
@@ -39,7 +41,7 @@ CAST_FORMATS = (
 
 
 EXTREMES = (nan, inf, -inf, 0.0, -0.0, 2.0**-24, -(2.0**-20), 1.0, -65_504.0)
-"""With the least and the largest number of float16."""
+"""NaN, infinities, both zeros, and the smallest and largest numbers of float16."""
 
 
 class Matrix(NamedTuple):
@@ -48,14 +50,14 @@ class Matrix(NamedTuple):
     rows: List[List[int]]
 
     def flat(self) -> List[int]:
-        """The elements in row-major order."""
+        """Returns the elements in row-major order."""
         return joined(self.rows)
 
     def transposed(self) -> Matrix:
         return Matrix(columns_of(self.rows))
 
     def with_frame(self, before: Sequence[int], after: Sequence[int]) -> List[int]:
-        """The elements in row-major order, with other numbers before and after each row."""
+        """Returns the elements in row-major order, with `before` and `after` added to each row."""
         framed: List[int] = []
         for row in self.rows:
             framed += [*before, *row, *after]
@@ -63,29 +65,30 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(height: int, width: int) -> Matrix:
-    """A matrix in which neighboring elements differ along both axes."""
+    """Make a matrix in which neighbouring elements differ along both axes."""
     rows: List[List[int]] = []
     for number in range(height):
-        # Below 128, the end of the shortest format.
+        # Numbers below 97 fit into every format here, also int8.
         row = [(37 * number + 11 * column) % 97 for column in range(width)]
         rows.append(row)
     return Matrix(rows)
 
 
 FILLING = 99
-"""What lies in the gaps; no element of a matrix is as large."""
+"""The number in the gaps of a layout. It is larger than all elements of a matrix."""
 
 
 class Laid(NamedTuple):
-    """A matrix as a tensor, and the name of its memory layout."""
+    """A matrix as a tensor, with the name of its memory layout."""
 
     method: str
     tensor: Any
 
 
 def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]:
-    """The matrix in four memory layouts: contiguous, column-major, every second element, and
-    framed."""
+    """Yields the matrix in four memory layouts: contiguous, column-major, every second element, and
+    framed.
+    """
     height = len(matrix.rows)
     width = len(matrix.rows[0])
     plain = tensor_of(matrix.flat(), dtype_name, device, height, width)
@@ -94,7 +97,7 @@ def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]
     columns = tensor_of(matrix.transposed().flat(), dtype_name, device, width, height)
     yield Laid("by columns", columns.t())
 
-    # A view of every second element, and one that leaves out three columns.
+    # The next two layouts are views: of every second element, and of all columns except three.
     with_gaps = joined((number, FILLING) for number in matrix.flat())
     spread = tensor_of(with_gaps, dtype_name, device, height, 2 * width)
     yield Laid("every second", spread[:, ::2])
@@ -105,7 +108,7 @@ def laid_in_ways(matrix: Matrix, dtype_name: str, device: str) -> Iterator[Laid]
 
 
 def strides(device: str) -> Outcome:
-    """Check that copies and casts between all memory layouts keep every element."""
+    """Check that copies and casts between memory layouts keep every element."""
     questions = (
         copies,
         casts,
@@ -118,7 +121,7 @@ def strides(device: str) -> Outcome:
 
 
 def copies(device: str) -> Iterator[Part]:
-    """Catches a copy that loses a row or column if strides or sizes are odd."""
+    """Catches a copy that leaves out a row or column for unusual strides or odd sizes."""
     for dtype_name in ("float32", "bfloat16", "int64", "uint8", "float64"):
         if dtype_name == "bfloat16" and dtype_name not in formats_on(device):
             continue
@@ -130,7 +133,7 @@ def copies(device: str) -> Iterator[Part]:
 
 
 def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
-    """Compare copies of one tensor, also into tensors of other memory layouts."""
+    """Compare copies of one tensor, also into tensors with other memory layouts."""
     exact = matrix.flat()
     computed = inputs.contiguous()
     yield exactly(f"contiguous {label}", computed, exact)
@@ -147,7 +150,7 @@ def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
     exact = matrix.with_frame([0], [])
     yield exactly(f"copy_ into a part {label}", wider, exact)
 
-    # A row that is three rows without taking memory for them.
+    # Expand one row to three rows that share its memory.
     first_row = inputs[:1]
     copied_row = torch.zeros_like(first_row).copy_(first_row)
     computed = copied_row.expand(3, -1).clone()
@@ -155,15 +158,15 @@ def copies_of(inputs: Any, matrix: Matrix, label: str) -> Iterator[Part]:
 
 
 def casts(device: str) -> Iterator[Part]:
-    """Catches a cast between two formats that loses elements in some memory layout."""
+    """Catches a cast between two formats that leaves out elements in some memory layout."""
     dtype_names = [*CAST_FORMATS]
     if "bfloat16" not in formats_on(device):
         dtype_names.remove("bfloat16")
-    # The last shape is left out: it is large, and would be cast 81 times.
+    # The last shape is left out, because it is large and would be cast many times.
     shapes = SHAPES[:-1]
     for source_number, source in enumerate(dtype_names):
         for target_number, target in enumerate(dtype_names):
-            # The pairs of formats take the shapes in turn.
+            # Each pair of formats is tested with one of the shapes, in turn.
             shape = shapes[(source_number + target_number) % len(shapes)]
             matrix = matrix_of(*shape)
             for laid in laid_in_ways(matrix, source, device):
@@ -173,12 +176,14 @@ def casts(device: str) -> Iterator[Part]:
 
 
 def numbers_to_round() -> List[int]:
-    """Whole numbers of either sign with 5 to 18 binary digits, so that short formats round most of
-    them."""
+    """Positive and negative whole numbers with 5 to 18 binary digits. The 16-bit formats have to
+    round most of them.
+    """
     positive: List[int] = []
     for exponent in range(1, 15):
         power = 2**exponent * 8
-        # What is cut off is less than, exactly or more than half of the last digit that is kept.
+        # The part that is rounded away is less than, exactly, or more than half of the last digit
+        # that is kept.
         for odd in range(1, 32, 2):
             positive.append(power + odd)
     negative = [-value for value in positive]
@@ -186,7 +191,7 @@ def numbers_to_round() -> List[int]:
 
 
 def casts_that_round(device: str) -> Iterator[Part]:
-    """Catches a cast that cuts digits off instead of rounding, or handles overflows wrongly."""
+    """Catches a cast that truncates instead of rounding, or handles overflow wrongly."""
     numbers = numbers_to_round()
     for target in formats_on(device):
         exact: List[float] = []
@@ -201,13 +206,14 @@ def casts_that_round(device: str) -> Iterator[Part]:
             computed = zeros.copy_(inputs)
             yield exactly(f"{source} copied into {target}", computed, exact)
 
-    # float32 keeps 24 binary digits of an integer.
+    # float32 holds 24 binary digits of an integer, so these have to be rounded.
     large = [2**24 + 1, 2**24 + 3, 2**31 - 1, -(2**24) - 1]
     nearest_float32 = [rounded(value, 24) for value in large]
     computed = tensor_of(large, "int64", device).to(torch.float32)
     yield exactly("int64 rounded to float32", computed, nearest_float32)
 
-    # A cast to integers drops the fraction, towards zero; as a flag, every number but zero is true.
+    # A cast to an integer truncates toward zero. A cast to bool is true for every number except
+    # zero.
     fractions = [2.75, -2.75, 0.5, -0.5, 99.99]
     computed = tensor_of(fractions, "float32", device).to(torch.int32)
     yield exactly("fractions cut to int32", computed, [2, -2, 0, 0, 99])
@@ -216,13 +222,14 @@ def casts_that_round(device: str) -> Iterator[Part]:
 
 
 def casts_of_extremes(device: str) -> Iterator[Part]:
-    """Catches a cast that turns NaN into a number, or changes infinity, zero or a denormal."""
+    """Catches a cast that turns NaN into a number, or changes infinity, zero or a subnormal
+    number."""
     for length in (9, 1025):
         values = repeated(EXTREMES, length)
         for source in formats_on(device):
             inputs = tensor_of(values, source, device)
-            # Read back, because bfloat16 rounds one of them: it has too few digits for the largest
-            # number of float16.
+            # Read the numbers back, because bfloat16 rounds one of them: it has too few digits for
+            # the largest float16.
             stored_values = flat_list(inputs)
             are_nan = [isnan(value) for value in stored_values]
             for target in formats_on(device):
@@ -235,9 +242,9 @@ def casts_of_extremes(device: str) -> Iterator[Part]:
 
 
 def extreme_as_stored(value: float, dtype_name: str) -> float:
-    """One of the extreme numbers as the format stores it."""
+    """Returns an extreme number as the format stores it."""
     if dtype_name == "bfloat16" and value == -LARGEST_FLOAT16:
-        # The nearest number of eight binary digits: 2 to the 16.
+        # The nearest number with eight binary digits is -2**16.
         return -65_536.0
     return as_stored(value, dtype_name)
 
@@ -249,7 +256,9 @@ IMAGE_SHAPES: Tuple[ImageShape, ...] = ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
-    """Catches channels or pixels that are mixed up between contiguous and channels-last images."""
+    """Catches channels or pixels that are mixed up in conversions between contiguous and
+    channels-last images.
+    """
     for dtype_name in ("float32", "float64", "float16"):
         for shape in IMAGE_SHAPES:
             values = sawtooth(prod(shape), period=97)
@@ -287,11 +296,13 @@ def channels_of_pixels(values: List[float], shape: ImageShape) -> List[float]:
 
 SLICE_STEPS = (1, 2, 3, 7)
 FIRST_TAKEN = 1
-"""The index at which a slice begins, so that it leaves out something before it, too."""
+"""The index at which a slice starts. It is not 0, so that the slice leaves out elements before it
+too.
+"""
 
 
 def gradients_of_slices(device: str) -> Iterator[Part]:
-    """Catches a slice whose gradient reaches other elements than those that it took."""
+    """Catches a slice whose gradient reaches elements outside the slice."""
     for dtype_name in ("float32", "float64"):
         for height, width in ((3, 17), (33, 65)):
             for step in SLICE_STEPS:
@@ -317,8 +328,9 @@ def gradients_of_slices(device: str) -> Iterator[Part]:
 
 
 def gradient_of_slice(label: str, leaf: Any, taken: Any, places: Sequence[int]) -> Part:
-    """Compare the gradient of a slice: each element that it took, at one of `places`, gets its own
-    upstream gradient, and all others get 0."""
+    """Compare the gradient of a slice. Its elements, at the positions `places`, must get their
+    upstream gradients, and all others must get 0.
+    """
     upstream = sawtooth(len(places), period=5, start=1)
     arriving = torch.tensor(upstream, dtype=taken.dtype).reshape(taken.shape).to(taken.device)
     (computed,) = torch.autograd.grad(taken, leaf, arriving)

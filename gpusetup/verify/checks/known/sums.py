@@ -1,7 +1,7 @@
-"""Sums, means, norms and gradients of whole numbers, which are exact in float32.
+"""Sums, means, norms and gradients of whole numbers, most of which are exact in float32.
 
-A sum of 16-bit numbers is made in float32 and rounded once. Kept in 16 bits, it would stand still
-at 256 (bfloat16) or 2,048 (float16).
+torch adds up 16-bit numbers in float32 and rounds the sum once. A sum of ones that is kept in 16
+bits would stop growing at 256 (bfloat16) or 2,048 (float16).
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ from .answers import (
 from .number_lists import ONE, columns_of, joined, there_and_back
 
 LENGTHS = (1, 17, 129, 1000, 1025, 4099, 32_769)
-"""On both sides of a vector, of a block of 1,024, and of what one thread takes."""
+"""Row lengths below and above a kernel's vector, a block of 1,024, and the part of one CPU thread
+(32,768).
+"""
 LONGEST = 1_048_579
-"""A prime past 2 to the 20: many blocks, and a rest."""
+"""More than 2**20 elements: many blocks and a partial one."""
 
 
 def sums(device: str) -> Outcome:
-    """Check that sums over rows, columns and whole tensors, norms and accumulated gradients are
-    exact."""
+    """Check that sums over rows, columns and whole tensors, norms, and accumulated gradients are
+    right.
+    """
     questions = (
         sums_of_rows_and_columns,
         sums_that_cancel,
@@ -55,7 +58,8 @@ def sums(device: str) -> Outcome:
 
 def row_of(length: int, salt: str) -> List[int]:
     """A row of random numbers from 0 to 3 that ends with 64, so that a sum without the last element
-    is far off."""
+    is clearly wrong.
+    """
     chance = dice(f"sum {length} {salt}")
     row = [chance.randint(0, 3) for _ in range(length)]
     row[-1] = 64
@@ -63,14 +67,15 @@ def row_of(length: int, salt: str) -> List[int]:
 
 
 def nearest(total: int, dtype_name: str) -> float:
-    """The exact sum, rounded to the format."""
+    """Returns the exact sum, rounded to the format."""
     nearest_number = rounded(total, SIGNIFICANT_BITS[dtype_name])
     return as_stored(nearest_number, dtype_name)
 
 
 def sum_limit(dtype_name: str) -> Limit:
-    """The error allowed in a sum: none, except in 16-bit formats, in which each thread may
-    round."""
+    """The error allowed in a sum. It is 0, except in 16-bit formats, where each thread may round
+    its part.
+    """
     if dtype_name in HALVES:
         return Limit(relative=4 * roundoff(dtype_name))
     return Limit()
@@ -80,7 +85,9 @@ def sum_limit(dtype_name: str) -> Limit:
 
 
 def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
-    """Catches a sum that is kept in 16 bits, loses its end, or adds along the wrong axis."""
+    """Catches a sum that is kept in 16 bits, leaves out the end of a row, or adds along the wrong
+    axis.
+    """
     for dtype_name in formats_on(device):
         for length in LENGTHS:
             rows = [row_of(length, f"{number}") for number in range(3)]
@@ -113,20 +120,22 @@ def sums_of_rows(rows: List[List[int]], dtype_name: str, device: str) -> Iterato
     means = [total / length for total in totals]
     computed = inputs.mean(1)
     yield near(f"mean of rows {label}", computed, means, Limit(4 * roundoff(dtype_name)))
-    # Asked for in float64, a sum of halves is not rounded at all.
+    # With dtype=float64, even a sum of 16-bit numbers is not rounded.
     computed = inputs.sum(1, dtype=torch.float64)
     yield exactly(f"sum in float64 {label}", computed, totals)
 
 
 def sums_that_cancel(device: str) -> Iterator[Part]:
-    """Catches partial sums that are kept or added up in 16 bits, of a whole tensor or an axis.
+    """Catches partial sums that are kept or added up in 16 bits, for a whole tensor or along an
+    axis.
 
-    All numbers but one cancel each other out, so that a lost digit shows.
+    All numbers except one cancel out, so that a lost digit shows.
     """
-    # Three rows are fewer than 32,768 numbers: of more, each thread of a CPU rounds its own part.
+    # Three rows have fewer than 32,768 numbers. With more, a CPU splits the sum between threads,
+    # each of which rounds its part.
     step_counts = [4096]
     if kind(device) == "cuda":
-        # Several blocks make such a sum; their parts are float32.
+        # On a GPU, several blocks compute such a sum, and their partial sums are float32.
         step_counts.append(131_072)
     for dtype_name in formats_on(device):
         for steps in step_counts:
@@ -138,7 +147,7 @@ def sums_that_cancel(device: str) -> Iterator[Part]:
 
 
 def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
-    """Compare the sums and means of one row, of three equal rows, and of three equal columns."""
+    """Compare the sums and means of one row, three equal rows, and three equal columns."""
     length = len(inputs)
     rows = inputs.expand(3, -1).contiguous()
     columns = rows.t().contiguous()
@@ -147,7 +156,8 @@ def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
     yield exactly(f"sum of rows {label}", rows.sum(1), [ONE] * 3)
     yield exactly(f"sum of columns {label}", columns.sum(0), [ONE] * 3)
     yield exactly(f"sum without NaN {label}", inputs.nansum(), [ONE])
-    # The number of elements is rounded, and then the quotient.
+    # A mean is rounded twice, because the number of elements is rounded to the format, and then the
+    # quotient.
     limit = Limit(4 * roundoff(dtype_name_of(inputs)))
     mean = ONE / length
     yield near(f"mean of everything {label}", inputs.mean(), [mean], limit)
@@ -158,7 +168,7 @@ def sums_of_equal_rows(inputs: Any, label: str) -> Iterator[Part]:
 def long_sums(device: str) -> Iterator[Part]:
     """Catches a sum of a million numbers that leaves out the last block."""
     row = row_of(LONGEST, "long")
-    # Torch adds up integers in 64 bits, so that uint8 does not end at 255.
+    # Torch adds up integers in 64 bits, so a sum of uint8 numbers can exceed 255.
     total = sum(row)
     count = len(row) - row.count(0)
     for dtype_name in ("float32", "float64", "int32", "uint8"):
@@ -170,14 +180,14 @@ def long_sums(device: str) -> Iterator[Part]:
 
 
 def products_with_ones(device: str) -> Iterator[Part]:
-    """Catches a product with a vector that loses its end: dot, matrix times vector, einsum."""
+    """Catches dot, matrix-vector products and einsum that leave out the end of a vector."""
     for dtype_name in ("float32", "float64"):
         for length in (*LENGTHS, 250_007):
             yield from product_with_ones(length, dtype_name, device)
 
 
 def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare products of a row with ones, each of which is the row's sum."""
+    """Compare products of a row with a vector of ones. Each result is the row's sum."""
     row = row_of(length, "ones")
     total = sum(row)
     inputs = tensor_of(row, dtype_name, device)
@@ -186,7 +196,7 @@ def product_with_ones(length: int, dtype_name: str, device: str) -> Iterator[Par
 
     computed = torch.dot(inputs, ones)
     yield exactly(f"dot {label}", computed, [total])
-    # The row three times over, with no stride between.
+    # A matrix of three equal rows that share memory (stride 0).
     three_rows = inputs.expand(3, -1)
     computed = torch.mv(three_rows, ones)
     yield exactly(f"matrix by vector {label}", computed, [total] * 3)
@@ -211,10 +221,10 @@ def gradients_that_add_up(device: str) -> Iterator[Part]:
 
 
 def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[Part]:
-    """Compare accumulated gradients: the gradient of sum(parameter * factor) is the factor."""
+    """Compare accumulated gradients. The gradient of sum(parameter * factor) is the factor."""
     factors: List[List[int]] = []
     for number in range(3):
-        # Up to 3 * 20 in all: exact in every format.
+        # The sum of three factors is at most 60, which is exact in every format.
         factors.append([(5 * position + number) % 21 for position in range(length)])
     tensors = [tensor_of(factor, dtype_name, device) for factor in factors]
     parameter = torch.zeros_like(tensors[0]).requires_grad_()
@@ -226,7 +236,7 @@ def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[
     exact = list(map(sum, zip(*factors)))
     yield exactly(f"three gradients {label}", parameter.grad, exact)
 
-    # Within one pass a parameter that is used twice gets both gradients.
+    # A parameter that is used twice in one backward pass gets the sum of both gradients.
     parameter.grad = None
     first_loss = (parameter * tensors[0]).sum()
     second_loss = (parameter * tensors[1]).sum()
@@ -236,13 +246,14 @@ def gradients_of_factors(length: int, dtype_name: str, device: str) -> Iterator[
 
 
 def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
-    """Catches a bias whose gradient loses rows of the batch; it is the sum of the rows, rounded
-    once."""
+    """Catches a bias gradient that leaves out rows of the batch. It must be the sum of the rows,
+    rounded once.
+    """
     for dtype_name in formats_on(device):
         for height, width in ((7, 17), (1025, 3), (4099, 65), (3, 1026)):
             rows: List[List[int]] = []
             for row in range(height):
-                # From 0 to 3, so that a bias's sum is exact in float32.
+                # Numbers from 0 to 3, so that their sum is exact in float32.
                 rows.append([(3 * row + column) % 4 for column in range(width)])
             arriving = tensor_of(joined(rows), dtype_name, device, height, width)
             bias = arriving.new_zeros(width).requires_grad_()
@@ -259,8 +270,9 @@ def gradients_of_what_was_spread(device: str) -> Iterator[Part]:
 
 
 def lengths_of_vectors(device: str) -> Iterator[Part]:
-    """Catches a norm that loses the end of a long vector, and a gradient clip that scales by the
-    wrong norm."""
+    """Catches a norm that leaves out the end of a long vector, and gradient clipping with the wrong
+    norm.
+    """
     for dtype_name in ("float32", "float64"):
         for length in LENGTHS:
             yield from norms_of_vector(length, dtype_name, device)
@@ -294,15 +306,18 @@ def norms_of_vector(length: int, dtype_name: str, device: str) -> Iterator[Part]
 
 
 def lengths_of_ones(device: str) -> Iterator[Part]:
-    """Catches a norm of halves whose squares are added up in 16 bits: it stands still."""
-    # One thread of a CPU takes so many; the sum of the squares is far past 2,048.
+    """Catches a norm of 16-bit numbers whose squares are summed in 16 bits. Such a sum stops
+    growing.
+    """
+    # One CPU thread handles this many elements, and the sum of squares is far above 2,048, where
+    # float16 stops counting ones.
     length = 128**2
     for dtype_name in formats_on(device):
         row = torch.ones(length, dtype=dtype_of(dtype_name), device=device)
         rows = row.expand(3, -1).contiguous()
         columns = rows.t().contiguous()
         label = f"of {length} {dtype_name} ones"
-        # The root is a number of each format, rounded once.
+        # The norm, 128, is exact in each format.
         limit = Limit(4 * roundoff(dtype_name))
         norm = torch.linalg.vector_norm
         yield near(f"vector_norm {label}", norm(row), [128.0], limit)
