@@ -63,40 +63,42 @@ SOURCES = {
 
 
 class PlanRequest(Frozen):
-    """One training job to plan, with everything that the answer needs: the question, the GPU and
-    its limits, and what a config said."""
+    """One training job to plan, with everything that the answer needs: the question, the GPU, the
+    machine's limits, and the training config if there is one.
+    """
 
     question: TrainingQuestion
     hardware: Place
     limits: MachineLimits
     job: TrainingJob
     config: ConfigRead | None = None
-    """What was read of a training config."""
+    """The settings that were read from a training config; None without a config."""
     notes: tuple[str, ...] = ()
-    """What the config says that cannot be counted."""
+    """Remarks on settings in the config that the memory model cannot count."""
     rope: RopeScaling | None = None
-    """How far the config extends the model's positions."""
+    """The config's RoPE scaling, which extends the model's context; None if it sets none."""
     gpu_rows: tuple[GpuRow, ...] = ()
-    """The catalog's GPUs, for the speed of the place's card."""
+    """The catalog's GPUs, which give the card's speed and the smallest card that is enough."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
     """The complete answer for one job: memory, settings, alternatives and advice.
 
-    If the question leaves a value open, the plan is for its best value.
+    If the question asks for a value, such as the largest batch, the plan uses the best value that
+    fits.
     """
     question, hardware = request.question, request.hardware
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
     plain = cell(decision, hardware.gpu)
-    # What the question or the config leaves open makes no answer clear.
+    # An answer is not clear while the question or the config leaves something open.
     uncounted = uncounted_parts(request)
     is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
-    # An answer "does not fit" stays: what is not counted can only add to it.
+    # A job that does not fit stays clear, because uncounted parts can only need more memory.
     is_open = is_open and decision.fits
     usual_ways = tuple(ways(request))
-    # No card is named to be bought where the model's shape is a guess, or where the usual ways of
-    # training it differ too much.
+    # Do not recommend a card to buy if the model's shape is a guess, or if the kind of training is
+    # open: full training and LoRA need very different cards.
     too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
@@ -104,7 +106,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         uncounted=uncounted,
         env=environment(decision, request),
         better=better_with_fewer(decision, question.solve),
-        # Who asks for the fewest GPUs is not told to take one of them.
+        # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
         speed=None
         if question.solve == "gpus"
         else speed_of_several(decision, hardware.gpu, request.gpu_rows),
@@ -133,7 +135,9 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
 
 
 ALWAYS_RL = ("verl", "openrlhf")
-"""Trainers whose runs always generate; Trinity-RFT does so on other GPUs, and was measured."""
+"""Trainers whose runs always generate answers on the training's GPUs. Trinity-RFT is not listed: it
+generates on other GPUs, and its training was measured.
+"""
 
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
@@ -151,7 +155,7 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
         )
     if request.config is not None:
         for key in request.config.not_understood:
-            # A list stands once, and not again for each of its items.
+            # Name a list once, not once for each of its items.
             name = key.key.partition("[")[0]
             if name not in uncounted:
                 uncounted.append(name)
@@ -162,8 +166,8 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
     learning.
 
-    Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
-    `actor_rollout_ref` at its top, and needs verl's words.
+    Trinity-RFT trains with verl, so plan counts both in the same way. But verl's own config has the
+    top-level key `actor_rollout_ref` and needs verl's setting names.
     """
     if request.config is not None:
         for key in request.config.read:
@@ -171,13 +175,15 @@ def trainer_in_words(request: PlanRequest) -> str | None:
                 return "verl"
     setup = rl_setup_of(request.question, request.job)
     if setup is not None:
-        # The words of supervised trainers would start another training.
+        # Settings for a supervised trainer would start a different kind of training.
         return None
     return request.question.trainer
 
 
 GPUS_IN_A_MACHINE = 8
-"""More GPUs than this are in several machines, where one variable cannot name them."""
+"""A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
+GPUs on all of them.
+"""
 
 
 def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str]:
@@ -189,7 +195,7 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
     gpus = decision.job.gpus
     count = request.hardware.count
     machine_has_more = count is not None and count > gpus
-    # Who asks for the fewest GPUs hides the others from the training.
+    # A user who asks for the fewest GPUs must hide the other GPUs from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
     if machine_has_more or asks_for_fewest:
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(gpus)
@@ -199,10 +205,10 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
     """All sentences of advice in the answer: errors in the config, what to do before the start, and
     what is uncertain."""
-    # From the machine, the config and the decision, in this order.
+    # The order is: the machine, the config, the decision.
     if request.hardware.remark:
         yield request.hardware.remark
-    # The config may extend the context by RoPE scaling with a factor too small for it.
+    # The config may set a RoPE scaling factor that is too small for the job's length.
     wrong_rope_factor = factor_remark(request.rope, decision.job)
     if wrong_rope_factor:
         yield wrong_rope_factor
@@ -319,16 +325,17 @@ WAYS: dict[str, dict[str, Any]] = {
     "QLoRA": {"lora": 16, "quantize": "nf4"},
     "QLoRA, fused loss": {"lora": 16, "quantize": "nf4", **FUSED},
 }  # fmt: skip
-"""Name of a usual way to train on one GPU -> the fields of its job that differ from transformers'
-Trainer."""
+"""Name of a usual way to train on one GPU -> the job fields that differ from the defaults of
+transformers' Trainer.
+"""
 
 
 def ways(request: PlanRequest) -> Iterator[Way]:
     """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
     choose a kind of training.
 
-    Each with checkpointing, for the whole length; the batch is the largest of that length, the
-    context the longest of one sequence. Nothing is offloaded.
+    All use checkpointing and no offload. The batch is the largest one at the job's full length, and
+    the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
     if request.job.gpus > 1 or question.describes_training:
@@ -338,7 +345,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     limits = replace(request.limits, offload=False, measured_gpu=None)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
-        # Who is short of memory has checkpointing on.
+        # On a single GPU memory is usually short, so people switch checkpointing on.
         job_fields = {**changes, "checkpointing": True}
         question_of_way = replace(usual, job_fields=job_fields)
         job = job_of(question_of_way, shape, limits)
