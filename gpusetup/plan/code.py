@@ -22,7 +22,7 @@ UNLIMITED_BATCH = 1 << 40
 """Where the search for the largest batch ends. Nobody trains with such a batch: if it fits, memory
 does not grow with the batch."""
 
-# --- one GPU of several ---------------------------------------------------------------------------
+# --- memory on one of several GPUs ----------------------------------------------------------------
 
 
 def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:

@@ -248,7 +248,7 @@ def key_value_heads_of(config: ModelConfig, heads: int) -> int:
     return config.get("num_key_value_heads", heads)
 
 
-# --- text with images or sound --------------------------------------------------------------------
+# --- multimodal models ----------------------------------------------------------------------------
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
 """Keys under which the config of an image or audio model contains the config of its text model."""

@@ -120,7 +120,7 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     }
 
 
-# --- among GPUs -----------------------------------------------------------------------------------
+# --- several GPUs ---------------------------------------------------------------------------------
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:

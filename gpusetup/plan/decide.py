@@ -305,7 +305,7 @@ def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
     return divides_heads or repeats_heads
 
 
-# --- solving for the unknown --------------------------------------------------------------------
+# --- the longest context, the largest batch, the fewest GPUs --------------------------------------
 
 
 def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:

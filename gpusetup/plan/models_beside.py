@@ -130,7 +130,7 @@ def beside_in_words(job: TrainingJob) -> str:
     return f"{first_roles} and {roles[-1]}"
 
 
-# --- in bytes of one GPU --------------------------------------------------------------------------
+# --- bytes on one GPU -----------------------------------------------------------------------------
 
 
 def generation_cache(job: TrainingJob, recipe: Recipe) -> float:

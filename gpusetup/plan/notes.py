@@ -104,7 +104,7 @@ def size_text(size_bytes: float) -> str:
     return f"{mib:.1f} MiB"
 
 
-# --- what was assumed -----------------------------------------------------------------------------
+# --- assumptions ----------------------------------------------------------------------------------
 
 
 def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
@@ -248,7 +248,7 @@ def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
     )
 
 
-# --- what makes no answer clear -------------------------------------------------------------------
+# --- uncertain facts ------------------------------------------------------------------------------
 
 
 def uncertainties(

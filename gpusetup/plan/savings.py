@@ -99,7 +99,7 @@ def adapters(job: TrainingJob) -> Changes:
     }
 
 
-# --- what is answered -----------------------------------------------------------------------------
+# --- the suggestions ------------------------------------------------------------------------------
 
 
 def helps(decision: RecipeDecision) -> tuple[Help, ...]:

@@ -131,7 +131,7 @@ def expert_share(shape: Shape) -> float:
     return min(all_experts / shape.parameters, 1.0)
 
 
-# --- bytes of a parameter -------------------------------------------------------------------------
+# --- bytes per parameter --------------------------------------------------------------------------
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
@@ -197,7 +197,7 @@ def optimizer_on_host(job: TrainingJob) -> bool:
     return optimizer.paged or job.offload_optimizer
 
 
-# --- what is there for a whole step ---------------------------------------------------------------
+# --- states that exist during a whole step --------------------------------------------------------
 
 
 def model_weights(job: TrainingJob) -> float:
@@ -404,7 +404,7 @@ def adafactor_step(job: TrainingJob) -> float:
     return ADAFACTOR_COPIES * matrix_bytes
 
 
-# --- the machine's own memory ---------------------------------------------------------------------
+# --- the memory of the host -----------------------------------------------------------------------
 
 
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:

@@ -118,7 +118,7 @@ def verl(facts: JobAndRecipe) -> Values:
     }
 
 
-# --- transformers' Trainer and what builds on it --------------------------------------------------
+# --- transformers' Trainer and trainers based on it -----------------------------------------------
 
 HF_OPTIMIZERS = {
     "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
