@@ -1,7 +1,7 @@
 """A config file with the positions of its values: read it, change values in place, and check the
 result.
 
-The file is never written anew from parsed data, so its layout and comments stay. A reader gives the
+The file is never rewritten from parsed data, so its layout and comments stay. A reader gives the
 position of each value, and the new value replaces the old text there. The result is then read again
 and compared with the original; if anything else changed, the edit is refused.
 """

@@ -31,7 +31,7 @@ WORDS = frozenset((
     "proxy", "url", "host", "port", "master", "addr", "address", "rdzv", "endpoint", "timeout",
     "ddp", "backend", "nccl", "gloo", "message", "notify", "email", "include", "revision", "tokens",
     "seen", "throughput", "speed", "metric", "metrics", "greater", "better", "stdout", "console",
-    # Chance and schedules.
+    # Randomness and schedules.
     "seed", "seeds", "seedable", "random", "deterministic", "determinism", "benchmark", "cudnn",
     "tf", "epoch", "epochs", "step", "steps", "iter", "iters", "iterations", "duration", "time",
     "hours", "minutes", "lr", "learning", "rate", "warmup", "warm", "up", "decay", "scheduler",

@@ -157,6 +157,6 @@ def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
         yield from enumerate(node.elts)
     elif isinstance(node, ast.Call):
         for keyword in node.keywords:
-            # `**options` has no name.
+            # Skip `**options`, which has no name.
             if keyword.arg:
                 yield keyword.arg, keyword.value

@@ -67,7 +67,8 @@ def dotted(path: Path) -> str:
 
 
 def key_name(word: str) -> str:
-    """A key as it would be spelled without the dashes of a command-line option.
+    """A key without the dashes of a command-line option, and with underscores instead of other
+    dashes.
 
     >>> key_name("--train-batch-size"), key_name("batch_size")
     ('train_batch_size', 'batch_size')

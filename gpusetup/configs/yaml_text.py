@@ -32,7 +32,7 @@ def without_comments(text: str) -> str:
         is_string = match[0].startswith('"')
         if is_string:
             return match[0]
-        # Lines stay lines.
+        # Keep the line breaks.
         return re.sub(r"[^\r\n]", " ", match[0])
 
     # Remove comments first, because a trailing comma may be followed by one.

@@ -50,7 +50,9 @@ from gpusetup.plan.trainer_settings import trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
-"""The variable's old name, which every torch reads, and the new one (torch 2.9 and later)."""
+"""The allocator's setting under its old name, which all torch versions read, and its new name
+(torch 2.9 and later).
+"""
 SET_BEFORE_START = (
     "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
     "the workers start: a process that already runs keeps its allocator"
@@ -214,7 +216,7 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
         yield wrong_rope_factor
     if decision.fits and decision.shown.recipe.env:
         yield SET_BEFORE_START
-    # Notes from reading the question, then those from its result.
+    # First the notes on the config, then those on the result.
     yield from request.notes
     yield from notes(request.question, decision, request.hardware)
 
@@ -252,9 +254,9 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
-    # What torch would reserve on a larger GPU. If the job fits on this one, torch cannot reserve
-    # more than the capacity less the CUDA context, and gives cached blocks back to stay below it.
-    # If the job does not fit, the larger figure stays.
+    # The memory that torch would reserve on a larger GPU. If the job fits on this GPU, torch frees
+    # cached blocks to stay below the capacity minus the CUDA context, so show at most that. If it
+    # does not fit, show the larger value.
     reserved_bytes = memory.reserved
     if memory.total <= capacity:
         reserved_bytes = min(reserved_bytes, capacity - memory.runtime)
@@ -277,7 +279,7 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
 
 
 def in_gib(byte_count: float) -> float:
-    """Bytes in GiB, rounded to three digits, about a MiB."""
+    """Converts bytes to GiB, rounded to three decimals (about 1 MiB)."""
     return round(byte_count / GIB, 3)
 
 
@@ -288,7 +290,7 @@ NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "o
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
-    """The settings to put into the trainer's config, without those that equal the default."""
+    """The settings for the trainer's config, without those that equal the default."""
     values: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
@@ -334,8 +336,8 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
     choose a kind of training.
 
-    All use checkpointing and no offload. The batch is the largest one at the job's full length, and
-    the context is the longest for a single sequence.
+    All of them use checkpointing and no offload. The batch is the largest one at the job's full
+    length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
     if request.job.gpus > 1 or question.describes_training:
@@ -353,8 +355,9 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 
 
 def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
-    """One usual way of training: whether it fits, its largest batch and its longest context (None
-    if not even one sequence fits)."""
+    """Plans one usual way of training: whether it fits, its largest batch and its longest context
+    (None if not even one sequence fits).
+    """
     one_sequence = decide(job, limits)
     largest = max_batch(job, limits)
     longest = max_context(job, limits)

@@ -75,10 +75,10 @@ def batch_verdict(
 
 
 class ConfigRun(Frozen):
-    """How a config is run: the batch on each GPU and options that replace what the config says."""
+    """How to run a config: the batch on each GPU, and options that replace its settings."""
 
     per_gpu: int
-    """Sequences on each GPU."""
+    """The number of sequences on each GPU."""
     any_length: bool
     """Whether to plan with one token per sequence if the config sets no length."""
     accumulate: int | None
@@ -180,8 +180,9 @@ def _job_of_run(
 
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
-    """What would make a batch of one sequence per GPU fit, according to plan, as short phrases;
-    empty if nothing would."""
+    """Short phrases that name what would make a batch of one sequence per GPU fit, according to
+    plan; empty if nothing would.
+    """
     run = ConfigRun(per_gpu=1, any_length=True, accumulate=accumulate)
     from_config = question_of(config)
     job, _ = _job_of_run(from_config, run, hardware)

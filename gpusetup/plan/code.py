@@ -17,10 +17,11 @@ from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
 Sizes = dict[str, int]
-"""Phase -> bytes."""
+"""Phase of a training step -> bytes."""
 UNLIMITED_BATCH = 1 << 40
-"""Where the search for the largest batch ends. Nobody trains with such a batch: if it fits, memory
-does not grow with the batch."""
+"""The upper end of the search for the largest batch. If such a huge batch fits, memory does not
+grow with the batch size.
+"""
 
 # --- memory on one of several GPUs ----------------------------------------------------------------
 
@@ -92,7 +93,7 @@ def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) 
 
 
 def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
-    """What the trace left out or replaced, and what it could not measure, one sentence each."""
+    """Sentences about what the trace skipped or replaced, and what it could not measure."""
     step = trace.asked
     if step.values_read:
         times = f"(times: {step.values_read})"

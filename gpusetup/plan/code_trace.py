@@ -10,17 +10,17 @@ from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 
-STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
+STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is planned like FSDP2
 OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
 
 
 class TraceRequest(Frozen):
-    """Which code to trace, and with which batch, optimizer, precision and GPUs it is trained."""
+    """The code to trace, and the batch, optimizer, precision and GPUs to train it with."""
 
     code: str
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
     batch: int
-    """Samples on one GPU."""
+    """The number of samples on one GPU."""
     amp: Literal["bf16", "fp16"] | None = None
     checkpointing: bool = False
     strategy: str = "single"
@@ -43,16 +43,16 @@ class TracedStep(Frozen):
     transient: Mapping[str, int]
     """Phase -> its peak memory without weights, gradients and optimizer states."""
     activations: int
-    """What the forward pass keeps for the backward pass."""
+    """The bytes that the forward pass keeps for the backward pass."""
     states: int
-    """Weights, buffers and optimizer states."""
+    """The bytes of weights, buffers and optimizer states."""
     gradients: int
     gathered: int
     """The bytes that FSDP gathers at once: the largest repeated block, the next block, and all
     parameters outside the blocks.
     """
     parameters: int
-    """How many."""
+    """The number of parameters."""
     values_read: int = 0
     """How often the code read a tensor's value; the trace has no values and returned 1.0."""
     compiled: bool = False

@@ -93,7 +93,7 @@ def question_of(
 
 
 def assumed_trainer(fields: Fields) -> str:
-    """The sentence about the trainer that plan assumes, for a config that does not show it."""
+    """The sentence that names the trainer which plan assumes if the config does not show it."""
     usual = "a plain loop in 32 bits"
     if fields.get("lora") is not None:
         usual = "transformers' Trainer with PEFT"
@@ -101,14 +101,15 @@ def assumed_trainer(fields: Fields) -> str:
 
 
 def question_of_fields(fields: Fields) -> TrainingQuestion:
-    """The planning question with the values that the config sets; whatever it does not set is left
-    to the trainer's defaults."""
+    """The planning question with the values that the config sets; all others are left to the
+    trainer's defaults.
+    """
     question_fields: Fields = {}
     job_fields: Fields = {}
     for name in dict(defaults(TrainingQuestion)):
         if name in fields:
             question_fields[name] = fields[name]
-    # Fields that the config does not set are left out: the trainer's defaults apply.
+    # Leave out fields that the config does not set, so that the trainer's defaults apply.
     for name in JOB_DEFAULTS.keys() - question_fields:
         if fields.get(name) is not None:
             job_fields[name] = fields[name]
@@ -116,8 +117,9 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
 
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
-    """The account of the config in the answer: the keys that were read, what was assumed, and the
-    keys that plan does not understand although they may need memory."""
+    """The answer's report about the config: the keys that were read, the assumptions, and the keys
+    that plan does not understand although they may need memory.
+    """
     keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
     # Plan counts the additional models in these maps as a whole, so it need not understand their
     # keys.

@@ -32,7 +32,7 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
 def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     """The shape of the model that a `config.json` describes.
 
-    Raises UsageError for a model that has no layers of attention, BadInput for a needed key that is
+    Raises UsageError if plan cannot count the model's family, and BadInput if a required key is
     missing.
 
     >>> shape_of({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,

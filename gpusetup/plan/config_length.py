@@ -40,7 +40,7 @@ class Lengths(NamedTuple):
 
     sequence: int | None
     total: int | None
-    """Prompt and response together."""
+    """The length of prompt and response together."""
     prompt: int | None
     response: int | None
 

@@ -29,7 +29,9 @@ LONGEST_VALUE = 80
 """The number of characters of a value that the answer shows."""
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 Fields = dict[str, Any]
-"""Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
+"""Fields of a job or question by name, and `notes`, `per_gpu`, `total` and `devices` for
+`FromConfig`.
+"""
 
 
 Meaning = Callable[[Setting, str], Any]
@@ -294,8 +296,9 @@ def bare_text(setting: Setting) -> str:
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
-    """A setting as an entry of the answer, with its meaning; "" means that it was not
-    understood."""
+    """A setting as an entry of the answer, with its meaning, or with "" if plan did not understand
+    it.
+    """
     # A list or map has no single value that fits on a line of the answer.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(

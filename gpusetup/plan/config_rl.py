@@ -54,8 +54,9 @@ def method_of(reader: Reader) -> str | None:
 
 
 def method_by_signs(reader: Reader) -> str | None:
-    """The method of a config that does not name one, recognised by keys that only this method's
-    trainers have."""
+    """The method of a config that does not name one, recognised by keys that only trainers for this
+    method have.
+    """
     for method, keys in SIGNS:
         for key in keys:
             if reader.text_named(key, f"a key of {method}"):
@@ -67,8 +68,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """The preference or RL setup with its additional models, as fields of the question; empty for
     supervised training.
 
-    It is also empty for Trinity-RFT: its explorer generates on other GPUs, and the measured runs
-    already include its reference model.
+    It is also empty for Trinity-RFT: its explorer generates on other GPUs, and the measured table
+    already includes the memory of its reference model.
     """
     is_verl = reader.has_map("actor_rollout_ref")
     if fields["trainer"] == "trinity" and not is_verl:
@@ -136,8 +137,9 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
 
 
 def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
-    """The weight that the reference model has in the loss; if it is 0, no reference is loaded. Only
-    zero or non-zero matters."""
+    """The weight of the reference model in the loss. If it is 0, the trainer loads no reference, so
+    it only matters whether the result is zero.
+    """
     strength = reader.text_named("beta", "the weight of the reference")
     strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
     if strength:
@@ -149,8 +151,7 @@ def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
 
 
 def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
-    """The names of the models that score answers; reward functions and remote servers are
-    left out."""
+    """The names of the reward models, without reward functions and remote servers."""
     if method not in GENERATING:
         return ()
     judge = reader.text_named("reward_model_type", "how answers are judged")

@@ -38,7 +38,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     # Read the name first, because the answer shows the first meaning recorded for a setting.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
-    # torchtune's `optimizer_in_bwd` steps each weight as soon as its gradient is there.
+    # torchtune's `optimizer_in_bwd` updates each weight as soon as its gradient exists.
     if reader.switch("step-in-backward"):
         step = "backward"
     return {"optimizer": name, "step": step}
@@ -59,8 +59,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     2. A precision that names both types (`bf16-mixed`).
     3. A switch for weights and computation in 16 bits.
     4. No setting, for a trainer that always computes in 16 bits.
-    5. Autocast that is switched off (`bf16: false`): everything in 32 bits.
-    6. Autocast (`bf16: true`): over 32-bit weights, with adapters over a 16-bit base.
+    5. Autocast that is switched off (`bf16: false`): everything is in 32 bits.
+    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits.
     """
     weights = meaning("dtype", reader.word("dtype") or "")
     precision_pair = meaning("precision", reader.word("precision") or "")
@@ -124,7 +124,7 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
-    """The number of GPUs that the config asks for, over all nodes; None if it does not say."""
+    """The number of GPUs in the config, over all nodes; None if it does not set one."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
     replicas = reader.number("replicas", LARGEST["gpus"])

@@ -1,9 +1,9 @@
 """The memory of `torch.nn.DataParallel`, which uses one process and needs the most memory on the
 first GPU.
 
-In each step the first GPU copies the weights to the others, every GPU computes its share of the
-batch, and outputs and gradients come back to the first, which alone has the optimizer's states
-(torch/nn/parallel/data_parallel.py, replicate.py, gather in scatter_gather.py).
+In each step the first GPU copies the weights to the others, and every GPU computes its share of the
+batch. The outputs and gradients then go back to the first GPU, which is the only one with optimizer
+states (torch/nn/parallel/data_parallel.py, replicate.py, gather in scatter_gather.py).
 """
 
 from __future__ import annotations

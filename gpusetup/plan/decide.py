@@ -14,7 +14,9 @@ from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
-"""The share of the card that must stay free for a clear answer with the measured trainer."""
+"""The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
+measurements (`measured.py`).
+"""
 CLEAR_UNMEASURED = 0.2
 """The same share for other trainers, for which we only have published figures."""
 CLEAR_SHARDED = 0.3
@@ -92,7 +94,7 @@ class RecipeDecision(Frozen):
         return doubt(self.job, self.shown.recipe) is None
 
 
-# --- how sure an answer is ------------------------------------------------------------------------
+# --- how certain an answer is ---------------------------------------------------------------------
 
 
 def near_limit(job: TrainingJob) -> float:
@@ -155,7 +157,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if shape.tower and job.lora is None:
         return "plan does not count what the image encoder keeps; with LoRA it is not trained"
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    # The measured trainer was also measured with offload.
+    # The measurements of Trinity-RFT also include offload.
     if keeps_parts_on_host and not is_standard(job):
         return f"runs with parts on the host {OFTEN_MORE}"
     if job.strategy == "dp" and job.gpus > 1:
@@ -223,7 +225,8 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
     """The recipe from the measured table (`-` if none fitted); None if the table does not cover
     this job or system."""
-    # The cells were measured on Linux with expandable segments and a free choice of the degree.
+    # The cells were measured on Linux with expandable segments and a free choice of the degree of
+    # sequence parallelism.
     is_as_measured = limits.env and limits.linux and limits.sp is None
     if not is_as_measured:
         return None
@@ -236,8 +239,9 @@ def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
 
 
 def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
-    """Whether the machine's RAM holds what the recipe moves there; True if the size of the RAM is
-    unknown."""
+    """Whether the machine's RAM is large enough for the data that the recipe moves there; True if
+    the size of the RAM is unknown.
+    """
     if limits.host is None:
         return True
     needed_bytes = host_bytes(job, recipe)
@@ -247,8 +251,8 @@ def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
 def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
     """The recipes that the job can use on this machine, fastest first.
 
-    Offload is always combined with Env if Env works. With a token budget, only those degrees are
-    used with which the longest sequence fits into the budget, or all degrees if it fits with none.
+    Offload is always combined with Env if Env works. With a token budget, only degrees with which
+    the longest sequence fits into the budget are used. If there are none, all degrees are used.
     """
     all_degrees = sequence_degrees(job, limits)
     degrees = [sp for sp in all_degrees if longest_sequence_fits_budget(job, sp)]

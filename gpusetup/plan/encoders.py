@@ -67,7 +67,7 @@ def encoder_layer(config: ModelConfig, matrices: int) -> int:
     weight matrices in its MLP."""
     hidden = config.hidden
     width = config.get("intermediate_size") or default_mlp_width(config)
-    # Queries, keys, values, output.
+    # Attention has four matrices: queries, keys, values and output.
     attention = 4 * hidden * (hidden + 1)
     mlp = matrices * hidden * width
     biases_and_norms = width + 5 * hidden

@@ -25,7 +25,7 @@ def sequence_shards(job: TrainingJob) -> int:
 
 def residual_bytes(job: TrainingJob) -> int:
     """The bytes per element of the hidden state that passes between layers."""
-    # PEFT's 32-bit norms and embedding make it 32-bit.
+    # With PEFT's 32-bit norms and embedding, the hidden state is in 32 bits too.
     if rest_is_32_bit(job):
         return 4
     # Autocast casts only inside the layers.
@@ -49,8 +49,9 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
-    """The bytes per token and layer for the stored layer input that checkpointing recomputes from
-    (Chen et al., arXiv 1604.06174)."""
+    """The bytes per token and layer for the layer's input, which checkpointing stores to recompute
+    the layer (Chen et al., arXiv 1604.06174).
+    """
     if job.offload_checkpoints:
         return 0.0
     # A token budget is rarely filled completely.
@@ -206,13 +207,13 @@ def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
     writes_over_inputs = job.fused_kernels and job.shape.gated
     if not writes_over_inputs:
         return half
-    # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
+    # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
     written_over = job.shape.intermediate / job.tensor_parallel + job.shape.hidden
     return min(half, written_over * job.compute_bytes)
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the logits and of everything that the loss keeps with them."""
+    """The bytes of the logits, including the copies and gradients that the loss keeps."""
     bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
     bytes_per_logit = bytes_in_16_bits
     # A 32-bit output head gives 32-bit logits, even if the layers compute in 16 bits.

@@ -10,7 +10,7 @@ from gpusetup.plan.losses import TRAINER_LOGIT
 from gpusetup.plan.states import gradients, gradients_stay
 
 LOST_LOGIT = 1.667
-"""Bytes of gaps per logit with the measured RL trainer, fitted to the measured cells."""
+"""Bytes of gaps per logit with Trinity-RFT, fitted to the measured table (`measured.py`)."""
 
 
 class Gaps(NamedTuple):
@@ -68,12 +68,14 @@ class GapShares(NamedTuple):
 
 
 FIXED_SEGMENTS = GapShares(reserved=0.15, staying=0.05)
-"""With Unsloth's longest contexts, memory runs out when gaps are within 5 % of the allocated
-memory.
+"""The gap shares with fixed-size segments. At Unsloth's longest contexts, gaps are at most 5 % of
+the allocated memory.
 """
 EXPANDABLE_SEGMENTS = GapShares(reserved=0.15, staying=0.02)
 FIXED_SEGMENTS_FREED_LATE = GapShares(reserved=0.31, staying=0.18)
-"""Runs of FSDP1 run out of memory when gaps are 17 to 24 % of the allocated memory."""
+"""The gap shares with fixed-size segments that are freed late. When FSDP1 runs out of memory, gaps
+are 17 to 24 % of the allocated memory.
+"""
 EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
 
 
@@ -88,9 +90,7 @@ def gap_shares(job: TrainingJob, recipe: Recipe) -> GapShares:
 
 
 def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
-    """The bytes in gaps for the measured RL trainer, fitted as a share of the largest temporary
-    tensor.
-    """
+    """The bytes in gaps with Trinity-RFT, fitted as a share of the largest temporary tensor."""
     if recipe.env:
         return 0.0
     lost_share = LOST_LOGIT / TRAINER_LOGIT
@@ -106,8 +106,9 @@ def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
 
 
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes in segments for logits or copies of them, which no other tensor can reuse because
-    none has that size."""
+    """The bytes of memory segments for logits or their copies, which no other tensor reuses because
+    none has the same size.
+    """
     if recipe.env or job.gathers:
         return 0.0
     bytes_per_logit = 0.0

@@ -1,10 +1,10 @@
 """Resolves references in config values: OmegaConf's `${...}` and the shell's variables.
 
-OmegaConf 2.3 knows references (`${model.path}`, `${.path}` beside the key, `${..path}` one map
-higher) and resolvers: `oc.env` (a variable of the environment, or a default), `oc.decode` (a text
-as the value it spells), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
-shell's `${NAME:-default}` mean a variable as well. All of these can be nested. Other resolvers are
-code of the user's project, which we never run.
+OmegaConf 2.3 has references (`${model.path}`, `${.path}` in the same map, `${..path}` one map
+higher) and resolvers: `oc.env` (an environment variable with an optional default), `oc.decode`
+(parses a text as a value), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
+shell's `${NAME:-default}` also stand for a variable. All of these can be nested. Other resolvers
+are code of the user's project, which we never run.
 """
 
 from __future__ import annotations

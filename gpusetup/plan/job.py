@@ -18,7 +18,7 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 TokenBudget = Literal["token budget"]
 TOKEN_BUDGET: TokenBudget = "token budget"
 """The batch of trainers that fill each micro-batch up to a number of tokens, such as Trinity-RFT
-and verl with dynamic batches. Trinity-RFT's measured cells are of this kind.
+and verl with dynamic batches. The measured table only has batches of this kind.
 """
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
@@ -37,11 +37,11 @@ QUANTIZED: dict[str, float] = {
 
 NF4 needs half a byte per weight and a 32-bit scale for every 64 weights; double quantisation stores
 each scale in one byte, with a 32-bit scale for every 256 scales (Dettmers et al., arXiv
-2305.14314). LLM.int8 needs one byte (arXiv 2208.07339). GPTQ and AWQ (`int4`) add a 16-bit scale
-and half a byte of zero point for every 128 weights, MXFP4 adds one byte for every 32 (OCP). `fp8`
-is not in this table because it is a storage format only for a frozen base, which needs one byte
-(kohya's `--fp8_base`, FP8 checkpoints); torchao's float8 training keeps trained weights in their
-own format.
+2305.14314). LLM.int8 needs one byte (arXiv 2208.07339). GPTQ and AWQ (`int4`) need half a byte per
+weight, plus a 16-bit scale and half a byte of zero point for every 128 weights. MXFP4 needs half a
+byte per weight, plus one byte for every 32 (OCP). `fp8` is not in this table because it is a
+storage format only for a frozen base, which needs one byte (kohya's `--fp8_base`, FP8 checkpoints);
+torchao's float8 training keeps trained weights in their own format.
 """
 FROZEN_FP8 = 1.0
 
@@ -52,7 +52,7 @@ class ModelBeside(Frozen):
     role: str
     parameters: int
     weight_bytes: int
-    """Bytes of one weight."""
+    """The bytes of one weight."""
     trained: bool = False
     """Whether the model has gradients and optimizer states like the policy (a critic)."""
     on_host: bool = False
@@ -72,31 +72,34 @@ class TrainingJob(Frozen):
     accumulate: int = 1
     """The number of micro-batches in a step."""
 
-    # Precision.
+    # Types and precision.
     dtype: Dtype = "fp32"
     """The type in which the parameters are stored."""
     amp: Dtype | None = "bf16"
-    """The type of the computation with autocast or mixed precision; None means `dtype`."""
+    """The type used for computing with autocast or mixed precision; None means `dtype`."""
     gradient_dtype: Dtype | None = None
-    """The type of the gradients, if it differs from that of the computation (Megatron: 32 bits)."""
+    """The type of the gradients if it differs from the type used for computing (32 bits in
+    Megatron).
+    """
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
     """Whether everything that is not quantised is converted to 32 bits (PEFT's
     `prepare_model_for_kbit_training`)."""
 
-    # What is trained.
+    # The parts that are trained.
     lora: int | None = None
     """The rank of LoRA on every linear layer; the model itself is then frozen."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
-    """The share of the model's parameters that is not trained, if there are no adapters."""
+    """Without adapters, the share of the model's parameters that is not trained."""
     tables: int = 0
-    """The parameters of trained embedding tables in addition to the model (a recommender's users,
-    items)."""
+    """The number of parameters in embedding tables that are trained in addition to the model (such
+    as a recommender's users and items).
+    """
 
-    # Optimizer.
+    # The optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
     """How the optimizer steps; `backward` means that it updates each weight during the backward
@@ -104,7 +107,7 @@ class TrainingJob(Frozen):
     """
     offload_optimizer: bool = False
 
-    # What is kept for the backward pass.
+    # Tensors that are kept for the backward pass.
     checkpointing: bool = True
     selective: bool = False
     """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
@@ -124,9 +127,13 @@ class TrainingJob(Frozen):
     # Additional models (for preference and reinforcement learning, see `plan/models_beside.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
-    """2 if a sample is a pair of a chosen and a rejected answer that are computed together."""
+    """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise
+    1.
+    """
     encoder_parameters: int = 0
-    """The parameters of the frozen text encoders and the VAE that a denoiser keeps on the GPU."""
+    """The number of parameters in the frozen text encoders and the VAE that a diffusion model keeps
+    on the GPU.
+    """
     engine_bytes: float = 0.0
     """The memory that an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
@@ -136,7 +143,7 @@ class TrainingJob(Frozen):
     generated_at_once: int = 0
     """The number of sequences that the model itself generates at once on a GPU."""
 
-    # Among GPUs.
+    # Several GPUs.
     strategy: Strategy = "fsdp"
     tensor_parallel: int = 1
     sequence_parallel: bool = False

@@ -29,13 +29,13 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
     """The training job that a question describes; UsageError if the question contradicts itself.
 
-    The question's own settings come before the trainer's defaults. If no trainer is named, it is
-    the one that `usual_trainer` assumes.
+    The question's settings take precedence over the trainer's defaults. If no trainer is named,
+    `usual_trainer` chooses one.
     """
     named = named_fields(question)
     trainer = question.trainer or usual_trainer(question, shape, named)
     fields = job_fields(question, shape, named, trainer)
-    # The trainer of the measured cells shards with FSDP2, which needs Linux.
+    # Trinity-RFT shards with FSDP2, which needs Linux.
     is_measured_trainer = not counts_samples(question, shape)
     names_strategy = "strategy" in named
     if is_measured_trainer and not limits.linux and not names_strategy:
@@ -89,8 +89,9 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
 
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
-    """The trainer to assume if none is named: `trinity`, which was measured, `hf` for adapters, or
-    a plain `loop`."""
+    """The trainer to assume if none is named: `trinity` for a token budget, `hf` for adapters,
+    otherwise a plain `loop`.
+    """
     if not counts_samples(question, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
@@ -100,8 +101,9 @@ def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, 
 def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
-    """The job fields that describe how the job is trained: from the question, otherwise the
-    trainer's defaults."""
+    """The job fields that describe the training, from the question or otherwise from the trainer's
+    defaults.
+    """
     fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")

@@ -1,7 +1,8 @@
 """The measured table: which recipe lets a Qwen3 model train on an A100 80 GB or an H20 96 GB.
 
-560 cells by the authors of Trinity-RFT (`data/plan/SOURCES.md`). For a length between two measured
-ones, the recipe of the longer one is used.
+The authors of Trinity-RFT published its 560 cells, one for each combination of GPU, number of GPUs,
+model and length (`data/plan/SOURCES.md`). For a length between two measured ones, the recipe of the
+longer one is used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NONE = "-"
 
 @lru_cache(maxsize=1)
 def measured_cells() -> Sequence[Mapping[str, str]]:
-    """The rows of the measured table."""
+    """The rows of the measured table, one for each combination of GPU, model and length."""
     with CELLS.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         return tuple(rows)

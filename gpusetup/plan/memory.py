@@ -2,8 +2,8 @@
 moment when the sum is largest.
 
 A term is an amount (such as parameters, or tokens times width) times the bytes of its dtype. The
-few constants that cannot be computed were fitted to 560 measured cells, or set beforehand. All
-amounts are for one GPU. `docs/explanation/memory-model.md` explains the terms.
+few constants that cannot be computed were fitted to a table of 560 measurements (`measured.py`), or
+set beforehand. All amounts are for one GPU. `docs/explanation/memory-model.md` explains the terms.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ NCCL = 0.8 * GIB
 0.1 GiB without NVLink and up to 1.2 GiB with it.
 """
 NCCL_FITTED = 0.3 * GIB
-"""Bytes of NCCL's buffers with the measured trainer, fitted to the measured cells."""
+"""Bytes of NCCL's buffers with Trinity-RFT, fitted to the measured table (`measured.py`)."""
 
 EXCHANGE = 15.981
-"""Bytes per element that sequence parallelism exchanges, fitted to the measured RL trainer."""
+"""Bytes per element that sequence parallelism exchanges, fitted to the measured table
+(`measured.py`).
+"""
 
 
 def runtime(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
+    """The bytes of the CUDA context and, with several GPUs, of NCCL's buffers."""
     if job.gpus == 1:
         return CUDA_CONTEXT
     if job.fills_token_budget:
@@ -143,7 +145,9 @@ class JobMemory(Frozen):
 
     @property
     def total(self) -> float:
-        """The bytes that the GPU must have: tensors, gaps that stay, and the CUDA runtime."""
+        """The bytes that the job needs on the GPU: tensors, gaps that cannot be given back, and the
+        CUDA runtime.
+        """
         tensors = self.states + self.checkpoints + self.logits
         # `other` already includes the runtime's memory.
         return tensors + self.fragmentation + self.other
@@ -187,7 +191,7 @@ def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = Non
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
     terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
-    # For token budgets only the end of the forward pass counts, because the constants were fitted
+    # With a token budget only the end of the forward pass counts, because the constants were fitted
     # that way.
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:

@@ -83,7 +83,7 @@ class AttentionLayers(NamedTuple):
     """Which layers have attention, and which mixer the other layers have."""
 
     indices: Sequence[int]
-    """Counted from 0."""
+    """The numbers of the layers with attention, counted from 0."""
     without: str
     """The mixer of the layers that have no attention."""
 

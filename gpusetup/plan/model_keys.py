@@ -100,7 +100,7 @@ class ModelConfig:
         return self.need(key)
 
     def first(self, *keys: str) -> int:
-        """The number under the first of several keys that is set; 0 if none is."""
+        """The number under the first of these keys that is set; 0 if none is set."""
         for key in keys:
             size = self.get(key)
             if size:

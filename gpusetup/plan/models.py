@@ -35,7 +35,8 @@ PUBLISHED_SIZES = (
 LARGEST_CONFIG_BYTES = 1 << 20
 """The most bytes to read from a `config.json`, in case the path is a very large file."""
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
-"""With fewer parameters than this the user probably forgot the unit; more are a mistake too."""
+"""The range of plausible parameter counts. With a smaller number the user probably forgot the unit.
+"""
 PARAMETER_COUNT = re.compile(
     r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
 )

@@ -50,7 +50,7 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
-    # Only denoisers have encoders.
+    # Only diffusion models have such encoders.
     if shape.encoder_parameters:
         yield (
             f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
@@ -235,7 +235,7 @@ FIRST_WITH_BFLOAT16 = Capability(8, 0)
 
 
 def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
-    """A note that the GPU has no units for bfloat16, in which the job computes."""
+    """A note that the GPU has no bfloat16 units, for jobs that compute in bfloat16."""
     capability = hardware.capability
     if capability is None or capability >= FIRST_WITH_BFLOAT16:
         return
@@ -254,8 +254,9 @@ def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
 def uncertainties(
     question: TrainingQuestion, decision: RecipeDecision, hardware: Place
 ) -> Iterator[str]:
-    """Notes on open facts that decide whether the job fits; if there are any, the answer is not
-    clear."""
+    """Notes on uncertain facts that decide whether the job fits; if there are any, the answer is
+    not clear.
+    """
     if not decision.fits or decision.measured:
         return
     if question.params is not None:

@@ -209,7 +209,7 @@ def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
 
 
 def system_of(snapshot: Snapshot) -> System:
-    """The kind of system, as far as CUDA and torch behave differently on it."""
+    """The kind of system, for the differences in how CUDA and torch behave."""
     os = snapshot.os
     if os.jetson:
         return "jetson"

@@ -32,7 +32,7 @@ ENGINE_SHARE = 0.5
 
 
 def method_named(text: str) -> str:
-    """The method that a value of `--method` names; UsageError if plan does not know it.
+    """The method for a value of `--method`; UsageError if plan does not know it.
 
     >>> method_named("GRPO")
     'grpo'

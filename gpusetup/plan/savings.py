@@ -54,7 +54,7 @@ def same_training(job: TrainingJob) -> Changes:
 
 
 def other_strategies(job: TrainingJob) -> Changes:
-    """Changes to a strategy that divides more of the memory among several GPUs."""
+    """Changes to a strategy that shards more of the memory over several GPUs."""
     changes: Changes = {}
     if job.strategy == "dp":
         by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
@@ -83,7 +83,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 
 def adapters(job: TrainingJob) -> Changes:
-    """Changes to LoRA or to a quantised base, if the job does not use them yet."""
+    """Changes that switch to LoRA or to a quantised base, if the job does not use them yet."""
     # A frozen model already has no gradients, so adapters would not help.
     if job.frozen:
         return {}
@@ -137,7 +137,7 @@ def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
 
 
 def settings_that_save(decision: RecipeDecision) -> list[Help]:
-    """Changes of settings under the same recipe, sorted by how much they save."""
+    """Changes of settings that keep the recipe, sorted by how much they save."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job)
     steps: list[Help] = []

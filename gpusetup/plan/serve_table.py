@@ -72,7 +72,7 @@ class ServeTable(Frozen):
     published: Mapping[str, str]
     """Family -> the format of its published weights; bf16 for families that are not listed."""
     windows: Mapping[str, Window]
-    """By family."""
+    """Model family -> its sliding-window layers."""
     weights: Mapping[str, float]
     """Format -> bits per weight in the layers; embedding and head stay in 16 bits."""
     gguf: Mapping[str, float]

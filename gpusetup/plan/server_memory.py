@@ -43,7 +43,7 @@ def token_bytes_of(server: Server) -> float:
     # With latent attention, every GPU keeps the whole compressed tensor.
     width: float = shape.latent or LATENT.get(shape.kind, 0)
     if not width:
-        # A key-value head is never split, so if there are more GPUs than heads, some hold copies.
+        # A key-value head is never split. If there are more GPUs than heads, some GPUs hold copies.
         shards = min(server.gpus, shape.key_value_heads)
         width = 2 * shape.key_value / shards
     return server.cache_element_bytes * layers * width

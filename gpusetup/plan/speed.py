@@ -25,7 +25,7 @@ class Link(NamedTuple):
 
     name: str
     bytes_per_second: float
-    """In one direction."""
+    """The speed in one direction."""
 
 
 PCIE = Link("PCIe 4.0", 20e9)

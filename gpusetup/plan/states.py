@@ -9,7 +9,7 @@ from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. This number and the next two
-were fitted to the measured cells.
+were fitted to the measured table (`measured.py`).
 """
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
@@ -287,8 +287,10 @@ def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """The extra bytes that the measured trainer needed when a sharded strategy runs on one GPU."""
-    # Only the measured trainer, which fills a token budget, showed this.
+    """The extra bytes that Trinity-RFT needed in measurements when a sharded strategy ran on one
+    GPU.
+    """
+    # Only Trinity-RFT, which fills a token budget, showed this in measurements.
     if recipe.offload or not job.fills_token_budget:
         return 0.0
     is_alone = job.gpus == 1 and job.shards_parameters

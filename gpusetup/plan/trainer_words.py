@@ -46,7 +46,7 @@ class JobAndRecipe(NamedTuple):
 
     @property
     def has_4_bit_base(self) -> bool:
-        """Whether the weights are stored in 4 bits (nf4), as a base for adapters."""
+        """Whether the base for adapters is stored in 4 bits (nf4)."""
         storage = self.job.quantize
         return storage in ("nf4", "nf4-dq")
 

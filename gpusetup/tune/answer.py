@@ -43,8 +43,8 @@ class Row(Trial):
     seconds_per_epoch: float | None = None
     """The time for one epoch; null if the data set's number of samples is unknown."""
     loss_steps: int | None = None
-    """In the row for AMP, the number of steps after which `loss` and `loss_without_amp` were
-    read."""
+    """In the row `+AMP`, the number of steps after which `loss` and `loss_without_amp` were read.
+    """
     loss_without_amp: float | None = None
 
 
@@ -68,7 +68,7 @@ class TuneAnswer(Frozen):
     """
     trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
-    """The largest (or, with `--objective speed`, the fastest) size that ran."""
+    """The largest batch size that ran or, with `--objective speed`, the fastest."""
     limit_bytes: int | None = None
     """The memory that the search was allowed to use."""
     stopped: str | None = None
@@ -81,7 +81,7 @@ class TuneAnswer(Frozen):
     presets: tuple[PresetRow, ...] = ()
     """All presets, with `--preset list`."""
     preset: str = ""
-    """The text of a preset: a config to start from."""
+    """The text of a preset, which is a config to start from."""
     diff: str = ""
     written: str | None = None
     interrupted: bool = False

@@ -220,7 +220,7 @@ class Bench:
         return ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
 
     def trial(self, batch: int, **changes: Any) -> Trial:
-        """Run one trial with this batch size."""
+        """Runs one trial with this batch size and returns its result."""
         answer = self.ask("steps", batch, **changes)
         # The parent decides whether the child's message means out of memory.
         return trial_of(batch, answer)

@@ -40,7 +40,9 @@ class Facts(Frozen):
 
     @property
     def card(self) -> Place | None:
-        """The GPU with the least memory as a place to plan for; None if its memory is unknown."""
+        """The GPU with the least memory, in the form that `plan` needs; None if its memory is
+        unknown.
+        """
         if not self.memory_bytes:
             return None
         system: System = "windows"
@@ -154,7 +156,7 @@ class ConfigCase(Frozen):
 def config_word(case: ConfigCase) -> str:
     """The config's file name, quoted as a command-line argument."""
     name = case.config.name
-    # It may have spaces.
+    # The name may contain spaces.
     return shlex.quote(name)
 
 

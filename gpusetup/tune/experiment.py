@@ -1,5 +1,5 @@
-"""Advice on settings that would change the experiment, such as the size of the network. It is
-printed and never written. Pure functions.
+"""Advice on settings that would change the experiment, such as the size of the network. The advice
+is printed and never written into the config. Pure functions.
 
 Network size, sequence length, loss, gradient clipping and learning rate affect what a model learns.
 So gpusetup only shows what the guides advise for this card, and the user decides.
@@ -128,7 +128,7 @@ def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _calmer_steps(case: ConfigCase) -> str:
-    """The steps against an exploding loss, with the config's own keys and values."""
+    """Steps to try against an exploding loss, with the config's own keys and values."""
     rate_step = "then try half of the learning rate, then a tenth"
     warm_up_step = "then let the learning rate warm up"
     return (
@@ -177,8 +177,9 @@ time for computing the embeddings again.
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
-    """How much memory the cached embeddings of a recommender need, and whether to switch the cache
-    off."""
+    """Advice on the cache for a recommender's embeddings: the memory it needs, and whether to
+    switch it off.
+    """
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return

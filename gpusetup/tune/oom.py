@@ -14,7 +14,7 @@ OUT_OF_MEMORY = re.compile(
     r"|invalid buffer size:|(?:can't|cannot) allocate memory|allocator: not enough memory"
     r"|unable to allocate .* for an array"  # numpy
     r"|nvml_success == r.*cudacachingallocator"  # torch asks NVML only when it reports an OOM
-    r"|dataloader worker.*is killed by signal: killed",  # by the Linux OOM killer
+    r"|dataloader worker.*is killed by signal: killed",  # the Linux OOM killer ended it
     re.IGNORECASE,
 )
 KILLED_EXITS = (-9, 137)

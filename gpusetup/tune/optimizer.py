@@ -45,8 +45,9 @@ MOST_NAMES = 8
 
 
 class SearchConfig(Frozen):
-    """What a batch search reads from the dict it is given: search options, or values of a training
-    config."""
+    """The settings that a batch search reads from the user's dict: search options, or values of a
+    training config.
+    """
 
     options: Mapping[str, Any]
     batch_size: int | None = None

@@ -56,8 +56,9 @@ def batch_fixed_by(config: Config) -> str | None:
 
 
 def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """Why the sharding of the model is unknown, because another file decides it; None if no setting
-    refers to such a file."""
+    """A sentence that names the other file that decides how the model is sharded; None if no
+    setting refers to such a file.
+    """
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
             continue
@@ -168,7 +169,7 @@ def names_batch_norm(setting: Setting) -> bool:
 def has_batch_norm(case: ConfigCase) -> bool:
     """Whether any setting shows that the model has BatchNorm."""
     settings = case.config.settings
-    # One layer is enough.
+    # One layer with BatchNorm is enough.
     return any(map(names_batch_norm, settings))
 
 
@@ -182,7 +183,7 @@ def refusals(case: ConfigCase) -> Iterator[str]:
 
 
 def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
-    """The reasons against another micro-batch that one setting gives."""
+    """The reasons against another micro-batch that follow from one setting."""
     name = name_of(setting.path)
     text = unquoted(setting.text)[:LONGEST_VALUE]
     switch = switch_value(setting)

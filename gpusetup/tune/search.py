@@ -148,7 +148,7 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     return f"batch {next_larger.batch} {reason}"
 
 
-# --- the lines of memory ------------------------------------------------------------------------
+# --- memory as lines over the batch size ----------------------------------------------------------
 
 NOISE = 0.015
 """The largest relative error that the search assumes for a peak reading."""
@@ -198,7 +198,7 @@ class PhaseReading(NamedTuple):
         """The line through two readings, assuming that this one is too high by the relative `error`
         and `last` too low by the same.
 
-        A negative error means the opposite.
+        With a negative error, this reading is too low and `last` too high.
         """
         # One reading is too high and the other too low, so the errors add up.
         doubt_bytes = error * (last.peak_bytes + self.peak_bytes)
@@ -302,7 +302,7 @@ def phase_crossing(
     return min(crossings, key=lambda crossing: crossing.latest - crossing.earliest)
 
 
-# --- the largest --------------------------------------------------------------------------------
+# --- the largest batch ----------------------------------------------------------------------------
 
 FAR = 0.86
 """If the largest run is below this share of the expected limit, the next size jumps to just below
@@ -430,7 +430,7 @@ def clamped(target: float, largest_run: int, largest_possible: int) -> int:
     return min(max(size, least), largest_possible)
 
 
-# --- the fastest --------------------------------------------------------------------------------
+# --- the fastest batch ----------------------------------------------------------------------------
 
 KNEE = 0.95
 """A size is fast enough if it reaches this share of the highest measured speed."""
@@ -456,7 +456,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     larger = next_batch(trials, goal)
     sizes_above_knee = [size for size in fitting if size > knee]
     if larger is not None and len(sizes_above_knee) < BEYOND:
-        # Nothing ran yet.
+        # No size has run yet.
         if not fitting:
             return larger
         climb = CLIMB if largest_run == knee else SLOW_CLIMB

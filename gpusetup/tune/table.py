@@ -309,7 +309,7 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
 
 def setup_of(row: Row) -> Setup:
-    """The setting that a row measured."""
+    """The combination of settings that a row measured."""
     # The other fields of a row are its results.
     return Setup(
         batch=row.batch,

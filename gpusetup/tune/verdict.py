@@ -22,7 +22,7 @@ PREFERENCE = frozenset((
 
 
 class CannotJudge(str):
-    """Why `plan` cannot judge a config, as the end of a sentence."""
+    """The reason why `plan` cannot judge a config, as the end of a sentence."""
 
 
 def plan_verdict(
