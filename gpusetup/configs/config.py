@@ -23,8 +23,7 @@ BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
 BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
-comments.
-"""
+comments."""
 
 
 Format = Literal["yaml", "json", "toml", "python"]

@@ -63,8 +63,7 @@ WORDS = frozenset((
     "rollout", "custom",
 ))  # fmt: skip
 """Words that do not refer to GPU memory. Words that sometimes do are left out: `model`, `reward`,
-`quant`, `bits`, `offload`, `generations`, `expert`, `ema`, `lora`, `cached`, `size`, `memory`.
-"""
+`quant`, `bits`, `offload`, `generations`, `expert`, `ema`, `lora`, `cached`, `size`, `memory`."""
 
 NAMES = frozenset((
     # Adapters: scale, dropout (its mask is small compared with the other activations) and

@@ -35,12 +35,11 @@ class Key(Frozen):
     under: str = ""
     """The key must be inside a map with one of these names; "" allows any place."""
     directly: bool = False
-    """Whether the key must be directly inside that map: `model.name`, but not `model.optim.name`.
-    """
+    """Whether the key must be directly inside that map: `model.name`, but not
+    `model.optim.name`."""
     written: bool = True
     """Whether `tune` may change it; False if the trainer derives other settings from it, so that
-    `tune` only gives advice.
-    """
+    `tune` only gives advice."""
     plan: bool = False
     """Whether only `plan` uses the key, to estimate memory; `tune` ignores it."""
 
@@ -55,8 +54,7 @@ class Added(Frozen):
     source: str
     needs: str = ""
     """Names that show that the config's trainer reads the key; one of them is enough. "" if
-    `beside` already shows it.
-    """
+    `beside` already shows it."""
 
 
 class Loop(Frozen):
@@ -66,8 +64,7 @@ class Loop(Frozen):
     names: str = ""
     steps: Literal["updates", "unknown"] = "unknown"
     """What other step counts refer to, which are neither in `micro` nor in `updates`: `updates` of
-    the weights, or `unknown`.
-    """
+    the weights, or `unknown`."""
     micro: str = ""
     """Names of settings that count micro-batches."""
     updates: str = ""
@@ -177,8 +174,7 @@ def is_other_phase(word: str) -> bool:
 
 SHARED_NAMES = frozenset(("num_workers", "workers", "n_workers", "pin_memory"))
 """Names that data loaders share with Ray, Dask and others, where workers are a different kind of
-process.
-"""
+process."""
 LOADER_MAPS = frozenset((
     "data", "dataset", "datasets", "dataloader", "dataloaders", "datamodule", "loader", "loaders",
     "ds", "input", "inputs", "iterator",

@@ -19,8 +19,7 @@ EMPTY = ("", "null", "Null", "NULL", "None", "~")
 
 MOST_DEPTH = 64
 """The deepest nesting that is read. No training config comes close, but a malicious file could
-exhaust Python's stack.
-"""
+exhaust Python's stack."""
 
 
 def child_path(path: Path, key: str | int) -> Path:
@@ -52,7 +51,7 @@ class Setting(Frozen):
 
 
 def dotted(path: Path) -> str:
-    """A path as one dotted name, for messages.
+    """A path written as one dotted name, for messages.
 
     >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'

@@ -24,8 +24,7 @@ class TrainerKeys(NamedTuple):
     """Names that other programs read too; two of them are needed."""
     generates_text: bool = False
     """Whether the trainer only trains models that generate text; a config that names an encoder is
-    then not for it.
-    """
+    then not for it."""
 
 
 TRAINER_KEYS = (
@@ -48,8 +47,7 @@ TRAINER_KEYS = (
                           "zero_optimization model_name_or_path"),
 )  # fmt: skip
 """The trainers in the order in which they are tried. transformers comes last, because the others
-build on it.
-"""
+build on it."""
 
 LONGEST_NAME = 200
 ENCODER_NAME = re.compile(
@@ -57,8 +55,7 @@ ENCODER_NAME = re.compile(
     r"|xlnet|vit|deit|beit|swin\w*|convnext\w*|clip|wav2vec2?|hubert|whisper|t5|bart)(?:[/_.-]|$)"
 )
 """Matches names of text encoders and of translation, image and audio models, which TRL's SFTTrainer
-does not train.
-"""
+does not train."""
 
 
 def trainer_of(config: Config) -> str | None:

@@ -44,7 +44,7 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     """The values in a JSON file with their positions, in order; BadInput names the line if the file
     is invalid."""
 
-    def no_number(word: str) -> None:  # NaN and Infinity, which only Python's own decoder takes
+    def no_number(word: str) -> None:  # only Python's decoder accepts NaN and Infinity
         raise BadInput(f"{name}: not JSON: {word} is no value of it")
 
     text = without_comments(text)

@@ -51,8 +51,7 @@ from gpusetup.plan.trainer_settings import trainer_settings
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
-(torch 2.9 and later).
-"""
+(torch 2.9 and later)."""
 SET_BEFORE_START = (
     "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
     "the workers start: a process that already runs keeps its allocator"
@@ -66,8 +65,7 @@ SOURCES = {
 
 class PlanRequest(Frozen):
     """One training job to plan, with everything that the answer needs: the question, the GPU, the
-    machine's limits, and the training config if there is one.
-    """
+    machine's limits, and the training config if there is one."""
 
     question: TrainingQuestion
     hardware: Place
@@ -123,7 +121,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
-    """The fields of a cell that the full answer repeats unchanged, without the fields that the
+    """The fields of a cell that the full answer contains unchanged: all except those that the
     answer sets itself and those in `without`."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
@@ -138,8 +136,7 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
 
 ALWAYS_RL = ("verl", "openrlhf")
 """Trainers whose runs always generate answers on the training's GPUs. Trinity-RFT is not listed: it
-generates on other GPUs, and its training was measured.
-"""
+generates on other GPUs, and its training was measured."""
 
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
@@ -184,13 +181,12 @@ def trainer_in_words(request: PlanRequest) -> str | None:
 
 GPUS_IN_A_MACHINE = 8
 """A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
-GPUs on all of them.
-"""
+GPUs on all of them."""
 
 
 def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str]:
     """The environment variables to export for this plan: the allocator's setting and, if some GPUs
-    stay unused, CUDA_VISIBLE_DEVICES. Empty if nothing fits."""
+    remain unused, CUDA_VISIBLE_DEVICES. Empty if the job does not fit."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
@@ -205,8 +201,8 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
-    """All sentences of advice in the answer: errors in the config, what to do before the start, and
-    what is uncertain."""
+    """Yields the advice in the answer as sentences: errors in the config, steps to take before the
+    start, and uncertain facts."""
     # The order is: the machine, the config, the decision.
     if request.hardware.remark:
         yield request.hardware.remark
@@ -328,8 +324,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "QLoRA, fused loss": {"lora": 16, "quantize": "nf4", **FUSED},
 }  # fmt: skip
 """Name of a usual way to train on one GPU -> the job fields that differ from the defaults of
-transformers' Trainer.
-"""
+transformers' Trainer."""
 
 
 def ways(request: PlanRequest) -> Iterator[Way]:
@@ -356,8 +351,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 
 def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
     """Plans one usual way of training: whether it fits, its largest batch and its longest context
-    (None if not even one sequence fits).
-    """
+    (None if not even one sequence fits)."""
     one_sequence = decide(job, limits)
     largest = max_batch(job, limits)
     longest = max_context(job, limits)

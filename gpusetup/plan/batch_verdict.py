@@ -32,8 +32,7 @@ class BatchVerdict(Frozen):
     """One sentence with the memory that the batch needs, and the GPU's memory."""
     may_fit_because: str = ""
     """Why a batch that is `too much` may still fit, as the end of a sentence; "" if there is no
-    reason.
-    """
+    reason."""
 
 
 def batch_verdict(
@@ -132,8 +131,7 @@ def _why_it_may_fit(
 
 def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
     """The least memory in GiB that the weights can need on one GPU: 16 bits each, or less if they
-    are quantised. `divided`: whether the weights are sharded over the GPUs.
-    """
+    are quantised. `divided`: whether the weights are sharded over the GPUs."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
     # However the weights are sharded, the GPUs together hold at least one copy.
@@ -181,8 +179,7 @@ def _job_of_run(
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """Short phrases that name what would make a batch of one sequence per GPU fit, according to
-    plan; empty if nothing would.
-    """
+    plan; empty if nothing would."""
     run = ConfigRun(per_gpu=1, any_length=True, accumulate=accumulate)
     from_config = question_of(config)
     job, _ = _job_of_run(from_config, run, hardware)

@@ -20,8 +20,7 @@ Sizes = dict[str, int]
 """Phase of a training step -> bytes."""
 UNLIMITED_BATCH = 1 << 40
 """The upper end of the search for the largest batch. If such a huge batch fits, memory does not
-grow with the batch size.
-"""
+grow with the batch size."""
 
 # --- memory on one of several GPUs ----------------------------------------------------------------
 
@@ -125,8 +124,7 @@ CUDNN_WORKSPACE = 0.15
 SOURCE = "predicted by tracing one step of the code on tensors without values"
 FRAGMENTATION = 0.1
 """The share of temporary memory that fixed-size segments may leave unusable. This is an assumption
-that was never checked on a GPU. Expandable segments (Env) leave almost none unusable.
-"""
+that was never checked on a GPU. Expandable segments (Env) leave almost none unusable."""
 
 
 class CodeQuestion(Frozen):

@@ -1,4 +1,4 @@
-"""The request to the child process that traces the user's code, and the parsed result. Pure
+"""Builds the request to the child process that traces the user's code, and parses the result. Pure
 functions."""
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class TraceRequest(Frozen):
     optimizer: str = "adamw"
     accumulate: int = 1
     """The number of micro-batches in a step. The last one is traced, while the gradients of the
-    earlier ones are in memory.
-    """
+    earlier ones are in memory."""
     line: bool = True
     """Whether to trace twice the batch as well, which the search for the largest batch needs."""
 
@@ -49,8 +48,7 @@ class TracedStep(Frozen):
     gradients: int
     gathered: int
     """The bytes that FSDP gathers at once: the largest repeated block, the next block, and all
-    parameters outside the blocks.
-    """
+    parameters outside the blocks."""
     parameters: int
     """The number of parameters."""
     values_read: int = 0
@@ -189,8 +187,8 @@ def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
 
 
 def problem_by_words(problem: TraceProblem) -> str:
-    """The key of a problem in `HINTS`, recognised by words of the message if a library raised its
-    own error; otherwise the child's name for the problem."""
+    """The key of a problem in `HINTS`. If a library raised its own error, words of the message
+    decide; otherwise it is the child's name for the problem."""
     for words, name in PROBLEM_BY_WORDS.items():
         if words in problem.message:
             return name

@@ -41,17 +41,16 @@ SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 
 
 class FromConfig(Frozen):
-    """A planning question that was read from a config. Its batch is not final: it depends on the
-    number of GPUs."""
+    """A planning question that was read from a config. Its batch is not final, because it depends
+    on the number of GPUs."""
 
     question: TrainingQuestion
     per_gpu: int | None
     """The number of sequences in one micro-batch of a GPU group (see
-    `TrainingQuestion.group_size`).
-    """
+    `TrainingQuestion.group_size`)."""
     total: int | None
-    """The number of sequences in one optimizer step over all GPUs, gradient accumulation included.
-    """
+    """The number of sequences in one optimizer step over all GPUs, gradient accumulation
+    included."""
     gpus: int | None
     read: ConfigRead
     notes: tuple[str, ...] = ()
@@ -102,8 +101,7 @@ def assumed_trainer(fields: Fields) -> str:
 
 def question_of_fields(fields: Fields) -> TrainingQuestion:
     """The planning question with the values that the config sets; all others are left to the
-    trainer's defaults.
-    """
+    trainer's defaults."""
     question_fields: Fields = {}
     job_fields: Fields = {}
     for name in dict(defaults(TrainingQuestion)):
@@ -118,8 +116,7 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
     """The answer's report about the config: the keys that were read, the assumptions, and the keys
-    that plan does not understand although they may need memory.
-    """
+    that plan does not understand although they may need memory."""
     keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
     # Plan counts the additional models in these maps as a whole, so it need not understand their
     # keys.
@@ -134,8 +131,8 @@ def read_of(reader: Reader, fields: Fields) -> ConfigRead:
 
 
 def counted_maps(fields: Fields) -> frozenset[str]:
-    """The maps about additional models (rollout, critic) whose keys need not be understood, because
-    plan counts the models as a whole or they take no memory of this training.
+    """The maps about additional models (rollout, critic) whose keys plan need not understand.
+    Either plan counts these models as a whole, or they use no memory of this training run.
 
     Trinity-RFT's additional models run on other GPUs or were part of the measured runs. A teacher
     model is not counted.

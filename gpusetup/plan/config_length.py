@@ -1,6 +1,5 @@
 """Reads the size of a batch from a training config: tokens per sequence, sequences per batch, or a
-token budget.
-"""
+token budget."""
 
 from __future__ import annotations
 

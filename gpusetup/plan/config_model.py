@@ -18,8 +18,7 @@ from gpusetup.plan.tables import tables_in
 def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; empty if there is
     none. `fields` is not used here; it is there because all functions that read a part of the
-    config have the same parameters.
-    """
+    config have the same parameters."""
     for setting, text in reader.all("named-model"):
         if names_model(setting, text):
             return model_of_setting(reader, setting, text)
@@ -94,8 +93,7 @@ def _name_of_component(component: str) -> str:
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
 """Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
-rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`).
-"""
+rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
@@ -124,12 +122,10 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 
 EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
 """LoRA targets that mean all linear layers: words for all of them, and names of an MLP's layer that
-only a list of all linear layers contains.
-"""
+only a list of all linear layers contains."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 """Modules with a row for each token of the vocabulary, which cost much memory if they are trained
-together with the adapters.
-"""
+together with the adapters."""
 
 
 def rank_of(reader: Reader, fields: Fields, method: str) -> int | None:

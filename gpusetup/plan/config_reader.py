@@ -30,8 +30,7 @@ LONGEST_VALUE = 80
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 Fields = dict[str, Any]
 """Fields of a job or question by name, and `notes`, `per_gpu`, `total` and `devices` for
-`FromConfig`.
-"""
+`FromConfig`."""
 
 
 Meaning = Callable[[Setting, str], Any]
@@ -98,8 +97,8 @@ class Reader:
         return None
 
     def _note_repetitions(self, role: str, text: str, value: Any) -> None:
-        """Record as read all other settings of a role that have the same text as the one that was
-        used."""
+        """Record as read all other settings of this role with the same text, because they repeat
+        the value that was used."""
         for setting, repeated_text in self.all(role):
             # A different value was not used, so it is not recorded as read.
             if repeated_text != text:
@@ -256,8 +255,8 @@ class Reader:
         return bare_text(setting)
 
     def note(self, setting: Setting, meaning: str) -> None:
-        """Record that a setting was read, and what it means; the first record of a setting
-        stays."""
+        """Record that a setting was read, and what it means. Only the first record of a setting is
+        kept."""
         # Keep the first meaning, because later reads use the same value for another purpose.
         if setting.path in self.used:
             return
@@ -297,8 +296,7 @@ def bare_text(setting: Setting) -> str:
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
     """A setting as an entry of the answer, with its meaning, or with "" if plan did not understand
-    it.
-    """
+    it."""
     # A list or map has no single value that fits on a line of the answer.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(

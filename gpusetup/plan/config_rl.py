@@ -55,8 +55,7 @@ def method_of(reader: Reader) -> str | None:
 
 def method_by_signs(reader: Reader) -> str | None:
     """The method of a config that does not name one, recognised by keys that only trainers for this
-    method have.
-    """
+    method have."""
     for method, keys in SIGNS:
         for key in keys:
             if reader.text_named(key, f"a key of {method}"):
@@ -138,8 +137,7 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
 
 def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
     """The weight of the reference model in the loss. If it is 0, the trainer loads no reference, so
-    it only matters whether the result is zero.
-    """
+    it only matters whether the result is zero."""
     strength = reader.text_named("beta", "the weight of the reference")
     strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
     if strength:
@@ -235,8 +233,8 @@ def is_on(reader: Reader, name: str) -> bool:
 
 
 def share_of(text: str | None, default: float) -> float:
-    """The share of the card's memory that a text gives, from 0 to 1; the default if the text is not
-    such a number."""
+    """The share of the card's memory in a text, from 0 to 1; the default if the text is not a
+    number in this range."""
     if text is None or not re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text):
         return default
     return float(text)

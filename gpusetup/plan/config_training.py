@@ -46,8 +46,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
 
 IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
 """Trainers that always compute in 16 bits, so that `bf16: true` does not tell the type of the
-weights.
-"""
+weights."""
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:
@@ -138,8 +137,8 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
 
 
 def strategy(reader: Reader, fields: Fields) -> Fields:
-    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise from the
-    settings of FSDP or Megatron-LM."""
+    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise the strategy
+    in the settings of FSDP or Megatron-LM."""
     stage = reader.word("zero", stage_of)
     if stage is not None:
         texts = [text for _, text in reader.all("zero")]
@@ -191,7 +190,7 @@ def offload(reader: Reader, fields: Fields) -> Fields:
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
-    """The job fields that the config sets directly in its map `plan:`, by their own names."""
+    """The job fields that the config sets under their own names in its map `plan:`."""
     job_fields: Fields = {}
     types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():

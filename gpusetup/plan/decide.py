@@ -15,14 +15,12 @@ from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
 """The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
-measurements (`measured.py`).
-"""
+measurements (`measured.py`)."""
 CLEAR_UNMEASURED = 0.2
 """The same share for other trainers, for which we only have published figures."""
 CLEAR_SHARDED = 0.3
 """The same share for jobs with sharded weights or states, because a tenth of the published runs
-needed 50 to 70 % more memory than estimated.
-"""
+needed 50 to 70 % more memory than estimated."""
 LARGEST_SOLUTION = 1 << 24
 """The upper end of the search for the largest batch or context."""
 MOST_GPUS = 1024
@@ -111,8 +109,7 @@ MARGINS = {
     "doubtful": 0.6, "images": 1.0,
 }  # fmt: skip
 """Kind of job -> the share by which a run may need more memory than estimated. About nine of ten
-published runs of each kind stayed within it (`tests/plan_published.csv`).
-"""
+published runs of each kind stayed within it (`tests/plan_published.csv`)."""
 
 
 def error_margin(job: TrainingJob, recipe: Recipe) -> float:
@@ -121,7 +118,7 @@ def error_margin(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
-    """The kind of the job, as a key of `MARGINS`; the first kind that applies."""
+    """The kind of the job, as a key of `MARGINS`."""
     if is_standard(job):
         return "measured"
     if job.shape.kind in DENOISERS:
@@ -139,8 +136,7 @@ def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
-    kinds of jobs.
-    """
+    kinds of jobs."""
     shape = job.shape
     # Image training scripts differ in what they keep on the GPU, and the levels of a U-Net have
     # different widths.
@@ -189,8 +185,8 @@ def option_of(job: TrainingJob, recipe: Recipe) -> RecipeOption:
 
 
 def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """Choose the recipe for a job: the measured one if the table covers the case, otherwise the
-    first candidate that fits by the memory model."""
+    """Choose the recipe for a job: the measured one if the table covers the job, otherwise the
+    first candidate that fits according to the memory model."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[RecipeOption] = []
     first_fitting: RecipeOption | None = None
@@ -240,8 +236,7 @@ def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
 
 def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
     """Whether the machine's RAM is large enough for the data that the recipe moves there; True if
-    the size of the RAM is unknown.
-    """
+    the size of the RAM is unknown."""
     if limits.host is None:
         return True
     needed_bytes = host_bytes(job, recipe)
@@ -373,8 +368,7 @@ def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | Non
 
 def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
     """The decisions for a growing number of GPU groups: one to seven, then multiples of eight. A
-    group holds one copy of the model (`group_size`).
-    """
+    group holds one copy of the model (`group_size`)."""
     group = group_size(job)
     most_gpus = MOST_GPUS
     # If every GPU has a whole copy, more GPUs than samples do not help.

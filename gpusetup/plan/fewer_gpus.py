@@ -48,8 +48,8 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
 
 
 def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[RecipeDecision]:
-    """The decisions for the same job on fewer GPUs, the largest number first because more GPUs are
-    faster with an equal recipe."""
+    """The decisions for the same job on fewer GPUs. The largest number comes first, because with
+    the same recipe more GPUs are faster."""
     job, limits = decision.job, decision.limits
     solver = max_context if solve == "context" else decide
     fewest = max(job.gpus - MOST_TRIED, 0)
@@ -65,8 +65,8 @@ def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[Rec
 
 
 def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """A sort key for a decision: whether it fits, the context if the longest is sought, and whether
-    it needs no offload. Larger is better."""
+    """A sort key for a decision, where larger is better: whether the job fits, its context (if the
+    longest is wanted), and whether it needs no offload."""
     fits = decision.fits
     length = 0
     if solve == "context":
@@ -76,7 +76,7 @@ def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
 
 
 def rank_with_source(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """The rank of a decision, in which a measured decision comes before an equal prediction."""
+    """The rank of a decision, which prefers a measured decision to an equal prediction."""
     plain_rank = rank(decision, solve)
     is_measured = int(decision.measured)
     return (*plain_rank, is_measured)

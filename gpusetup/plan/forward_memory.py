@@ -11,8 +11,7 @@ from gpusetup.plan.states import keeps_cast_weights, per_gpu, rest_is_32_bit
 
 CHECKPOINT_IN_BUDGET = 1.5
 """Bytes per element of a checkpoint when the batch does not fill the token budget; a full batch
-needs 2.
-"""
+needs 2."""
 
 
 def sequence_shards(job: TrainingJob) -> int:
@@ -50,8 +49,7 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 def checkpoint_bytes(job: TrainingJob) -> float:
     """The bytes per token and layer for the layer's input, which checkpointing stores to recompute
-    the layer (Chen et al., arXiv 1604.06174).
-    """
+    the layer (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
     # A token budget is rarely filled completely.
@@ -158,7 +156,7 @@ def mlp_bytes(job: TrainingJob) -> float:
 
 
 def mlp_tensors(job: TrainingJob) -> int:
-    """The number of tensors of the MLP's inner width that are kept for the backward pass."""
+    """The number of tensors with the MLP's inner width that are kept for the backward pass."""
     # An MLP without a gate keeps the up projection and its activation.
     if not job.shape.gated:
         return 2

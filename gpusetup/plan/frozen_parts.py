@@ -54,8 +54,7 @@ SWITCH_NAME = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
 """Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
 TRAINED_NAME = re.compile(r"train(?:able)?_(\w+)|(\w+)_trainable|()trainable")
 """Switches that freeze a part if they are off: `train_backbone: false`, `encoder_trainable: false`,
-`trainable: false`.
-"""
+`trainable: false`."""
 LAYERS_NAME = re.compile(
     r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers|freeze_(?:first_)?n_layers"
 )

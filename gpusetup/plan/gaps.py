@@ -69,13 +69,11 @@ class GapShares(NamedTuple):
 
 FIXED_SEGMENTS = GapShares(reserved=0.15, staying=0.05)
 """The gap shares with fixed-size segments. At Unsloth's longest contexts, gaps are at most 5 % of
-the allocated memory.
-"""
+the allocated memory."""
 EXPANDABLE_SEGMENTS = GapShares(reserved=0.15, staying=0.02)
 FIXED_SEGMENTS_FREED_LATE = GapShares(reserved=0.31, staying=0.18)
 """The gap shares with fixed-size segments that are freed late. When FSDP1 runs out of memory, gaps
-are 17 to 24 % of the allocated memory.
-"""
+are 17 to 24 % of the allocated memory."""
 EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
 
 
@@ -107,8 +105,7 @@ def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
 
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of memory segments for logits or their copies, which no other tensor reuses because
-    none has the same size.
-    """
+    none has the same size."""
     if recipe.env or job.gathers:
         return 0.0
     bytes_per_logit = 0.0

@@ -19,8 +19,7 @@ MOST_DEPTH = 16
 """The limit on nested references, because a config that refers to itself would never end."""
 MOST_PARTS = 200
 """The limit on `${...}` parts in one value. Without it a chain of values, each of which names the
-next one twice, would grow exponentially.
-"""
+next one twice, would grow exponentially."""
 SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 
@@ -31,14 +30,12 @@ class Variable(NamedTuple):
     is_set: bool
     value: str | None
     """The variable's value, otherwise the default that the reference gives; None if there is
-    neither.
-    """
+    neither."""
 
     @property
     def in_words(self) -> str:
         """Part of a sentence for the answer: the variable, whether it is set, and which value was
-        read.
-        """
+        read."""
         set_or_not = "set" if self.is_set else "not set"
         nothing = "nothing was read, and OmegaConf stops there: export the variable"
         outcome = f"{self.value} was read" if self.value else nothing
@@ -51,8 +48,7 @@ class Interpolation:
 
     def __init__(self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]) -> None:
         """`text_at` returns the scalar at a path of the config as written, or None; `variables` are
-        the environment variables.
-        """
+        the environment variables."""
         self.text_at = text_at
         self.variables = variables
         self.asked: list[Variable] = []

@@ -18,8 +18,7 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 TokenBudget = Literal["token budget"]
 TOKEN_BUDGET: TokenBudget = "token budget"
 """The batch of trainers that fill each micro-batch up to a number of tokens, such as Trinity-RFT
-and verl with dynamic batches. The measured table only has batches of this kind.
-"""
+and verl with dynamic batches. The measured table only has batches of this kind."""
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
@@ -64,7 +63,7 @@ class TrainingJob(Frozen):
     shape: Shape
     gpus: int = 1
     context: int
-    """The tokens of the longest sequence."""
+    """The number of tokens in the longest sequence."""
     batch: int | TokenBudget = TOKEN_BUDGET
     """The number of sequences in a step over all GPUs, or `TOKEN_BUDGET`."""
     tokens: int | None = None
@@ -79,8 +78,7 @@ class TrainingJob(Frozen):
     """The type used for computing with autocast or mixed precision; None means `dtype`."""
     gradient_dtype: Dtype | None = None
     """The type of the gradients if it differs from the type used for computing (32 bits in
-    Megatron).
-    """
+    Megatron)."""
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
@@ -96,15 +94,13 @@ class TrainingJob(Frozen):
     """Without adapters, the share of the model's parameters that is not trained."""
     tables: int = 0
     """The number of parameters in embedding tables that are trained in addition to the model (such
-    as a recommender's users and items).
-    """
+    as a recommender's users and items)."""
 
     # The optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
     """How the optimizer steps; `backward` means that it updates each weight during the backward
-    pass.
-    """
+    pass."""
     offload_optimizer: bool = False
 
     # Tensors that are kept for the backward pass.
@@ -113,27 +109,23 @@ class TrainingJob(Frozen):
     """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
     reentrant: bool = True
     """Whether checkpointing is reentrant: layers are recomputed by a nested backward pass
-    (transformers) instead of by hooks (torch's `checkpoint_wrapper`).
-    """
+    (transformers) instead of by hooks (torch's `checkpoint_wrapper`)."""
     offload_checkpoints: bool = False
     loss: str = "trainer"
     attention: Attention = "flash"
     compile: bool = False
     fused_kernels: bool = False
     """Whether fused kernels for the norms, the rotary embedding and the gated MLP recompute cheap
-    intermediate values (Liger).
-    """
+    intermediate values (Liger)."""
 
     # Additional models (for preference and reinforcement learning, see `plan/models_beside.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
     """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise
-    1.
-    """
+    1."""
     encoder_parameters: int = 0
     """The number of parameters in the frozen text encoders and the VAE that a diffusion model keeps
-    on the GPU.
-    """
+    on the GPU."""
     engine_bytes: float = 0.0
     """The memory that an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
@@ -299,7 +291,7 @@ class TrainingJob(Frozen):
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
-"""The fields of a job with their defaults."""
+"""Job field -> its default."""
 
 
 BESIDE_FIELDS = (

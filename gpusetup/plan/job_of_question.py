@@ -90,8 +90,7 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
     """The trainer to assume if none is named: `trinity` for a token budget, `hf` for adapters,
-    otherwise a plain `loop`.
-    """
+    otherwise a plain `loop`."""
     if not counts_samples(question, shape):
         return "trinity"
     # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
@@ -102,8 +101,7 @@ def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
     """The job fields that describe the training, from the question or otherwise from the trainer's
-    defaults.
-    """
+    defaults."""
     fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")

@@ -35,8 +35,7 @@ Moment = Literal["logits", "layer", "backward", "step", "generation"]
 """A moment of a training step at which memory may peak. `logits` and `layer`: the end of the
 forward pass, with the loss or with the first layer's backward pass. `backward`: a layer's backward
 pass when all gradients exist. `step`: the optimizer's step. `generation`: between two steps, while
-answers are generated on the same GPU.
-"""
+answers are generated on the same GPU."""
 Part = Literal["states", "checkpoints", "logits", "other"]
 
 CUDA_CONTEXT = 0.5 * GIB
@@ -44,15 +43,13 @@ CUDA_CONTEXT = 0.5 * GIB
 
 NCCL = 0.8 * GIB
 """Bytes of NCCL's buffers on a GPU. According to messages of runs that ran out of memory, they take
-0.1 GiB without NVLink and up to 1.2 GiB with it.
-"""
+0.1 GiB without NVLink and up to 1.2 GiB with it."""
 NCCL_FITTED = 0.3 * GIB
 """Bytes of NCCL's buffers with Trinity-RFT, fitted to the measured table (`measured.py`)."""
 
 EXCHANGE = 15.981
 """Bytes per element that sequence parallelism exchanges, fitted to the measured table
-(`measured.py`).
-"""
+(`measured.py`)."""
 
 
 def runtime(job: TrainingJob, recipe: Recipe) -> float:
@@ -115,8 +112,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     ("other", WHOLE_RUN, runtime),
 )
 """For each term: the part of the answer, the moments at which the term exists, and a function that
-returns its bytes.
-"""
+returns its bytes."""
 
 # --- the sum --------------------------------------------------------------------------------------
 
@@ -138,16 +134,14 @@ class JobMemory(Frozen):
     """The part of `other` that torch's allocator does not know about: the CUDA context and NCCL."""
     cached: float
     """The allocator's gaps that it keeps while there is room, and gives back before it runs out of
-    memory.
-    """
+    memory."""
     host: float
     """The RAM that the job needs on the host, for all GPUs together."""
 
     @property
     def total(self) -> float:
         """The bytes that the job needs on the GPU: tensors, gaps that cannot be given back, and the
-        CUDA runtime.
-        """
+        CUDA runtime."""
         tensors = self.states + self.checkpoints + self.logits
         # `other` already includes the runtime's memory.
         return tensors + self.fragmentation + self.other

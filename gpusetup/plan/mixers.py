@@ -183,8 +183,7 @@ def is_parallel(config: ModelConfig) -> bool:
 
 def attention(config: ModelConfig, widths: AttentionWidths) -> int:
     """The parameters of one layer's attention: the projections for queries, keys, values and
-    output. A gate for the output has as many parameters as the query projection.
-    """
+    output. A gate for the output has as many parameters as the query projection."""
     if config.get("kv_lora_rank"):
         return latent_attention(config)
     rows = 2 * widths.query + 2 * widths.key_value
@@ -234,8 +233,7 @@ def linear_attention(config: ModelConfig) -> int:
 def kimi_linear_attention(config: ModelConfig) -> int:
     """The parameters of one layer of Kimi Delta Attention: four projections, and two low-rank gates
     whose rank is the width of one head. BadInput if the config lacks the number or the width of its
-    heads.
-    """
+    heads."""
     hidden = config.hidden
     # `full_attention_layers` already checked that the config has this key.
     linear_config = config.values["linear_attn_config"]

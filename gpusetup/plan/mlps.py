@@ -77,8 +77,7 @@ def dense_width(config: ModelConfig) -> int:
 
 def default_mlp_width(config: ModelConfig) -> int:
     """The width of an MLP if the config does not give it: the model's width times the config's
-    ratio, or times 4.
-    """
+    ratio, or times 4."""
     for key in ("expansion_ratio", "mlp_ratio"):
         ratio = config.values.get(key)
         if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
@@ -101,8 +100,7 @@ class ExpertWidths(NamedTuple):
 
 def expert_widths_of(config: ModelConfig, width: int) -> ExpertWidths:
     """The summed widths of the experts in a layer. `width` is the width of a dense MLP, which is
-    also used for an expert if the config does not set an expert's width.
-    """
+    also used for an expert if the config does not set an expert's width."""
     expert = config.get("moe_intermediate_size", width)
     # Qwen configs give the width of the shared expert, others the number of shared experts.
     shared = config.get("n_shared_experts") * expert

@@ -35,8 +35,8 @@ PUBLISHED_SIZES = (
 LARGEST_CONFIG_BYTES = 1 << 20
 """The most bytes to read from a `config.json`, in case the path is a very large file."""
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
-"""The range of plausible parameter counts. With a smaller number the user probably forgot the unit.
-"""
+"""The range of plausible parameter counts. With a smaller number the user probably forgot the
+unit."""
 PARAMETER_COUNT = re.compile(
     r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
 )
@@ -65,8 +65,7 @@ def model_table() -> ModelTable:
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
     """Maps the names of known models to their hub ids: the id in lower case, other names from the
-    table (`also`), and short names without the owner.
-    """
+    table (`also`), and short names without the owner."""
     ids: dict[str, str] = {}
     rows = model_table().models
     for name, row in rows.items():
@@ -105,8 +104,7 @@ def is_known(text: str) -> bool:
 
 def is_at_hand(text: str) -> bool:
     """Whether a model's shape is available without the network: a known name, or a file or folder
-    on this machine.
-    """
+    on this machine."""
     path = Path(text)
     if text.endswith(".json") or is_known(text):
         return True
@@ -312,8 +310,7 @@ def parameter_count(text: str) -> int:
 GPT2_VOCABULARY = 50257
 SMALLEST_LANGUAGE_MODEL = PUBLISHED_SIZES[0][0]
 """The parameters of the smallest published language model. In a smaller network a vocabulary would
-take most of the parameters, so plan assumes that it does not write text.
-"""
+take most of the parameters, so plan assumes that it does not write text."""
 
 
 def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:

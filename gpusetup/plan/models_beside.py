@@ -20,8 +20,7 @@ from gpusetup.plan.shape import Shape
 
 Critic = Literal["none", "model", "head"]
 """The kind of critic that estimates the value of an answer: none, a separate model, or a head on
-the policy.
-"""
+the policy."""
 SAME_AS_POLICY = ""
 """A placeholder name for a model that has the same size as the policy."""
 
@@ -38,23 +37,22 @@ class RlSetup(Frozen):
     has_reference: bool = False
     reference_on_host: bool = False
     reward_models: tuple[str, ...] = ()
-    """The names of the reward models; `SAME_AS_POLICY` for a model that the config does not name.
-    """
+    """The names of the reward models; `SAME_AS_POLICY` for a model that the config does not
+    name."""
     critic: Critic = "none"
     critic_name: str = SAME_AS_POLICY
     frozen_in_16_bits: bool = True
     """Whether frozen models are in 16 bits; otherwise they have the policy's type."""
     engine_share: float | None = None
-    """The share of the card that an engine on the same GPUs reserves; None if there is no engine.
-    """
+    """The share of the card that an engine on the same GPUs reserves; None if there is no
+    engine."""
     engine_sleeps: bool = False
     """Whether the engine frees its memory while the policy is trained (verl, sleep mode)."""
     policy_leaves: bool = False
     """Whether the policy's states are on the host while the engine generates (verl's offload)."""
     generated_at_once: int = 0
     """The number of sequences that the policy itself generates at once on a GPU; 0 if an engine
-    generates them.
-    """
+    generates them."""
 
 
 def shape_of_model(name: str, policy: Shape) -> Shape | None:

@@ -255,8 +255,7 @@ def uncertainties(
     question: TrainingQuestion, decision: RecipeDecision, hardware: Place
 ) -> Iterator[str]:
     """Notes on uncertain facts that decide whether the job fits; if there are any, the answer is
-    not clear.
-    """
+    not clear."""
     if not decision.fits or decision.measured:
         return
     if question.params is not None:

@@ -27,14 +27,14 @@ LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 
 
 def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
-    """The GPU of any maker with this name; UsageError if the name is unknown or does not determine
-    the memory size."""
+    """The GPU with this name, from any maker; UsageError if the name is unknown or does not
+    determine the memory size."""
     maker = maker_of_name(text, rows)
     return named_gpu(text, rows) if maker is None else named_place(text, maker)
 
 
 def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, of any maker; if it has GPUs from NVIDIA, only those count."""
+    """The GPUs of a machine, from any maker; if there are NVIDIA GPUs, only these count."""
     stack = machine.makers
     if stack is None or machine.gpus:
         return machine_place(machine)
@@ -95,7 +95,7 @@ def of_unified_apu(name: str, written_gb: int | None) -> Place:
 def place(
     name: str, total: float, capacity: float, maker: Maker, *, unified: bool = False
 ) -> Place:
-    """A GPU of another maker as a place for a job, with the remarks that apply to it."""
+    """The `Place` for a GPU from another maker, with the remarks that apply to this GPU."""
     remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
     if unified:
         remark += (

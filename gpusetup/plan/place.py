@@ -36,14 +36,13 @@ class Place(Frozen):
     system: System = "linux"
     host_bytes: int | None = None
     unified: bool = False
-    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains nothing.
-    """
+    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains
+    nothing."""
     used_bytes: int = 0
     """The bytes that other programs use on the fullest GPU."""
     remark: str = ""
     """A sentence for the answer, such as which card was assumed if the name could mean several; ""
-    if none is needed.
-    """
+    if none is needed."""
     has_expandable_segments: bool = True
     """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
 
@@ -229,8 +228,7 @@ TOTAL_GIB: tuple[tuple[str, float], ...] = (
 """Name -> GiB that CUDA can use, for cards that do not follow the rule in `cuda_bytes`. For
 example, ECC takes a part of GDDR memory, and HBM is sold in decimal gigabytes. The numbers come
 from out-of-memory messages ("a total capacity of 79.15 GiB"), or from applying the rule to the
-total that `nvidia-smi` prints; both were read in public texts in 2026-11.
-"""
+total that `nvidia-smi` prints; both were read in public texts in 2026-11."""
 
 DRIVER_BYTES = 0.2 * GIB
 DRIVER_SHARE = 0.005
@@ -246,8 +244,7 @@ This rule is within 0.4 GiB for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RT
 UNIFIED_SHARE = 0.93
 """The share of a board's memory that Linux and CUDA see, because firmware keeps the rest. GB10
 shows 119.7 of 128 GiB, Jetson Orin Nano 7.4 of 8, and AGX Orin 61.4 of 64; we use about the lowest
-of these shares.
-"""
+of these shares."""
 
 
 def cuda_bytes(total_bytes: float) -> float:

@@ -47,8 +47,8 @@ class TrainingQuestion(Frozen):
     tables: tuple[EmbeddingTable, ...] = ()
     """Embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
-    """The value that plan should find: the longest context, the largest batch or the fewest GPUs.
-    """
+    """The value that plan should find: the longest context, the largest batch or the fewest
+    GPUs."""
     method: str | None = None
     """The name of the training method (`dpo`, `grpo`), used if there is no `rl` from a config."""
     encoded_before: bool = False
@@ -106,8 +106,7 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
     """The number of tokens in a sample: from the question, otherwise fixed by the model, otherwise
-    the default.
-    """
+    the default."""
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
     if question.solve == "context":

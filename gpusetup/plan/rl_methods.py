@@ -25,8 +25,8 @@ GENERATING = frozenset((
 BY_TRL = ("trl", "axolotl")
 """Trainers that use TRL's GRPO."""
 BY_VERL = ("verl", "openrlhf")
-"""Trainers that generate answers with an engine on the same GPUs, which sleeps during the training.
-"""
+"""Trainers that generate answers with an engine on the same GPUs, which sleeps during the
+training."""
 ENGINE_SHARE = 0.5
 """The engine's default share of the card (verl 0.9, rollout.yaml)."""
 

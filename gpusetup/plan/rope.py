@@ -7,12 +7,11 @@ from gpusetup.plan.job import TrainingJob
 
 SAME_FACTOR = 0.01
 """Factors that differ by at most this share count as equal, because people write only one or two
-decimals (1.25, 3.33).
-"""
+decimals (1.25, 3.33)."""
 STATIC_KINDS = ("yarn", "linear", "su", "longrope")
 """Kinds of scaling whose factor is the longest length divided by the original length. With other
-kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the model.
-"""
+kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the
+model."""
 
 
 class RopeScaling(Frozen):

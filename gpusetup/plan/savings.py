@@ -158,8 +158,7 @@ def settings_that_save(decision: RecipeDecision) -> list[Help]:
 
 def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
     """All changes that could make the job fit: other settings, another kind of training, less work,
-    or more GPUs.
-    """
+    or more GPUs."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
     jobs = dict(fitting(job, decision.limits))
@@ -185,8 +184,7 @@ def help_of(
     decision: RecipeDecision, step: str, changed_job: TrainingJob, kind: Literal["setting", "job"]
 ) -> Help:
     """One change as a suggestion, with the memory that it saves and the recipe with which the job
-    then fits (None if it still does not fit).
-    """
+    then fits (None if it still does not fit)."""
     then_recipe = decide(changed_job, decision.limits).recipe
     return Help(
         step=step,
@@ -198,8 +196,7 @@ def help_of(
 
 def order_of_help(help: Help) -> tuple[bool, float]:
     """A sort key for suggestions: first those that are enough on their own, then those that save
-    the most.
-    """
+    the most."""
     # False sorts before True.
     is_not_enough = help.recipe is None
     return (is_not_enough, -help.saves_gib)
@@ -215,8 +212,8 @@ def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> flo
 
 
 def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
-    """Yields the smallest set of changes that together make the job fit, if there is one; the
-    mildest changes are tried first.
+    """Yields the smallest set of changes that together make the job fit, if there is one, trying
+    the mildest changes first.
 
     `changes` must be in this order: settings for the same training come before another kind of
     training.

@@ -1,5 +1,5 @@
-"""The answer of `plan --serve`: whether an inference server fits, its longest context, and its
-start command. Pure functions."""
+"""Builds the answer of `plan --serve`: whether an inference server fits, its longest context, and
+its start command. Pure functions."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ LARGEST_IMAGE = 2.5 * GIB
 """The bytes that trying the largest image needs on a GPU, as vLLM 0.8.4 logs it for Qwen2.5-VL."""
 WITHIN_ERROR = 0.02
 """The error of estimates for servers, as a share of the GPU's memory: CUDA graphs and NCCL's
-buffers differ between versions.
-"""
+buffers differ between versions."""
 
 
 def free_beside_requests(server: Server) -> float:
@@ -142,8 +141,7 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
 
 def free_with_context(server: Server, tokens: int) -> float:
     """The bytes that remain for the cache after the weights and a forward pass, at this context
-    length.
-    """
+    length."""
     if not server.computes_whole_prompts:
         return free_for_cache(server)
     pass_tokens = max(tokens, server.tokens_at_once)
@@ -174,8 +172,7 @@ def is_beyond(server: Server) -> bool:
 
 def serve_notes(server: Server, fits: bool) -> Iterator[str]:
     """Notes for the answer about the engine's version, the model's shape and context, and the
-    machine.
-    """
+    machine."""
     shape = server.shape
     yield version_note(server) if fits else modelled_version(server)
     if shape.base:

@@ -15,8 +15,7 @@ ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 
 LARGE_GPU = 70 * GIB
 """GPUs with at least this many bytes of memory: vLLM and SGLang compute more tokens at once on
-them.
-"""
+them."""
 
 
 class LargeGpu(Frozen):
@@ -44,14 +43,12 @@ class ServingEngine(Frozen):
     large: LargeGpu | None = None
     outside: bool = False
     """Whether the share only covers weights and cache, so that forward passes use the rest of the
-    memory.
-    """
+    memory."""
     version: str
     """The version of the engine whose memory use plan models."""
     whole_context_before: str = ""
     """Versions before this one compute a whole prompt in one pass, and refuse to start if the pass
-    for the full context does not fit; "" if there are none.
-    """
+    for the full context does not fit; "" if there are none."""
     command: str
     """A template for the shell command that starts the server."""
     small_cache: str

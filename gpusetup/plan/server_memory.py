@@ -15,8 +15,7 @@ from gpusetup.plan.server import Server
 
 LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
 """Family -> the width of the tensor that latent attention caches (512, and 64 for the rotated
-keys).
-"""
+keys)."""
 
 
 def weight_bytes_of(server: Server) -> float:

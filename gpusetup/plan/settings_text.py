@@ -14,8 +14,7 @@ Values = dict[str, Any]
 """The keys of a trainer's config with their values; None leaves a key out."""
 Format = Literal["yaml", "json", "flags", "overrides"]
 """The output format. `flags` means `--name value`; `overrides` means `name=value`, as Hydra and
-torchtune read them.
-"""
+torchtune read them."""
 
 
 def without_none(values: Values) -> Values:

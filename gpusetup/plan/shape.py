@@ -5,14 +5,13 @@ from __future__ import annotations
 from gpusetup.model.frozen import Frozen
 
 DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
-"""Families of diffusion models, whose samples have one token for each patch of the image or video.
-"""
+"""Families of diffusion models, whose samples have one token for each patch of the image or
+video."""
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families of text encoders, which read a whole text at once and are usually fine-tuned with a
-classifier.
-"""
+classifier."""
 SPEECH = frozenset(("whisper",))
 """Families of speech models, which read audio in windows of a fixed length."""
 TRANSLATORS = ("t5", "bart")
@@ -25,8 +24,7 @@ class Shape(Frozen):
     name: str
     kind: str = "transformer"
     """The model family in `config.json` (`qwen3`, `mixtral`, ...); `transformer` if the shape is a
-    guess.
-    """
+    guess."""
     parameters: int
     active: int
     """The parameters that one token uses (fewer than all in a mixture of experts)."""
@@ -41,8 +39,7 @@ class Shape(Frozen):
     """The width of all key heads together (that of the value heads is the same)."""
     intermediate: int
     """The MLP width that one token uses; with experts, the experts per token times the width of
-    one.
-    """
+    one."""
     gated: bool = True
     """Whether the MLP has a gate in addition to its up projection (SwiGLU)."""
     rms_norm: bool = True
@@ -55,33 +52,30 @@ class Shape(Frozen):
     experts: int = 0
     """The number of experts that one token uses; 0 if the model has no experts."""
     vocabulary: int = 0
-    """The vocabulary size, which is the width of the logits; 0 if the model has no language head.
-    """
+    """The vocabulary size, which is the width of the logits; 0 if the model has no language
+    head."""
     tower: int = 0
     """The number of parameters in an image or audio encoder in addition to the text model."""
     classes: int = 0
     """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
     """The number of tokens in a sample if the model fixes it: the patches of an image, or those of
-    a diffusion model at its usual frames and resolution.
-    """
+    a diffusion model at its usual frames and resolution."""
     encoder_parameters: int = 0
     """The number of parameters in a diffusion model's frozen text encoders and VAE."""
     adapted: int = 0
     """The sum of inputs and outputs over all linear layers with LoRA; 0 if it follows from the
-    shape as usual.
-    """
+    shape as usual."""
     latent: int = 0
     """The width of the tensor that latent attention caches; 0 if keys and values are cached."""
     roughly: bool = False
     """Whether plan can only roughly estimate the activations of some layers (state space, linear
-    attention, convolutions).
-    """
+    attention, convolutions)."""
     cached_layers: int | None = None
     """The number of layers that cache keys and values for every token; None means all layers."""
     base: str = ""
-    """The base model that the shape was taken from, because its name is part of the model's name.
-    """
+    """The base model that the shape was taken from, because its name is part of the model's
+    name."""
     assumed: str = ""
     """A phrase that tells how the shape was guessed; "" if it is known."""
     native_context: int | None = None

@@ -20,8 +20,7 @@ MOST_NAMES = 3
 """The most cards that are named for one memory size."""
 OLDEST_CAPABILITY = Capability.parse("7.0")
 """The compute capability of Volta. Older GPUs have no tensor cores, and current trainers have no
-kernels for them.
-"""
+kernels for them."""
 NOT_FOR_TRAINING = JETSON | UNIFIED | {"laptop"}
 """Words in the names of GPUs that people do not buy for training."""
 
@@ -56,8 +55,7 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
 
 def is_for_training(row: GpuRow) -> bool:
     """Whether people buy or rent this card for training: Volta or newer, not in a laptop or on a
-    board such as Jetson, and not tied to one platform.
-    """
+    board such as Jetson, and not tied to one platform."""
     # A GPU that is tied to one platform is only sold with its machine (GB200).
     if row.on is not None or row.capability < OLDEST_CAPABILITY:
         return False

@@ -38,13 +38,11 @@ NVLINKS: tuple[tuple[str, Link], ...] = (
 )  # fmt: skip
 """Cards that are always connected by NVLink in their machines. NVIDIA's datasheets give the sum of
 both directions, so each number is half of it. Cards that are only sometimes connected by an NVLink
-bridge count as PCIe.
-"""
+bridge count as PCIe."""
 
 SHARE_OF_PEAK = 0.4
 """The share of a GPU's peak speed that a training run reaches. Published runs reach 25 to 65 %
-(tables of torchtitan and llm-foundry).
-"""
+(tables of torchtitan and llm-foundry)."""
 
 
 def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:

@@ -9,16 +9,14 @@ from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. This number and the next two
-were fitted to the measured table (`measured.py`).
-"""
+were fitted to the measured table (`measured.py`)."""
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
 """Bytes per parameter of the gathered unit if the states are offloaded to the host."""
 FROZEN_UNIT = 4.0
 """Bytes per parameter of a frozen gathered unit, which has no gradients: the 16-bit weights of this
-unit and of the next one.
-"""
+unit and of the next one."""
 
 
 class Optimizer(Frozen):
@@ -26,8 +24,7 @@ class Optimizer(Frozen):
 
     moments: float = 0.0
     """The number of states in the type of the parameters (in 32 bits if there is a 32-bit copy of
-    the weights).
-    """
+    the weights)."""
     fixed: float = 0.0
     """The bytes of states that have their own type."""
     copies: float = 0.0
@@ -38,8 +35,7 @@ class Optimizer(Frozen):
 
 EIGHT_BITS = 1 + 4 / 256
 """Bytes of an 8-bit state: one byte, and a 32-bit scale for every 256 of them (Dettmers et al.,
-arXiv 2110.02861).
-"""
+arXiv 2110.02861)."""
 
 OPTIMIZERS: dict[str, Optimizer] = {
     **dict.fromkeys(("adamw", "adam"), Optimizer(moments=2, copies=1)),
@@ -56,8 +52,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
 computes the square roots of all second moments at once, which needs a copy (torch.optim's
 documentation). bitsandbytes and torchao store a moment in one byte or half a byte. Lion keeps one
 moment (arXiv 2302.06675). Prodigy keeps AdamW's two, its sums and the initial weights. Adafactor
-keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible.
-"""
+keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible."""
 
 
 # --- how parameters are divided -------------------------------------------------------------------
@@ -164,8 +159,7 @@ def weight_bytes(job: TrainingJob) -> int:
 
 def gradient_bytes(job: TrainingJob) -> int:
     """The bytes of one gradient. With DeepSpeed they have the type used for computing, otherwise
-    the type of the trained weight.
-    """
+    the type of the trained weight."""
     has_adapters = job.lora is not None
     # The gradients of adapters have the adapters' type.
     if has_adapters or not job.deepspeed_steps:
@@ -190,8 +184,7 @@ def optimizer_bytes(job: TrainingJob) -> float:
 
 def optimizer_on_host(job: TrainingJob) -> bool:
     """Whether the optimizer's states are on the host, because they are offloaded or may be paged
-    out.
-    """
+    out."""
     optimizer = OPTIMIZERS[job.optimizer]
     # Paged states leave the GPU only if memory runs short; only that case matters for a plan.
     return optimizer.paged or job.offload_optimizer
@@ -276,8 +269,8 @@ def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
 
 
 FROZEN_ENCODER_BYTES = 2
-"""Bytes per weight of frozen encoders, which diffusers' scripts load in 16 bits (`weight_dtype`).
-"""
+"""Bytes per weight of frozen encoders, which diffusers' scripts load in 16 bits
+(`weight_dtype`)."""
 
 
 def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
@@ -288,8 +281,7 @@ def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
     """The extra bytes that Trinity-RFT needed in measurements when a sharded strategy ran on one
-    GPU.
-    """
+    GPU."""
     # Only Trinity-RFT, which fills a token budget, showed this in measurements.
     if recipe.offload or not job.fills_token_budget:
         return 0.0
@@ -301,8 +293,7 @@ def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
 
 LIVE_PARAMETERS = 1e9
 """The number of parameters that ZeRO 3 keeps gathered (`stage3_max_live_parameters`) and that its
-optimizer updates at once (`sub_group_size`).
-"""
+optimizer updates at once (`sub_group_size`)."""
 
 
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
@@ -334,8 +325,8 @@ def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def gradients(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of all gradients on one GPU; 0 if they are offloaded or used up during the backward
-    pass."""
+    """The bytes of all gradients on one GPU; 0 if they are offloaded, or if the optimizer consumes
+    them during the backward pass."""
     # When DeepSpeed offloads the optimizer's states, it also moves the gradients to the host.
     deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
     if recipe.offload or deepspeed_offloads:
@@ -368,8 +359,7 @@ def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
 
 ADAFACTOR_COPIES = 4.4
 """The number of 32-bit copies of the largest matrix that a step of transformers' Adafactor makes:
-gradient, parameter, squares, the product of the factors, and parts of others.
-"""
+gradient, parameter, squares, the product of the factors, and parts of others."""
 
 
 def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:

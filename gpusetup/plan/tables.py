@@ -84,8 +84,7 @@ COUNT_NAME = re.compile(
     r"(?:n|num|number_of)_([a-z_]+)|([a-z_]+?)_(?:num|count|cardinality|vocab_size|num_embeddings)"
 )
 """Keys with a number of rows, such as `n_users`, `num_items`, `user_count` and
-`category_cardinality`. Each contains a noun for the rows.
-"""
+`category_cardinality`. Each contains a noun for the rows."""
 NO_ROWS = frozenset((
     "accumulate", "accumulation", "anchors", "attention", "batch", "batches", "beams", "bins",
     "blocks", "channels", "checkpoints", "class", "classes", "cpu", "cpus", "decoder", "dim",
@@ -99,15 +98,13 @@ NO_ROWS = frozenset((
     "trials", "units", "val", "vocab", "warmup", "words", "workers",
 ))  # fmt: skip
 """Nouns that configs count without having a table for them: layers, steps, samples, machines. A
-language model's vocabulary is already counted with the model.
-"""
+language model's vocabulary is already counted with the model."""
 LISTS = frozenset((
     "num_embeddings_per_feature", "cardinalities", "cat_cardinalities", "categorical_cardinalities",
     "field_dims", "embedding_sizes", "feature_cardinalities",
 ))  # fmt: skip
 """Keys of lists that give the number of rows of each table (torchrec's DLRM, FuxiCTR, tabular
-models).
-"""
+models)."""
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
@@ -147,8 +144,7 @@ def widths_by_name(reader: Reader) -> dict[str, int]:
 
 def noun_of_rows(setting: Setting) -> str | None:
     """The noun for a table's rows (`users`) if the setting gives their number; None if it counts
-    something else.
-    """
+    something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
     parent = parents[-1] if parents else None
@@ -195,7 +191,7 @@ def sibling_width(reader: Reader, setting: Setting) -> int | None:
 
 
 def note_widths(reader: Reader) -> None:
-    """Record the settings with widths of embedding tables as read."""
+    """Record that the settings with widths of embedding tables were read."""
     for setting in widths_in(reader):
         reader.note(setting, "width of the embedding tables")
 

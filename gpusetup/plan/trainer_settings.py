@@ -74,8 +74,7 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
 
 def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
     """The parts of the plan that the settings do not express, so that the user must set them in
-    another way.
-    """
+    another way."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
@@ -121,5 +120,4 @@ NOT_COMPARED = {
     "tables", *BESIDE_FIELDS,
 }  # fmt: skip
 """Job fields that are not compared, because the trainer derives them itself, because reading back
-adds them, or because they depend on the user's model and the additional models.
-"""
+adds them, or because they depend on the user's model and the additional models."""

@@ -73,13 +73,11 @@ PUBLISHED_IN_32_BITS = (
 """Families whose checkpoints on the hub are in 32 bits; most of them are older than bfloat16."""
 SOFTCAPPED = ("gemma2",)
 """Families that cap attention scores with a tanh, so that transformers must write the scores to
-memory.
-"""
+memory."""
 TRAINED_EAGERLY = ("gemma3",)
 """Families that are trained with eager attention, because transformers warns against anything else.
 Unsloth does so too: 67 GB were published for the 4B model with 16,384 tokens, while flash attention
-would need 34.
-"""
+would need 34."""
 ON_TRANSFORMERS = (
     "accelerate", "axolotl", "hf", "llama-factory", "ms-swift", "trl", "unsloth",
 )  # fmt: skip

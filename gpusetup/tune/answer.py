@@ -38,13 +38,12 @@ class Row(Trial):
     kept: bool = False
     runs: int = 1
     """How often this combination ran, in turn with the one that it is compared with. The speed is
-    the median.
-    """
+    the median."""
     seconds_per_epoch: float | None = None
     """The time for one epoch; null if the data set's number of samples is unknown."""
     loss_steps: int | None = None
-    """In the row `+AMP`, the number of steps after which `loss` and `loss_without_amp` were read.
-    """
+    """In the row `+AMP`, the number of steps after which `loss` and `loss_without_amp` were
+    read."""
     loss_without_amp: float | None = None
 
 
@@ -64,8 +63,7 @@ class TuneAnswer(Frozen):
     """Why not even one sample fits on this card, according to plan; null if one may fit."""
     recommendations: tuple[str, ...] = ()
     """Advice that tune does not write into the config, because it would change the experiment or
-    has no key there.
-    """
+    has no key there."""
     trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
     """The largest batch size that ran or, with `--objective speed`, the fastest."""

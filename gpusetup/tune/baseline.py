@@ -31,8 +31,7 @@ class MeasureRequest(Frozen):
     """Whether tune may write a larger effective batch into the config (`--grow-batch`)."""
     workers: int = 0
     """The number of loader workers that the table tries, as the rules would write it for this
-    machine.
-    """
+    machine."""
 
 
 class Setup(Frozen):

@@ -1,4 +1,4 @@
-"""Changes the split of the same effective batch into micro-batch and accumulation steps. Pure
+"""Splits the same effective batch differently into a micro-batch and accumulation steps. Pure
 functions.
 
 A micro-batch is only changed if the new size was measured on this machine, or if `plan` is certain
@@ -32,8 +32,7 @@ from gpusetup.tune.verdict import BY_PLAN, CannotJudge, how_to_fit, plan_verdict
 
 LARGEST_EFFECTIVE = 1 << 16
 """The largest effective batch whose divisors are tried one by one; a malicious config may contain
-any number.
-"""
+any number."""
 
 
 def measuring(case: ConfigCase) -> str:
@@ -50,8 +49,8 @@ class Split(Frozen):
     size: int
     partner: Setting | None
     steps: int
-    """The number of accumulation steps; 0 if several batch settings share one accumulation setting.
-    """
+    """The number of accumulation steps; 0 if several batch settings share one accumulation
+    setting."""
     derived: bool
     """Whether a global batch in the same map lets the trainer derive the accumulation."""
 
@@ -74,8 +73,8 @@ SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
-    """For each batch setting, suggest a better split of the same effective batch, or explain why it
-    stays."""
+    """For each batch setting, suggest a better split of the same effective batch, or explain why
+    the setting is kept."""
     unit = _other_unit(case)
     for setting, key in case.keyed:
         if key.role != "batch":
@@ -196,8 +195,8 @@ def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
 
 
 def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
-    """A sentence part with the batch that a guide starts with on this card, and each GPU's share of
-    it."""
+    """Part of a sentence with the batch that a guide starts with on this card, and each GPU's share
+    of it."""
     unit = "in all" if mark.of_all_gpus else "on a GPU"
     text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
     gpus = case.facts.gpus
@@ -348,8 +347,7 @@ def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
 
 def _way_to_fit(case: ConfigCase, split: Split) -> str:
     """Advice if plan is not certain of any batch: to measure it, or plan's suggestions if not even
-    a batch of 1 fits.
-    """
+    a batch of 1 fits."""
     measure_it = f"`{measuring(case)}` measures it"
     verdict = plan_verdict(case, 1, split.effective)
     card = case.facts.card

@@ -29,8 +29,7 @@ from gpusetup.tune.search import Goal, Trial, code_fails, next_batch, next_for_s
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
 CHILD_ENVIRONMENT = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC_ARENA_MAX": "2"}
 """Environment variables of the child. The number of malloc arenas is limited because glibc creates
-more of them in some runs than in others, which would disturb the measured memory.
-"""
+more of them in some runs than in others, which would disturb the measured memory."""
 TIMED_SECONDS = 20.0
 """The longest time for which one trial times its steps."""
 STARTING_SECONDS = 280.0
@@ -41,20 +40,17 @@ LEAST_STEPS = 4
 """The least steps in a trial: one to warm up, one whose memory is read, and two that are timed."""
 TIMED_SHARE = 0.1
 """The share of a search's remaining time for which one trial times its steps; larger sizes need the
-rest.
-"""
+rest."""
 FIRST_SECONDS = 30.0
 """The extra time for the first trial of a search, because there is no result without it."""
 LEAST_CLIMB = 1.5
 """A size must be at least this many times the largest one that ran to tell something new about the
-speed.
-"""
+speed."""
 FREE_SHARE = 0.02
 """The share of the memory to keep free for fragmentation and other programs."""
 LEAST_FREE_BYTES = 300 << 20
 """The least memory to keep free on a GPU. Kernels that are loaded later and NCCL need 0.1 to 0.5 GB
-outside of the allocator, and 2 % of a 4 GB card would only be 80 MB.
-"""
+outside of the allocator, and 2 % of a 4 GB card would only be 80 MB."""
 STDERR_BYTES = 64 << 10
 """The number of bytes to read from the end of a trial's standard error."""
 
@@ -85,8 +81,7 @@ class BenchJob(Frozen):
     """Whether the timed steps take their batches from the code's data set, if it returns one."""
     workers: int | None = None
     """The number of workers of that loader; None means as many as the code's DataLoader has, or
-    none.
-    """
+    none."""
 
 
 class Device(Frozen):

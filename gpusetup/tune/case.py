@@ -41,8 +41,7 @@ class Facts(Frozen):
     @property
     def card(self) -> Place | None:
         """The GPU with the least memory, in the form that `plan` needs; None if its memory is
-        unknown.
-        """
+        unknown."""
         if not self.memory_bytes:
             return None
         system: System = "windows"
@@ -62,8 +61,7 @@ class Measured(Frozen):
     """Whether to write a batch that ran even if it makes the effective batch larger."""
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
-    it was not measured.
-    """
+    it was not measured."""
     interrupted: bool = False
     """Whether the measurement was interrupted, in which case only measured changes are written."""
 
@@ -81,8 +79,7 @@ class Proposal(Frozen):
     words: tuple[str, ...] = ()
     cannot_fit: str | None = None
     """A sentence to show first if not even one sample of the model fits on this card; otherwise
-    None.
-    """
+    None."""
 
 
 MEASURED = "measured on this machine"
@@ -135,8 +132,7 @@ class ConfigCase(Frozen):
     """The config after all changes except those of the batch."""
     fixed_by: str | None = None
     """A sentence that explains why another file also sets the batch and the precision; None if none
-    does.
-    """
+    does."""
 
     def with_role(self, *roles: str) -> list[Setting]:
         """The settings with one of these roles, in the file's order."""
@@ -191,8 +187,8 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
 
 
 def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
-    """An edit with its reason. `setting` is the one that changes, or the one below which a line is
-    added."""
+    """An edit as a proposed change with its reason. `setting` is the setting that changes, or the
+    one below which a line is added."""
     is_added = edit.start == edit.end
     new_value: int | bool | str = value
     if value.isdigit():
@@ -264,8 +260,7 @@ COUNTS_ALL_GPUS = (
     "per_device_train_batch_size", "train_micro_batch_size",
 )  # fmt: skip
 """Names that show that `train_batch_size` counts all GPUs together, as in DeepSpeed, NeMo and
-Megatron.
-"""
+Megatron."""
 RAY = "ray"
 """The table row for frameworks whose `num_workers` do not belong to a data loader (Ray, Dask)."""
 

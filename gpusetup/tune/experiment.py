@@ -82,8 +82,8 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
 # --- the length of a sequence ---------------------------------------------------------------------
 
 SHORT_LENGTHS = (128, 256)
-"""The range of sequence lengths, in tokens, that the set-up guide advises for a laptop with 4 GB.
-"""
+"""The range of sequence lengths, in tokens, that the set-up guide advises for a laptop with 4
+GB."""
 
 
 def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
@@ -172,14 +172,12 @@ CACHE_OFF_BELOW_GB = 4
 """On GPUs with less memory, the multi-GPU guide switches the cache off."""
 LARGE_SHARE = 0.05
 """If the cache takes a larger share of the GPU's memory than this, switching it off is worth the
-time for computing the embeddings again.
-"""
+time for computing the embeddings again."""
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     """Advice on the cache for a recommender's embeddings: the memory it needs, and whether to
-    switch it off.
-    """
+    switch it off."""
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return

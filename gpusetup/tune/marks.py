@@ -52,46 +52,39 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
 
 Training = Literal["recommender", "images", "sequences", "language", "unknown", "other"]
 """The kinds of training, which have different marks. `unknown` means that the config does not show
-its model; `other` is a model for which the guides have no marks.
-"""
+its model; `other` is a model for which the guides have no marks."""
 
 SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
 """Matches values that name a recurrent model or a custom transformer: `BiLSTM`, `tiny_gru`."""
 NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
 """Matches names of other models that contain such a word (`vision transformer`), and ids of
-published models, which contain `/`.
-"""
+published models, which contain `/`."""
 LONGEST_KIND = 100
 """The number of characters to look at in a value that may name a kind of model; a longer value is a
-text.
-"""
+text."""
 MODEL_KIND_KEYS = frozenset((
     "model_type", "model", "type", "name", "model_name", "arch", "architecture", "network", "net",
     "rnn_type", "cell_type", "cell", "encoder",
 ))  # fmt: skip
-"""Keys whose value may name the kind of a model."""
+"""Keys whose value may name a kind of model."""
 MODEL_WORDS = frozenset((
     "model", "network", "net", "arch", "architecture", "backbone", "policy", "generator",
     "discriminator", "encoder", "decoder", "unet", "vae", "head",
 ))  # fmt: skip
 """Words in keys about a model. A config with such a key shows something about its model, so it
-counts as `other` and not as `unknown`.
-"""
+counts as `other` and not as `unknown`."""
 IMAGE_KEYS = frozenset((
     "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
     "size_divisor", "num_classes",
 ))  # fmt: skip
 """Keys of models for image recognition, detection or generation, for which the guides have no batch
-size.
-"""
+size."""
 LARGEST_VIT_PATCH = 32
 """The largest patch of vision transformers, which have patches of 8 to 32 pixels. Larger patches
-are cut out of images for training.
-"""
+are cut out of images for training."""
 LONGEST_SMALL_SEQUENCE = 256
 """The longest sequence, in tokens, that the guides' marks are for; longer ones belong to language
-models.
-"""
+models."""
 
 
 def training_of(case: ConfigCase) -> Training:
@@ -148,8 +141,7 @@ LARGEST_SMALL_WIDTH = 1023
 LARGEST_SMALL_DEPTH = 11
 """The acceleration guide's networks have a width of up to 256 and up to 4 layers. A network with a
 width of 1,024 or with 12 layers (like the smallest BERT and GPT-2) is a language or speech model,
-for which the guide has no marks.
-"""
+for which the guide has no marks."""
 
 
 def _is_larger_than_the_guides(case: ConfigCase) -> bool:

@@ -18,8 +18,7 @@ from gpusetup.tune.table import TrialTable, cause_of, gains_by_role
 
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
 """A function from the expected number of trials to a context manager, whose value is called with a
-line about each trial.
-"""
+line about each trial."""
 SEARCH_TRIALS = 5
 """The approximate number of trials in a search, for the progress bar."""
 TABLE_TRIALS = 25

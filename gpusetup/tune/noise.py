@@ -13,13 +13,11 @@ LEAST_GAIN = 1.03
 """The smallest speed-up that counts as a gain: less than 3 % is not worth the trouble."""
 CONFIRMED_RUNS = 2
 """The number of runs that both settings need before a gain counts, because other programs may
-disturb a single run.
-"""
+disturb a single run."""
 ENOUGH_RUNS = 3
 """With this many runs, the differences between runs are enough to judge the noise. If two settings
 are equally fast, all three runs of the first are faster than all three of the second in one of
-twenty cases.
-"""
+twenty cases."""
 MOST_RUNS = 5
 """The most runs of a setting to find out whether it is faster than another one."""
 FIRST_SECONDS = 0.5
@@ -28,8 +26,7 @@ LONGEST_SECONDS = 2.0
 """The most seconds for which steps are timed in later runs."""
 TABLE_SECONDS = 120.0
 """After this many seconds for the whole table, each comparison ends as soon as both settings have
-run twice.
-"""
+run twice."""
 MOST_SECONDS = 30.0
 """After this many seconds, a single comparison ends as soon as both settings have run twice."""
 

@@ -19,8 +19,7 @@ OUT_OF_MEMORY = re.compile(
 )
 KILLED_EXITS = (-9, 137)
 """The exit codes of a child that the Linux OOM killer ended: the signal SIGKILL, and the code by
-which a shell reports it.
-"""
+which a shell reports it."""
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:

@@ -33,8 +33,7 @@ TOTAL_SECONDS = 120.0
 """The default time limit of a search."""
 BUSY_PERCENT = 85.0
 """The default for `target_gpu_util`, in percent of the time. A GPU that is busy for less than this
-waits for something.
-"""
+waits for something."""
 OPTIONS = (
     "loss", "optimizer", "amp", "compile", "device", "max_batch_size", "memory_limit_bytes",
     "total_seconds", "steps", "seconds", "say",
@@ -46,8 +45,7 @@ MOST_NAMES = 8
 
 class SearchConfig(Frozen):
     """The settings that a batch search reads from the user's dict: search options, or values of a
-    training config.
-    """
+    training config."""
 
     options: Mapping[str, Any]
     batch_size: int | None = None
@@ -57,7 +55,7 @@ class SearchConfig(Frozen):
 
 
 def search_config(config: Mapping[str, Any]) -> SearchConfig:
-    """Read the search options from a dict, or the batch, mixed precision and compile settings of a
+    """Read a dict of search options, or the batch, mixed precision and compile settings of a
     training config.
 
     >>> read = search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})

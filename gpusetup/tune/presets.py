@@ -90,8 +90,7 @@ def _sequence_lines(
 
 def _workers(count: int, source: str = ACCELERATION) -> Line:
     """The line with the guide's number of workers, which `tune` replaces with a number that suits
-    the machine's cores.
-    """
+    the machine's cores."""
     reason = "one for each usable core is better: `gpusetup tune` sets it"
     return Line("num_workers", str(count), reason, f"{source}, corrected")
 

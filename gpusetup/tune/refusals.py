@@ -57,8 +57,7 @@ def batch_fixed_by(config: Config) -> str | None:
 
 def sharded_elsewhere(case: ConfigCase) -> str | None:
     """A sentence that names the other file that decides how the model is sharded; None if no
-    setting refers to such a file.
-    """
+    setting refers to such a file."""
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
             continue

@@ -50,14 +50,12 @@ from gpusetup.tune.verdict import cannot_fit
 
 MOST_WORKERS = 16
 """The most workers to suggest, because above this the loader's main process becomes the bottleneck
-(the guide stops at 8 for 16 cores and more).
-"""
+(the guide stops at 8 for 16 cores and more)."""
 WORKER_BYTES = GIB
 """The RAM for one worker: 0.3 to 0.8 GiB for importing torch, and room for its batches."""
 WINDOWS_WORKER_BYTES = 3 * GIB
 """The memory for one worker on Windows, where it also reserves 2 to 3 GiB for the CUDA libraries
-(otherwise error 1455, the paging file is too small).
-"""
+(otherwise error 1455, the paging file is too small)."""
 LEAST_PREFETCH = 2
 """The least batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = (
@@ -156,7 +154,7 @@ def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
 
 
 def _suggest_switching_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
-    """Suggest to switch on each setting with this role that is off."""
+    """Suggest switching on each setting with this role that is off."""
     for setting in case.with_role(role):
         # Any value other than true or false stays as it is.
         is_off = switch_value(setting) is False
@@ -198,8 +196,8 @@ WITHOUT_TENSOR_CORES = "GTX 16"
 FULL_PRECISION = ("32", "32-true")
 """The values for 32 bits in Lightning and litgpt."""
 HALF_PRECISION = re.compile(r"(?i)\b(?:bf16|fp16|bfloat16|float16|half|16)\b|^pure_bf16$")
-"""Matches values, and names of switches, that mean that the training already computes in 16 bits.
-"""
+"""Matches values, and names of switches, that mean that the training already computes in 16
+bits."""
 DTYPE_NAMES = ("torch_dtype", "dtype", "model_dtype", "amp_dtype", "pure_bf16")
 AMP_WHY = Why(
     reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
@@ -369,8 +367,7 @@ NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the 
 
 def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
     """If the config has no key for a change that was measured to be faster, suggest a new key or a
-    line of code.
-    """
+    line of code."""
     if case.with_role(*roles):
         return
     why = Why(reason="it trains faster", source=MEASURED)
@@ -420,8 +417,7 @@ RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
     embedding_cache,
 )
 """All rules except those for the batch, which runs last because plan judges it with the other
-changes made.
-"""
+changes made."""
 
 NOTHING_MEASURED = Measured()
 

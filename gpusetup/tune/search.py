@@ -26,8 +26,7 @@ class Trial(Frozen):
     status: Literal["ok", "oom", "error"]
     peak_bytes: int | None = None
     """The peak memory over all steps that counts against the limit: on a GPU the memory allocated
-    by torch, on the CPU the resident memory.
-    """
+    by torch, on the CPU the resident memory."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
     """The spread of the middle half of the step times; null if only one step was timed."""
@@ -45,15 +44,13 @@ class Trial(Frozen):
     """The loss after the last step; null if it is not finite."""
     losses: tuple[float | None, ...] = ()
     """The losses of the first steps. All trials start from the same weights and see the same
-    samples.
-    """
+    samples."""
     reserved_bytes: int | None = None
     """The memory that torch's allocator had reserved on the GPU, including the gaps between its
-    blocks.
-    """
+    blocks."""
     workers: int | None = None
-    """The number of workers of the loader for the timed steps; null if these used a single batch.
-    """
+    """The number of workers of the loader for the timed steps; null if these used a single
+    batch."""
     dataset_length: int | None = None
     """The number of samples in an epoch; null if the code returned no data set with a length."""
 
@@ -124,8 +121,8 @@ LONGEST_ERROR = 160
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
-    """Why the smallest failed size above the result failed, as a sentence part; None if no larger
-    size failed.
+    """Why the smallest failed size above the result failed, as part of a sentence; None if no
+    larger size failed.
 
     >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
     ...         Goal(limit_bytes=10))
@@ -155,8 +152,8 @@ NOISE = 0.015
 NOISE_FLOOR = 0.002
 """The smallest relative error that the search assumes."""
 NOISE_HEADROOM = 1.25
-"""A few readings have a smaller range than many would have, so multiply their range by this factor.
-"""
+"""A few readings have a smaller range than many would have, so multiply their range by this
+factor."""
 DEVIATIONS = 2.5
 """The number of standard deviations by which a mean reading may be off."""
 
@@ -220,8 +217,7 @@ class Crossing(NamedTuple):
     expected: float
     latest: float
     """The batch size if every reading is wrong in the favourable direction; infinite after a single
-    trial.
-    """
+    trial."""
 
 
 def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
@@ -306,31 +302,27 @@ def phase_crossing(
 
 FAR = 0.86
 """If the largest run is below this share of the expected limit, the next size jumps to just below
-the limit.
-"""
+the limit."""
 AIM = 0.985
 """The share of the way to the limit that a jump covers. The rest is room for workspaces, and for
-kinks where another phase takes over.
-"""
+kinks where another phase takes over."""
 AFTER_FAILURE = 0.55
 """After a failure, the next size covers only this share of the way to the size that failed."""
 SETTLED = 0.035
 """After a failure, the result may be this share below the size that failed, or below the limit of
-the lines, because a second failure costs more than it can gain.
-"""
+the lines, because a second failure costs more than it can gain."""
 TOLERANCE = 0.025
 """Without a failure, the result may be this share below the largest possible size."""
 NEAR = 0.12
 """After a failure, the smallest size that would end the search is tried if it is at most this share
-above the largest that ran.
-"""
+above the largest that ran."""
 BEND = 0.15
 """The error of a line in samples, which matters if only a few samples fit."""
 FURTHEST = 128
 """The next size is at most this many times the largest that ran."""
 SHRINK = 8
-"""If no size has run yet, the next size is this many times smaller than the smallest that failed.
-"""
+"""If no size has run yet, the next size is this many times smaller than the smallest that
+failed."""
 UNBOUNDED = 1 << 40
 
 
@@ -376,8 +368,8 @@ class Bounds(NamedTuple):
     largest_run: int
     largest_possible: int
     ceiling: int
-    """The largest size that may be tried: `--max`, or one less than the smallest size that failed.
-    """
+    """The largest size that may be tried: `--max`, or one less than the smallest size that
+    failed."""
     good_enough: int
     """The smallest size that ends the search."""
 
@@ -440,8 +432,7 @@ SLOW_CLIMB = 2
 """The same factor once a larger size was not faster."""
 BEYOND = 2
 """The number of larger sizes that must bring no gain before the search stops going up; a single one
-may have been disturbed by other programs.
-"""
+may have been disturbed by other programs."""
 
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:

@@ -29,8 +29,7 @@ def plan_verdict(
     case: ConfigCase, size: int, steps: int | None = None
 ) -> BatchVerdict | CannotJudge:
     """plan's verdict on this batch size with this number of accumulation steps (None keeps the
-    config's), or the reason why plan cannot judge it.
-    """
+    config's), or the reason why plan cannot judge it."""
     card = case.facts.card
     config = case.config if steps is None else case.tuned or case.config
     if card is None:

@@ -53,8 +53,7 @@ class Recovered(Frozen):
     """How often the batch was tried; 1 if memory did not run out."""
     differs: tuple[str, ...] = ()
     """The reasons why the gradient differs from that of the whole batch; () if they are equal apart
-    from rounding.
-    """
+    from rounding."""
 
     @property
     def split(self) -> bool:
@@ -81,8 +80,7 @@ class ModelHistory:
         """The micro-batch size that fitted after memory ran out; None if it never ran out."""
         self.checks: dict[Any, tuple[int, str | None]] = {}
         """Code of the step function -> the number of its split batches, and the difference that
-        comparing samples with their halves found.
-        """
+        comparing samples with their halves found."""
 
 
 Backward = Callable[[torch.Tensor], None]
@@ -314,8 +312,7 @@ def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
 
 def without_frames(problem: BaseException) -> BaseException:
     """The exception after clearing the stack frames of it and its causes, because their variables
-    keep tensors alive.
-    """
+    keep tensors alive."""
     cause: BaseException | None = problem
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)

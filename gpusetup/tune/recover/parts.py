@@ -293,8 +293,7 @@ class BatchStep(Frozen):
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
         """The reasons why no weights of the parts give the loss of the whole batch; [] if there are
-        such weights.
-        """
+        such weights."""
         if self.sums or self.weight is not None:
             return []
         any_is_known = any(part.divisors for part in parts)
@@ -315,8 +314,7 @@ class BatchStep(Frozen):
 
 TOLERANCE_FLOAT32 = 1e-4
 """The relative difference between two gradients that rounding can explain, since their terms may
-cancel.
-"""
+cancel."""
 TOLERANCE_16_BIT = 5e-2
 """The same difference if products are computed in 16 bits."""
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
