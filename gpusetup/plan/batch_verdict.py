@@ -86,7 +86,7 @@ class ConfigRun(Frozen):
 
 def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bool:
     """Whether the plan counts everything in this run that needs memory."""
-    # A key that plan does not understand may cost memory, so no batch size is certain.
+    # A key that plan does not understand may need memory, so no batch size is certain.
     if from_config.read.not_understood:
         return False
     return doubt(job, recipe) is None
@@ -130,8 +130,8 @@ def _why_it_may_fit(
 
 
 def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
-    """The least memory in GiB that the weights can need on one GPU: 16 bits each, or less if they
-    are quantised. `divided`: whether the weights are sharded over the GPUs."""
+    """The minimum memory in GiB for the weights on one GPU: 16 bits each, or less if they are
+    quantised. `divided`: whether the weights are sharded over the GPUs."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
     # However the weights are sharded, the GPUs together hold at least one copy.

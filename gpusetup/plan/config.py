@@ -1,9 +1,9 @@
 """Turns a training config into a question for `plan`, and records what was read, what was assumed
 and which keys were not understood.
 
-Settings are looked up by the role of their key (`data/plan/keys.json`). For job fields that neither
-an option nor a trainer's key can set, the file may contain a map `plan:` (`plan: {loss: eager,
-step: loop}`).
+Each known key has a role, such as `batch` or `optimizer`, by which settings are looked up
+(`data/plan/keys.json`). For job fields that neither an option nor a trainer's key can set, the file
+may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Finds settings in a config by their role, converts them to numbers, switches or words, and
-records which were read."""
+"""Finds settings in a config by the role of their key (such as `batch`), converts them to numbers,
+switches or words, and records which settings were read."""
 
 from __future__ import annotations
 

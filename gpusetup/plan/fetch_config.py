@@ -1,7 +1,7 @@
 """Downloads a model's `config.json` from the Hugging Face hub for `plan --fetch-config`; plan uses
 the network for nothing else.
 
-The file is not saved. Private and gated models need a login, which plan does not support.
+The file is not saved. Private and gated models need a login, which this download does not use.
 """
 
 from __future__ import annotations

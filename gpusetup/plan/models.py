@@ -33,7 +33,7 @@ PUBLISHED_SIZES = (
 )  # fmt: skip
 """Sizes of published models (Pythia, GPT-2, Llama): parameters, layers and hidden width."""
 LARGEST_CONFIG_BYTES = 1 << 20
-"""The most bytes to read from a `config.json`, in case the path is a very large file."""
+"""The size limit for a `config.json`, in case the path is a very large file."""
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
 """The range of plausible parameter counts. With a smaller number the user probably forgot the
 unit."""

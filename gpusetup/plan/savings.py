@@ -24,7 +24,7 @@ from gpusetup.plan.job import Recipe, TrainingJob, least_tokens, tokens
 from gpusetup.plan.memory import memory
 
 LEAST_GIB = 0.05
-"""The least that a change must save, in GiB, to be worth a line in the answer."""
+"""The minimum saving in GiB for which a change gets a line in the answer."""
 Changes = dict[str, dict[str, Any]]
 """Description of a change, as the answer shows it -> the job fields that it sets."""
 

@@ -101,8 +101,8 @@ def command_of(server: Server) -> str:
 
 
 def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
-    """The answer for one server: whether it fits, and the longest context and the most requests
-    that fit."""
+    """The answer for one server: whether it fits, the longest context that fits, and the largest
+    number of requests that fit."""
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape

@@ -17,7 +17,7 @@ from gpusetup.plan.decide import RecipeDecision, decide, error_margin
 from gpusetup.plan.place import JETSON, UNIFIED, capacity
 
 MOST_NAMES = 3
-"""The most cards that are named for one memory size."""
+"""The maximum number of cards to name for one memory size."""
 OLDEST_CAPABILITY = Capability.parse("7.0")
 """The compute capability of Volta. Older GPUs have no tensor cores, and current trainers have no
 kernels for them."""

@@ -37,8 +37,8 @@ class Row(Trial):
     speed_up: float | None = None
     kept: bool = False
     runs: int = 1
-    """How often this combination ran, in turn with the one that it is compared with. The speed is
-    the median."""
+    """How often this combination of settings ran. It alternates with the combination that it is
+    compared with, and the speed is the median."""
     seconds_per_epoch: float | None = None
     """The time for one epoch; null if the data set's number of samples is unknown."""
     loss_steps: int | None = None

@@ -31,13 +31,15 @@ CHILD_ENVIRONMENT = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC
 """Environment variables of the child. The number of malloc arenas is limited because glibc creates
 more of them in some runs than in others, which would disturb the measured memory."""
 TIMED_SECONDS = 20.0
-"""The longest time for which one trial times its steps."""
+"""The maximum time in seconds for which one trial times its steps."""
 STARTING_SECONDS = 280.0
-"""The additional time that a trial may need for importing torch and building the model."""
+"""The additional time in seconds that a trial may need for importing torch and building the
+model."""
 COMPILING_SECONDS = 900.0
-"""The additional time that torch.compile may need."""
+"""The additional time in seconds that torch.compile may need."""
 LEAST_STEPS = 4
-"""The least steps in a trial: one to warm up, one whose memory is read, and two that are timed."""
+"""The minimum number of steps in a trial: one to warm up, one whose memory is read, and two that
+are timed."""
 TIMED_SHARE = 0.1
 """The share of a search's remaining time for which one trial times its steps; larger sizes need the
 rest."""
@@ -49,8 +51,8 @@ speed."""
 FREE_SHARE = 0.02
 """The share of the memory to keep free for fragmentation and other programs."""
 LEAST_FREE_BYTES = 300 << 20
-"""The least memory to keep free on a GPU. Kernels that are loaded later and NCCL need 0.1 to 0.5 GB
-outside of the allocator, and 2 % of a 4 GB card would only be 80 MB."""
+"""The minimum memory to keep free on a GPU. Kernels that are loaded later and NCCL need 0.1 to 0.5
+GB outside of the allocator, and 2 % of a 4 GB card would only be 80 MB."""
 STDERR_BYTES = 64 << 10
 """The number of bytes to read from the end of a trial's standard error."""
 

@@ -29,7 +29,7 @@ def read_bytes(path: str) -> bytes:
 
 CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".toml", ".py")
 MOST_NAMES = 5
-"""The most file names that a hint lists."""
+"""The maximum number of file names in a hint."""
 
 
 def what_is_there(path: str) -> str:

@@ -150,7 +150,7 @@ def _current_value(case: ConfigCase, role: str) -> str:
 
 
 LONGEST_RATE = 20
-"""The most characters of a number that a sentence repeats."""
+"""The maximum number of characters of a value that a sentence repeats."""
 
 
 def _is_off(setting: Setting) -> bool:

@@ -304,7 +304,7 @@ SMALLEST_IMAGE_CARD_GB = 8
 LARGER_THAN_IMAGE_CARDS_GB = 32
 """The next memory size above the 24 GB of an RTX 4090."""
 IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-1080"))
-"""The least memory in GB with which a card belongs to the class of a preset's card."""
+"""The minimum memory in GB with which a card belongs to the class of a preset's card."""
 
 
 def image_preset(memory_bytes: int) -> Preset:

@@ -19,11 +19,11 @@ ENOUGH_RUNS = 3
 are equally fast, all three runs of the first are faster than all three of the second in one of
 twenty cases."""
 MOST_RUNS = 5
-"""The most runs of a setting to find out whether it is faster than another one."""
+"""The maximum number of runs of a setting to find out whether it is faster than another one."""
 FIRST_SECONDS = 0.5
-"""The seconds for which steps are timed in a setting's first run."""
+"""The time in seconds for which steps are timed in a setting's first run."""
 LONGEST_SECONDS = 2.0
-"""The most seconds for which steps are timed in later runs."""
+"""The maximum time in seconds for which steps are timed in later runs."""
 TABLE_SECONDS = 120.0
 """After this many seconds for the whole table, each comparison ends as soon as both settings have
 run twice."""

@@ -40,7 +40,7 @@ OPTIONS = (
 )  # fmt: skip
 """The keys in the config dict that are options of the search."""
 MOST_NAMES = 8
-"""The most ignored keys that a message lists."""
+"""The maximum number of ignored keys that a message lists."""
 
 
 class SearchConfig(Frozen):

@@ -49,15 +49,15 @@ from gpusetup.tune.refusals import batch_fixed_by
 from gpusetup.tune.verdict import cannot_fit
 
 MOST_WORKERS = 16
-"""The most workers to suggest, because above this the loader's main process becomes the bottleneck
-(the guide stops at 8 for 16 cores and more)."""
+"""The maximum number of workers to suggest. With more, the loader's main process becomes the
+bottleneck (the guide stops at 8 for 16 cores and more)."""
 WORKER_BYTES = GIB
 """The RAM for one worker: 0.3 to 0.8 GiB for importing torch, and room for its batches."""
 WINDOWS_WORKER_BYTES = 3 * GIB
 """The memory for one worker on Windows, where it also reserves 2 to 3 GiB for the CUDA libraries
 (otherwise error 1455, the paging file is too small)."""
 LEAST_PREFETCH = 2
-"""The least batches that each worker should prefetch, which is also torch's default."""
+"""The minimum number of batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = (
     "acceleration guide, corrected (it takes half of the cores): a worker for each usable core "
     f"(affinity, cgroup), {MOST_WORKERS} at most"

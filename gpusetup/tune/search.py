@@ -117,7 +117,7 @@ def code_fails(trials: Sequence[Trial]) -> bool:
 
 
 LONGEST_ERROR = 160
-"""The most characters of a trial's error in the answer."""
+"""The maximum number of characters of a trial's error in the answer."""
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:

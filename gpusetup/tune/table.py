@@ -1,8 +1,8 @@
 """Measures the acceleration guide's table: the config unchanged, then one change after another.
 
-A change is kept if it is faster by more than the noise. To find out, it runs in turn with the
-setting that it is compared with until the result is clear. The last row measures all kept changes
-together, in turn with the first row.
+A change is kept if it is faster by more than the noise. To find out, runs with and without the
+change alternate until the result is clear. The last row measures all kept changes together,
+alternating with the first row.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ class TrialTable:
             is_late = time.monotonic() > ends and is_confirmed
             if verdict != "open" or is_late:
                 break
-            # Run them in turn, so that a temporary slowdown of the machine affects both.
+            # Alternate between the two settings, so that a temporary slowdown of the machine
+            # affects both.
             trial_before = self.run(before)
             trial = self.run(setup)
             both_ran = trial_before.status == "ok" and trial.status == "ok"

@@ -39,7 +39,8 @@ from gpusetup.tune.recover.undo import Undo, listed
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE_HINT = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
 LARGEST_CHECK = 8
-"""The most samples for the check that compares their gradient with that of their two halves."""
+"""The maximum number of samples for the check that compares their gradient with that of their two
+halves."""
 
 
 class Recovered(Frozen):
