@@ -91,7 +91,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
     plain = cell(decision, hardware.gpu)
-    # An answer is not clear while the question or the config leaves something open.
+    # An answer cannot be clear if the question or the config leaves something open.
     uncounted = uncounted_parts(request)
     is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
     # A job that does not fit stays clear, because uncounted parts can only need more memory.

@@ -56,8 +56,7 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
 
 def has_layers(config: ModelConfig) -> bool:
     """Whether a decoder has layers of a kind that plan can count."""
-    # RWKV has neither attention nor a state space, and Zamba shares its attention blocks between
-    # layers.
+    # plan cannot count RWKV's layers, or Zamba's attention blocks, which several layers share.
     if config.has("rwkv") or config.has("num_mem_blocks"):
         return False
     has_heads = bool(config.values.get("num_attention_heads"))

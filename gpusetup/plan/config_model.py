@@ -121,8 +121,8 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 
 
 EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
-"""LoRA targets that mean all linear layers: words for all of them, and names of an MLP's layer that
-only a list of all linear layers contains."""
+"""LoRA targets that mean all linear layers: `all`, `all-linear`, and the names of the MLP's down
+projection, which only occur in lists of all linear layers."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 """Modules with a row for each token of the vocabulary, which cost much memory if they are trained
 together with the adapters."""

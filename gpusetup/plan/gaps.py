@@ -48,7 +48,8 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     # The allocator cannot give back a third of the logits' own segments; this share is fitted too.
     after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
     staying = min(reserved, after_collection)
-    # Small tensors between the attention scores keep the segments of those scores from being freed.
+    # Tensors that lie between attention scores in memory keep the segments of those scores from
+    # being freed.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
     given_back = reserved - staying

@@ -310,7 +310,8 @@ class Recipe(Frozen):
     env: bool = False
 
     def __str__(self) -> str:
-        """
+        """The parts of the recipe joined by `+`; `vanilla` if there are none.
+
         >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
         ('vanilla', 'Env + Offload + SP=2')
         """

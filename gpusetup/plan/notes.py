@@ -93,7 +93,8 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
 
 
 def size_text(size_bytes: float) -> str:
-    """
+    """A number of bytes as text, in GiB or below that in MiB.
+
     >>> size_text(1546240), size_text(5120000000)
     ('1.5 MiB', '4.8 GiB')
     """

@@ -234,7 +234,7 @@ DRIVER_BYTES = 0.2 * GIB
 DRIVER_SHARE = 0.005
 LARGEST_DRIVER_SHARE = 0.05
 """The memory that the driver keeps for itself: a share of the total, plus a fixed number of bytes
-that is limited to another share for small GPUs.
+(on small GPUs at most `LARGEST_DRIVER_SHARE` of the total).
 
 This rule is within 0.4 GiB for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060 (11.76 of
 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.

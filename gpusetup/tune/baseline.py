@@ -44,7 +44,8 @@ class Setup(Frozen):
     """The number of loader workers; None keeps the number of the code's DataLoader."""
 
     def in_words(self) -> str:
-        """
+        """The settings as words, separated by commas.
+
         >>> Setup(batch=8, amp="bf16", compile=True, workers=2).in_words()
         'batch 8, bf16, 2 workers, compiled'
         """

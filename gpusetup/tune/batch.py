@@ -285,7 +285,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
     """
-    # For 0 the loop does not run.
+    # For the number 0 the loop yields nothing.
     largest = min(most, number)
     for size in range(largest, 0, -1):
         if number % size == 0:

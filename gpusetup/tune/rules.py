@@ -54,8 +54,8 @@ bottleneck (the guide stops at 8 for 16 cores and more)."""
 WORKER_BYTES = GIB
 """The RAM for one worker: 0.3 to 0.8 GiB for importing torch, and room for its batches."""
 WINDOWS_WORKER_BYTES = 3 * GIB
-"""The memory for one worker on Windows, where it also reserves 2 to 3 GiB for the CUDA libraries
-(otherwise error 1455, the paging file is too small)."""
+"""The memory for one worker on Windows, where it also commits 2 to 3 GiB for the CUDA libraries. If
+that fails, Windows reports error 1455 (the paging file is too small)."""
 LEAST_PREFETCH = 2
 """The minimum number of batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = (
