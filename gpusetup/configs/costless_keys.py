@@ -79,7 +79,7 @@ NAMES = frozenset((
     "use_fast_tokenizer", "use_reentrant", "strict", "packing", "packing_strategy", "padding_free",
     "sample_packing", "eval_sample_packing", "pad_to_sequence_len", "flash_attn_fuse_qkv",
     "s2_attention", "xformers_attention", "full_determinism",
-    # Communication settings of DeepSpeed and FSDP; plan already counts buffers for the buckets.
+    # Communication settings of DeepSpeed and FSDP. plan already counts buffers for the buckets.
     "overlap_comm", "contiguous_gradients", "reduce_scatter", "allgather_partitions",
     "round_robin_gradients", "loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis",
     "min_loss_scale", "auto_cast", "steps_per_print", "wall_clock_breakdown",

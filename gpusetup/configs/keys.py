@@ -186,7 +186,7 @@ NEUTRAL_WORDS = TRAINING | frozenset((
     "init", "kwargs", "main", "optimization", "options", "opts", "parameters", "params", "run",
     "self", "settings", "system",
 ))  # fmt: skip
-"""Words in a map's name that tell nothing about its content."""
+"""Words in a map's name that do not tell what the map contains."""
 
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:

@@ -101,7 +101,7 @@ def _names_encoder(config: Config) -> bool:
         key = key_of(setting.path)
         if key is None or key.role != "named-model":
             continue
-        # Cut long texts, which would take long to search; no name is longer.
+        # Cut long texts, which would take long to search. No model name is longer.
         name = unquoted(setting.text)[:LONGEST_NAME]
         if ENCODER_NAME.search(name):
             return True

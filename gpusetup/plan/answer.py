@@ -97,8 +97,8 @@ def answer(request: PlanRequest) -> PlanAnswer:
     # A job that does not fit stays clear, because uncounted parts can only need more memory.
     is_open = is_open and decision.fits
     usual_ways = tuple(ways(request))
-    # Do not recommend a card to buy if the model's shape is a guess, or if the kind of training is
-    # open: full training and LoRA need very different cards.
+    # Do not recommend a card to buy if the model's shape is a guess. Do not do so either if the
+    # kind of training is open, because full training and LoRA need very different cards.
     too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
@@ -135,8 +135,8 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
 
 
 ALWAYS_RL = ("verl", "openrlhf")
-"""Trainers whose runs always generate answers on the training's GPUs. Trinity-RFT is not listed: it
-generates on other GPUs, and its training was measured."""
+"""Trainers whose runs always generate answers on the training's GPUs. Trinity-RFT is not listed,
+because it generates on other GPUs and plan has measurements of its training."""
 
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
     """Yields the advice in the answer as sentences: errors in the config, steps to take before the
     start, and uncertain facts."""
-    # The order is: the machine, the config, the decision.
+    # The sentences come in this order: the machine, the config, the decision.
     if request.hardware.remark:
         yield request.hardware.remark
     # The config may set a RoPE scaling factor that is too small for the job's length.

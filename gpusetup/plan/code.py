@@ -169,7 +169,7 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     if len(trace.traces) < 2:
         return None
     free = question.free
-    # The answer recommends expandable segments wherever they work; elsewhere memory fragments.
+    # The answer recommends expandable segments wherever they work. Elsewhere, memory fragments.
     if not question.hardware.limits().env:
         free /= 1 + FRAGMENTATION
 
@@ -283,7 +283,7 @@ def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> C
     the largest batch of all GPUs together."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
     phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
-    # The user asked for the batch of all GPUs together; the trace is for one GPU.
+    # The user asked for the batch of all GPUs together, but the trace is for one GPU.
     largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,

@@ -35,7 +35,8 @@ class MachineLimits(Frozen):
     env: bool = True
     """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
     linux: bool = True
-    """Whether the system is Linux, which sequence parallelism and FSDP2 with CPU offload need."""
+    """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and FSDP2
+    with CPU offload need."""
     offload: bool = True
     """Whether the GPU's memory is separate from the machine's RAM, so that offload can help."""
     host: float | None = None

@@ -140,7 +140,7 @@ def score_bytes(job: TrainingJob) -> float:
     # A 16-bit copy of the softmax for the product with the values.
     if is_16_bit:
         bytes_per_score += 2
-    # The dropout's mask and, in 32 bits, its output; in 16 bits its output is the copy above.
+    # Dropout keeps its mask and, in 32 bits, its output. In 16 bits its output is the copy above.
     if job.shape.dropout:
         bytes_per_score += 1 if is_16_bit else 5
     return job.length * job.shape.heads * bytes_per_score

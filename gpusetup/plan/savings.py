@@ -255,7 +255,7 @@ def fitting(job: TrainingJob, limits: MachineLimits) -> Iterator[tuple[str, Trai
         if gpus > job.gpus:
             yield f"{gpus} GPUs of this kind", bigger.job
     shorter = max_context(job, limits)
-    # Only texts can be made shorter: the tokens of an image follow from its size.
+    # Only texts can be made shorter, because the tokens of an image follow from its size.
     has_own_length = job.length == job.context and job.shape.tokens is None
     if has_own_length and job.context > 1 and shorter.fits:
         yield f"{shorter.job.context:,} tokens", shorter.job

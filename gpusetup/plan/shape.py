@@ -111,7 +111,7 @@ class Shape(Frozen):
         """The number of key-value heads, which several query heads may share; at least 1."""
         query_width = max(self.query, 1)
         shared_heads = self.heads * self.key_value // query_width
-        # Latent attention and state space have no key-value heads; count one.
+        # Latent attention and state space have no key-value heads, so count one.
         return max(1, shared_heads)
 
 

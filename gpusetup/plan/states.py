@@ -186,7 +186,8 @@ def optimizer_on_host(job: TrainingJob) -> bool:
     """Whether the optimizer's states are on the host, because they are offloaded or may be paged
     out."""
     optimizer = OPTIMIZERS[job.optimizer]
-    # Paged states leave the GPU only if memory runs short; only that case matters for a plan.
+    # Paged states leave the GPU only if memory runs short, which is the only case that matters for
+    # a plan.
     return optimizer.paged or job.offload_optimizer
 
 
@@ -210,7 +211,8 @@ def model_weights(job: TrainingJob) -> float:
 
 def gradients_stay(job: TrainingJob) -> bool:
     """Whether gradients still exist while the next forward pass runs."""
-    # Gradients are kept from one micro-batch to the next; with a token budget there are several.
+    # Gradients are kept from one micro-batch to the next, and a token budget means several
+    # micro-batches.
     has_micro_batches = job.fills_token_budget or job.accumulate > 1
     # Megatron-LM and DeepSpeed's ZeRO 3 keep gradients in one buffer that is never freed.
     has_zero3_buffer = job.strategy == "zero3" and job.deepspeed_steps

@@ -140,7 +140,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
         yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
         return
     verdict = plan_verdict(case, split.size)
-    # Several batch settings belong to several loaders or stages; mention the guides' value only
+    # Several batch settings belong to several loaders or stages, so mention the guides' value only
     # once.
     is_first = split.setting is case.with_role("batch")[0]
     mark = batch_mark(case) if is_first else None

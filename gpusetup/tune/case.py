@@ -300,8 +300,8 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
         is_named_total = name == "train_batch_size" and key.role == "total"
         if is_named_total and not counts_all_gpus:
-            # In a user's own training loop, this is the loader's batch; mention it but do not
-            # change it.
+            # In a user's own training loop, this is the loader's batch, which is mentioned but not
+            # changed.
             key = replace(key, role="batch", written=False)
         is_of_a_loader = key.role in ("workers", "pin")
         if is_of_a_loader and not belongs_to_loader(setting.path, without_ray):

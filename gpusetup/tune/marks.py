@@ -43,7 +43,7 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
     (True, True, False)
     """
     least_gb = nominal_gb * NOMINAL_SHARE
-    # Card makers mean GiB: a card sold with 24 GB has about 24 GiB.
+    # Card makers write GB but mean GiB, so a card sold with 24 GB has about 24 GiB.
     least_bytes = least_gb * GIB
     return memory_bytes >= least_bytes
 
@@ -232,7 +232,7 @@ SEQUENCE_ROWS = (
     SequenceRow(16, 1024, 2048, "cards from 16 GB on"),
     SequenceRow(12, 512, 1024, "cards from 12 GB on"),
     SequenceRow(8, 256, 512, "cards from 8 GB on"),
-    # The guide has no row between less than 5 GB and 8 GB; this row fills the gap.
+    # The guide has no row between less than 5 GB and 8 GB, so this row fills the gap.
     SequenceRow(5, 128, 256, "cards from 5 GB on"),
     SequenceRow(0, 0, 128, "cards with less than 5 GB"),
 )
@@ -320,8 +320,8 @@ def sequence_preset(memory_bytes: int) -> Preset:
     """The acceleration guide's preset for a card with this much memory."""
     if has_memory(memory_bytes, 12):
         return preset_named("top")
-    # The guide's "8 to 12 GB" and "8 GB or less" both include 8 GB; use the smaller preset, which
-    # is safer.
+    # The guide's "8 to 12 GB" and "8 GB or less" both include 8 GB, so use the smaller preset,
+    # which is safer.
     return preset_named("balanced" if has_memory(memory_bytes, 10) else "saving")
 
 

@@ -103,8 +103,8 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     count, why = worker_count(facts)
     is_faster = case.measured.is_faster.get("workers")
     if is_faster is False:
-        # Do not add settings for persistent workers or prefetching: a loader without workers raises
-        # an error for them.
+        # Do not add settings for persistent workers or prefetching, because a loader without
+        # workers raises an error for them.
         yield from _workers_stay(settings, count)
         return
     if is_faster:
@@ -263,7 +263,8 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
         switch = switch_value(setting)
         is_off = switch is False
         is_this_kind = role in ("amp", kind)
-        # Switch on only one of the two types; a second switch would conflict with the first.
+        # Switch on only one of the two types, because a second switch would conflict with the
+        # first.
         may_switch_on = role == "amp" or (is_this_kind and not is_on)
         if is_off and may_switch_on:
             value = _on_value(case, setting, kind)
@@ -432,7 +433,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     for rule in RULES:
         suggestions.extend(rule(case))
     if measured.interrupted:
-        # After Ctrl-C write only measured changes; advice in words is still shown.
+        # After Ctrl-C write only measured changes, but still show advice in words.
         suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
     # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]

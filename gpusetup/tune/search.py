@@ -278,8 +278,8 @@ def phase_crossing(
 ) -> Crossing:
     """Where a phase reaches the limit: the estimate with the narrowest bounds among lines through
     the last reading and another one."""
-    # Prefer a reading above the limit: the crossing then lies between two readings, which is more
-    # reliable than extrapolating.
+    # Prefer a reading above the limit, because the crossing then lies between two readings, which
+    # is more reliable than extrapolating.
     beyond_limit = [reading for reading in others if reading.batch > last.batch]
     crossings = []
     for reading in beyond_limit or others:
@@ -342,7 +342,8 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
 
     fitting.sort(key=lambda trial: trial.batch)
     largest_run = fitting[-1].batch
-    # A size that ran above the limit gives another point for the lines; one that crashed does not.
+    # A size that ran above the limit gives another point for the lines, but a size that crashed
+    # does not.
     above_limit = [trial for trial in failing if trial.status == "ok"]
     crossing = crossing_of([*above_limit, *fitting], goal.limit_bytes)
     if failing and not above_limit:
