@@ -1,9 +1,9 @@
 """A config file with the positions of its values: read it, change values in place, and check the
 result.
 
-Nothing is dumped: a reader says where a value stands, the new value replaces the old text there,
-the result is read again and both trees are compared. What
-cannot be changed like this is refused and stays as it was.
+The file is never rewritten from parsed data, so its layout and comments stay. A reader gives the
+position of each value, and the new value replaces the old text there. The result is then read again
+and compared with the original; if anything else changed, the edit is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from gpusetup.model.frozen import Frozen, replace
 BOM = "\ufeff"
 SIZE_LIMIT_BYTES = 1 << 20
 BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
-"""What a value may look like that is replaced: no quotes, tags, anchors or comments."""
+"""Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
+comments."""
 
 
 Format = Literal["yaml", "json", "toml", "python"]
@@ -56,7 +57,7 @@ class Edit(Frozen):
     end: int
     text: str
     value: str
-    """What the setting is then, as it is written."""
+    """The setting's text after the edit."""
 
 
 def read_config(raw: bytes, name: str) -> Config:
@@ -72,7 +73,7 @@ def read_config(raw: bytes, name: str) -> Config:
             f"{name}, line {line}: not UTF-8 text",
             hint="save the file again as UTF-8",
         ) from problem
-    # The mark is no part of the text: places are counted without it.
+    # Positions do not count the byte order mark.
     has_bom = text.startswith(BOM)
     text = text.removeprefix(BOM)
     ending = name.lower().rpartition(".")[2]
@@ -97,7 +98,7 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     if not edits:
         return config
     text = config.text
-    # From the end, so that the places of the others stay.
+    # Start from the end, so that the positions of the other edits stay valid.
     in_order = sorted(edits, key=lambda edit: (edit.start, edit.end))
     for edit in reversed(in_order):
         before = text[: edit.start]
@@ -116,9 +117,9 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
         content = new.pop(edit.path, None)
         if content != ("scalar", edit.value):
             raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
-        # A setting that was added is not among the old ones.
+        # An added setting does not exist in the old config.
         old.pop(edit.path, None)
-    # The order counts too: equal dicts may differ in it.
+    # Compare lists, because the order counts too and dicts ignore it.
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
@@ -153,7 +154,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
         return None
     new_text = _in_its_spelling(config, value, unquoted_text)
     if unquoted_text != text:
-        # Its quotes stay as they were.
+        # Keep the quotes of the old value.
         quote = text[0]
         new_text = quote + new_text.strip('"') + quote
     return Edit(
@@ -174,7 +175,7 @@ def _in_its_spelling(config: Config, value: str, like: str) -> str:
     """
     spellings = {"true": TRUE, "false": FALSE}.get(value)
     if spellings is not None and like in TRUE + FALSE:
-        # Both lists have the spellings in the same order.
+        # TRUE and FALSE list the spellings in the same order.
         list_of_like = TRUE if like in TRUE else FALSE
         number = list_of_like.index(like)
         return spellings[number]
@@ -191,7 +192,7 @@ NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a new line below an existing one; None if that is not possible in
     this file."""
-    # TOML and Python tell no place of a key.
+    # The readers for TOML and Python do not give the position of a key.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
     if config.format == "json":
@@ -201,7 +202,7 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
         end = _line_end(config.text, neighbour.end)
         line = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
         addition = f"{line}{config.newline}"
-        # A last line without an end gets one, and the new last line has none.
+        # If the last line has no newline, add one before the new line instead of after it.
         if not config.text[:end].endswith("\n"):
             addition = f"{config.newline}{line}"
     else:
@@ -224,7 +225,7 @@ def _line_start(text: str, position: int) -> int:
 def _line_end(text: str, position: int) -> int:
     """The position just after the newline of the line that contains `position`."""
     newline = text.find("\n", position)
-    # The last line may have no end.
+    # The last line may have no newline.
     if newline < 0:
         return len(text)
     return newline + 1
@@ -234,7 +235,7 @@ def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
     """The JSON text that adds a key after the key at `key_start`, with its indentation."""
     line_start = _line_start(config.text, key_start)
     indent = config.text[line_start:key_start]
-    # In a file of one line the new key stands behind its neighbour.
+    # If the JSON is on one line, the new key goes on that line too.
     has_own_line = line_start > 0 and not indent.strip()
     gap = " "
     if has_own_line:
@@ -268,7 +269,7 @@ FORMATS: dict[str, Format] = {
     "toml": "toml",
     "py": "python",
 }
-"""The end of a file's name -> its format; every other is YAML."""
+"""File extension -> format; all other files are read as YAML."""
 READERS: dict[Format, Callable[[str, str], Iterator[Setting]]] = {
     "yaml": read_yaml,
     "json": read_json,

@@ -1,8 +1,8 @@
 """Recognises keys of training configs that are known not to need GPU memory.
 
-A key takes none if every word of its name is one of those below (`output_dir`, `logging_steps`), if
-it stands in a map about data, logging or the like, or if it is switched off. Every other key that
-nothing has read may take memory for all that is known, so no plan is sure beside it.
+This is the case if every word of the key's name is in `WORDS` (`output_dir`, `logging_steps`), if
+the key is in a map about data, logging or the like, or if it is switched off. Any other key that
+plan does not understand may need memory, so the plan is then not certain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gpusetup.configs.keys import is_other_phase, key_of
 from gpusetup.configs.settings import EMPTY, FALSE, Path, words_of
 
 WORDS = frozenset((
-    # How a name is built.
+    # Filler words in the names of settings.
     "a", "and", "as", "at", "by", "count", "default", "dict", "do", "each", "enable", "enabled",
     "every", "first", "for", "freq", "frequency", "from", "id", "ids", "if", "in", "index", "init",
     "interval", "is", "kwargs", "last", "list", "mode", "n", "name", "names", "no", "num", "number",
@@ -31,7 +31,7 @@ WORDS = frozenset((
     "proxy", "url", "host", "port", "master", "addr", "address", "rdzv", "endpoint", "timeout",
     "ddp", "backend", "nccl", "gloo", "message", "notify", "email", "include", "revision", "tokens",
     "seen", "throughput", "speed", "metric", "metrics", "greater", "better", "stdout", "console",
-    # Chance and schedules.
+    # Randomness and schedules.
     "seed", "seeds", "seedable", "random", "deterministic", "determinism", "benchmark", "cudnn",
     "tf", "epoch", "epochs", "step", "steps", "iter", "iters", "iterations", "duration", "time",
     "hours", "minutes", "lr", "learning", "rate", "warmup", "warm", "up", "decay", "scheduler",
@@ -62,14 +62,15 @@ WORDS = frozenset((
     "tools", "episodes", "prepared", "everything", "batches", "thinking", "thought", "turns",
     "rollout", "custom",
 ))  # fmt: skip
-"""Words that say nothing of memory. A word with two meanings is left out: `model`, `reward`,
+"""Words that do not refer to GPU memory. Words that sometimes do are left out: `model`, `reward`,
 `quant`, `bits`, `offload`, `generations`, `expert`, `ema`, `lora`, `cached`, `size`, `memory`."""
 
 NAMES = frozenset((
-    # Of adapters: their scale, their dropout (a mask beside what is kept anyway), their start.
+    # Adapters: scale, dropout (its mask is small compared with the other activations) and
+    # initialisation.
     "lora_alpha", "lora_dropout", "lora_bias", "lora_init", "init_lora_weights", "use_rslora",
     "bias", "peft_type", "alpha", "dropout", "rank_dropout", "lora_scale",
-    # What every count assumes: 16-bit computing and the kind of 4-bit weights.
+    # Settings that plan's estimate assumes anyway: 16-bit computing and the kind of 4-bit weights.
     "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_quant_storage", "quant_method",
     "quantization_method", "remove_unused_columns", "group_by_length", "length_column_name",
     "model_type", "tokenizer_type", "is_llama_derived_model", "is_mistral_derived_model",
@@ -78,7 +79,7 @@ NAMES = frozenset((
     "use_fast_tokenizer", "use_reentrant", "strict", "packing", "packing_strategy", "padding_free",
     "sample_packing", "eval_sample_packing", "pad_to_sequence_len", "flash_attn_fuse_qkv",
     "s2_attention", "xformers_attention", "full_determinism",
-    # DeepSpeed's and FSDP's way of sending; the sizes of buckets are within the counted buffers.
+    # Communication settings of DeepSpeed and FSDP. plan already counts buffers for the buckets.
     "overlap_comm", "contiguous_gradients", "reduce_scatter", "allgather_partitions",
     "round_robin_gradients", "loss_scale", "loss_scale_window", "initial_scale_power", "hysteresis",
     "min_loss_scale", "auto_cast", "steps_per_print", "wall_clock_breakdown",
@@ -93,17 +94,18 @@ NAMES = frozenset((
     "fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading", "fsdp_forward_prefetch",
     "fsdp_final_state_dict_type", "final_state_dict_type", "fsdp_reshard_after_forward",
     "data_parallel_shard_degree", "fsdp_size", "selective_ac_option", "hybrid_engine",
-    # How an optimizer steps is read, and kernels that need less memory are no risk.
+    # Settings of the optimizer's step, which plan reads elsewhere, and kernels that only save
+    # memory.
     "fused", "foreach", "maximize", "torch_compile_backend", "torch_compile_mode",
     "lora_qkv_kernel", "lora_mlp_kernel", "lora_o_kernel", "loraplus_lr_ratio", "use_mps_device",
     "log_peak_memory_stats", "torch_empty_cache_steps", "gradient_checkpointing_kwargs",
-    # What a trainer of text does anyway.
+    # Usual settings of trainers for text models.
     "use_remove_padding", "remove_padding", "use_liger", "external_lib", "return_raw_input_ids",
     "return_raw_chat", "lora_query", "lora_key", "lora_value", "lora_projection", "lora_mlp",
     "lora_head", "lora_target_linear", "lora_modules", "peft_layers_to_transform", "trl",
     "num_epochs", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "special_tokens_mask",
     "vocab_file", "chat_template", "attn_temperature",
-    # RL: how many updates are made of what was generated, and how they are weighed.
+    # RL: the number of updates per generated batch, and the weights in the loss.
     "num_iterations", "ppo_epochs", "num_ppo_epochs", "num_mini_batches", "ppo_mini_batch_size",
     "cliprange", "cliprange_value", "vf_coef", "clip_ratio", "cliprange_low", "clip_ratio_low",
     "clip_ratio_high", "scale_rewards", "reward_weights", "loss_agg_mode", "critic_warmup",
@@ -115,12 +117,12 @@ NAMES = frozenset((
     "repetition_penalty", "undesirable_weight", "desirable_weight", "actor_learning_rate",
     "critic_learning_rate",
 ))  # fmt: skip
-"""Whole names that take no memory, or none beside what is counted."""
+"""Full names of keys that need no GPU memory in addition to what plan counts."""
 
 ROLES = frozenset((
     "learning-rate", "warm-up", "clip", "workers", "pin", "persistent", "prefetch", "rollout-batch",
 ))  # fmt: skip
-"""Roles of keys (`data/plan/keys.json`) that say nothing of a GPU's memory."""
+"""Roles of keys (`data/plan/keys.json`) that do not affect GPU memory."""
 
 MAPS = frozenset((
     "data", "dataset", "datasets", "train_dataset", "eval_dataset", "val_dataset", "test_datasets",
@@ -132,11 +134,11 @@ MAPS = frozenset((
     "metric", "metric_log", "buffer", "explorer", "log_config", "synchronizer", "general", "hooks",
     "default_hooks", "custom_hooks", "val_dataloader", "test_dataloader", "train_dataloader",
 ))  # fmt: skip
-"""Maps whose keys take no memory of a GPU, whatever their names are."""
+"""Maps whose keys never need GPU memory, whatever their names are."""
 
 
 PURPOSES = frozenset(("save", "saves", "saving", "log", "logging", "tokenizer", "wandb", "hub"))
-"""First words of a name that say what it is for, whatever follows: `save_adapter_weights_only`."""
+"""First words that tell a key's purpose, whatever follows: `save_adapter_weights_only`."""
 
 
 def is_switched_off(text: str) -> bool:
@@ -161,7 +163,7 @@ def takes_no_memory(path: Path) -> bool:
     parts = [part for part in path if isinstance(part, str)]
     if not parts:
         return True
-    # Evaluation has its own batch, without gradients.
+    # Evaluation has a separate batch and no gradients.
     if any(map(is_other_phase, parts)):
         return True
     *maps, name = map(plain_key, parts)
@@ -171,7 +173,7 @@ def takes_no_memory(path: Path) -> bool:
     if key is not None and key.role in ROLES:
         return True
     words = words_of(name)
-    # A name without words, as a number, says nothing.
+    # A name without words, such as a number, tells nothing.
     if not words:
         return False
     first_word = name.partition("_")[0]

@@ -1,13 +1,14 @@
 """What the keys and values of training configs mean, with their synonyms, from
 `data/plan/keys.json`.
 
-A row of `keys` has names as they stand in a config, their role, and whose they are. `under` narrows
-names that are common elsewhere (`compile`, `workers`); a row with a narrower `under` comes first.
-`added`: next to which key a missing one may be written, by a trainer that is known to read it.
-`loops`: trainers by names that only their configs have, and what their steps count. `batches`:
-`plan`'s trainers, all of which count updates, by the names of their batch. `words`: what the values
-of some roles mean, as transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo,
-torchtune, litgpt, LLaMA-Factory and verl spell them.
+The file has these parts. A row of `keys` has the names of a setting in configs, their role and the
+source. `under` limits names that are common elsewhere (`compile`, `workers`) to certain maps; rows
+with a narrower `under` come first. `added` lists keys that may be added to a config, the key below
+which each is written, and names that show that its trainer reads it. `loops` lists trainers with
+names that only their configs have, and what their step counts mean. `batches` lists the trainers
+that `plan` knows, all of which count updates, with the names of their batch. `words` gives the
+meaning of values for some roles, in the spellings of transformers, accelerate, Lightning,
+DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt, LLaMA-Factory and verl.
 """
 
 from __future__ import annotations
@@ -32,25 +33,28 @@ class Key(Frozen):
     names: str
     source: str = ""
     under: str = ""
-    """One of these words is the key of a map that it stands in; "" anywhere."""
+    """The key must be inside a map with one of these names; "" allows any place."""
     directly: bool = False
-    """Whether that map is the one it stands in: `model.name`, but not `model.optim.name`."""
+    """Whether the key must be directly inside that map: `model.name`, but not
+    `model.optim.name`."""
     written: bool = True
-    """False if the program derives other things from it: then only words."""
+    """Whether `tune` may change it; False if the trainer derives other settings from it, so that
+    `tune` only gives advice."""
     plan: bool = False
-    """Whether only `plan` asks for it: it says what memory takes, and `tune` never writes it."""
+    """Whether only `plan` uses the key, to estimate memory; `tune` ignores it."""
 
 
 class Added(Frozen):
     """A key that may be added to a config on a new line, and where."""
 
     beside: str
-    """The key below which it is written."""
+    """The existing key below which the new key is written."""
     role: str
     name: str
     source: str
     needs: str = ""
-    """One of these names in the config shows the trainer that reads it; "" if `beside` does."""
+    """Names that show that the config's trainer reads the key; one of them is enough. "" if
+    `beside` already shows it."""
 
 
 class Loop(Frozen):
@@ -59,13 +63,13 @@ class Loop(Frozen):
     name: str
     names: str = ""
     steps: Literal["updates", "unknown"] = "unknown"
-    """What a name counts that is in none of the next two: updates of the weights, or micro-batches
-    for all that is known."""
+    """What other step counts refer to, which are neither in `micro` nor in `updates`: `updates` of
+    the weights, or `unknown`."""
     micro: str = ""
-    """Names of whole numbers that count micro-batches."""
+    """Names of settings that count micro-batches."""
     updates: str = ""
     batch: str = ""
-    """A name that is its batch on one GPU, and something else in other trainers."""
+    """A name that means the batch on one GPU for this trainer, but something else for others."""
     source: str = ""
 
 
@@ -75,7 +79,7 @@ class KeyTable(Frozen):
     loops: tuple[Loop, ...]
     batches: Mapping[str, str]
     words: Mapping[str, Mapping[str, Any]]
-    """Kind -> text in small letters and digits -> what it means."""
+    """Kind of value -> its text in lower-case letters and digits -> its meaning."""
 
 
 @lru_cache(maxsize=1)
@@ -90,14 +94,14 @@ OTHER_PHASES = frozenset((
     "predict", "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve",
     "serving", "evaluators", "evaluations", "evals", "tests",
 ))  # fmt: skip
-"""A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""
+"""A key in a map with one of these words (`val_dataloader`, `cfg.eval`) is not about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
-"""Words that make it a key of the training all the same (`train_test_loader`)."""
+"""Words in a map's name that mean that it is about training after all (`train_test_loader`)."""
 NOT_LOADER_MAPS = frozenset((
     "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
     "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",
 ))  # fmt: skip
-"""Maps in which a loader's names mean something else (`offload_optimizer.pin_memory`)."""
+"""Maps in which names of loader settings mean something else (`offload_optimizer.pin_memory`)."""
 
 
 @lru_cache(maxsize=1)
@@ -105,7 +109,7 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
     """Key name -> the rows that contain it, in the table's order."""
     rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
-        # The first row that suits counts, so the order stays.
+        # Keep the order, because the first row that applies counts.
         for name in row.names.split():
             rows_of_name = rows.setdefault(name, [])
             rows_of_name.append(row)
@@ -131,7 +135,7 @@ def key_of(path: Iterable[str | int]) -> Key | None:
         return None
     for row in _keys_by_name().get(name, ()):
         nearby_maps = maps[-1:] if row.directly else maps
-        # A row with `under` only applies inside of these maps; the next row may apply here.
+        # A row with `under` only applies inside these maps; a later row may still apply.
         if row.under and not _has_word(row.under, nearby_maps):
             continue
         is_no_loaders = not NOT_LOADER_MAPS.isdisjoint(maps)
@@ -162,26 +166,27 @@ def is_other_phase(word: str) -> bool:
     words = words_of(word)
     if words.isdisjoint(OTHER_PHASES):
         return False
-    # `train_test_loader` is the training's all the same.
+    # `train_test_loader` still belongs to training.
     return words.isdisjoint(TRAINING)
 
 
 # --- a loader's workers ---------------------------------------------------------------------------
 
 SHARED_NAMES = frozenset(("num_workers", "workers", "n_workers", "pin_memory"))
-"""Names that a loader shares with Ray, Dask and others, whose workers are other processes."""
+"""Names that data loaders share with Ray, Dask and others, where workers are a different kind of
+process."""
 LOADER_MAPS = frozenset((
     "data", "dataset", "datasets", "dataloader", "dataloaders", "datamodule", "loader", "loaders",
     "ds", "input", "inputs", "iterator",
 ))  # fmt: skip
-"""Maps under which they are the loader's."""
+"""Words of maps in which these names belong to a data loader."""
 NEUTRAL_WORDS = TRAINING | frozenset((
     "arg", "args", "arguments", "base", "cfg", "common", "conf", "config", "configs", "default",
     "defaults", "exp", "experiment", "general", "hparams", "hyperparameters", "hyperparams",
     "init", "kwargs", "main", "optimization", "options", "opts", "parameters", "params", "run",
     "self", "settings", "system",
 ))  # fmt: skip
-"""Words of a map that say nothing about what stands in it."""
+"""Words in a map's name that do not tell what the map contains."""
 
 
 def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:
@@ -204,11 +209,11 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
     for words in meaningful_maps:
         if words <= LOADER_MAPS:
             return True
-    # Under a map with a meaning they are that map's own workers.
+    # In a map with any other meaningful name, the workers are not a loader's.
     return without_ray and not meaningful_maps
 
 
-# --- what values mean -----------------------------------------------------------------------------
+# --- the meaning of values ------------------------------------------------------------------------
 
 
 def meaning(kind: str, text: str) -> Any:
@@ -220,7 +225,7 @@ def meaning(kind: str, text: str) -> Any:
     >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
     ('fsdp1', ['fp32', 'bf16'])
     """
-    # What stands before the last point is a module.
+    # The part before the last dot is a module name.
     _, _, last_name = text.lower().rpartition(".")
     letters = re.sub(r"[^a-z0-9]", "", last_name)
     meanings = key_table().words[kind]
@@ -235,7 +240,7 @@ def optimizer_named(text: str) -> str:
     ('adamw', 'adamw8bit')
     """
     name = meaning("optimizer", text)
-    # A name that no table has is refused later, with those that there are.
+    # An unknown name is rejected later, with an error that lists the known ones.
     if name is None:
         return text
     return str(name)

@@ -1,8 +1,8 @@
 """Reads Python configs (mmengine, nanoGPT, detectron2's lazy configs) without executing them.
 
-Assignments at the top of the file and in class bodies are settings; `dict(...)`, `{...}`, lists,
-and the keywords of calls (`L(Loader)(num_workers=4)`) are gone into. A value that is no literal
-(`5 * 8`, another name) is named with its source and never changed.
+Assignments at the top level of the file and in class bodies are settings. So are the values inside
+`dict(...)`, `{...}`, lists and the keyword arguments of calls (`L(Loader)(num_workers=4)`). A value
+that is not a literal (`5 * 8`, another name) is kept as source text and never changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
     for setting in settings:
         if last_of_path[setting.path] is not setting:
             continue
-        # Which of two assignments to change is left to a person.
+        # If a setting is assigned twice, the user must decide which assignment to change.
         is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
         yield replace(setting, shared=is_repeated)
 
@@ -69,7 +69,7 @@ class _PythonWalk:
     def __init__(self, text: str) -> None:
         self.text = text
         self.line_starts = [0]
-        # `splitlines` knows more ends of a line than Python's own syntax does.
+        # Do not use `splitlines`, which recognises more line ends than Python's syntax does.
         for line_end in LINE_END.finditer(text):
             self.line_starts.append(line_end.end())
 
@@ -119,7 +119,7 @@ class _PythonWalk:
     def _at(self, line: int, column: int) -> int:
         """The position in characters of a line and column; Python's columns count UTF-8 bytes."""
         line_start = self.line_starts[line - 1]
-        # No letter has less than a byte.
+        # Each character has at least one byte, so the part cannot be longer than `column`.
         longest_part = self.text[line_start : line_start + column]
         encoded = longest_part.encode()
         bytes_before = encoded[:column]
@@ -150,13 +150,13 @@ def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
     keywords of a call."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
-            # A key that is computed has no name; `**other` has no key.
+            # Skip computed keys, which have no name, and `**other`, which has no key.
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, value
     elif isinstance(node, SEQUENCES):
         yield from enumerate(node.elts)
     elif isinstance(node, ast.Call):
         for keyword in node.keywords:
-            # `**options` has no name.
+            # Skip `**options`, which has no name.
             if keyword.arg:
                 yield keyword.arg, keyword.value

@@ -9,7 +9,7 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 
 Path = tuple[str | int, ...]
-"""The keys, and numbers of items in lists, that lead to a setting."""
+"""The keys and list indices that lead to a setting."""
 Kind = Literal["scalar", "list", "map", "alias"]
 
 TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
@@ -18,7 +18,8 @@ EMPTY = ("", "null", "Null", "NULL", "None", "~")
 
 
 MOST_DEPTH = 64
-"""Maps in maps. No training config comes near it; a hostile file would exhaust Python's stack."""
+"""The deepest nesting that is read. No training config comes close, but a malicious file could
+exhaust Python's stack."""
 
 
 def child_path(path: Path, key: str | int) -> Path:
@@ -39,9 +40,10 @@ class Setting(Frozen):
     line: int
     key_start: int | None = None
     shared: bool = False
-    """An anchor or an alias: changing it would change other places too."""
+    """Whether changing the setting would affect other places too, for example through an anchor or
+    alias."""
     flow: bool = False
-    """It stands inside `{...}` or `[...]`."""
+    """Whether the setting is inside `{...}` or `[...]`."""
 
     @property
     def is_collection(self) -> bool:
@@ -50,7 +52,7 @@ class Setting(Frozen):
 
 
 def dotted(path: Path) -> str:
-    """A path as one dotted name, for messages.
+    """A path written as one dotted name, for messages.
 
     >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'
@@ -65,7 +67,8 @@ def dotted(path: Path) -> str:
 
 
 def key_name(word: str) -> str:
-    """A key as it would be spelled without the dashes of a command-line option.
+    """A key without the dashes of a command-line option, and with underscores instead of other
+    dashes.
 
     >>> key_name("--train-batch-size"), key_name("batch_size")
     ('train_batch_size', 'batch_size')
@@ -103,7 +106,7 @@ def names_in(settings: Iterable[Setting]) -> frozenset[str]:
     names: set[str] = set()
     for setting in settings:
         for part in setting.path:
-            # The number of an item is no name.
+            # Skip list indices.
             if isinstance(part, str):
                 names.add(key_name(part))
     return frozenset(names)
@@ -118,7 +121,7 @@ def whole_number(setting: Setting) -> int | None:
     """
     if setting.kind != "scalar":
         return None
-    # A leading zero would be octal in YAML 1.1, and text in YAML 1.2.
+    # A leading zero would mean octal in YAML 1.1 and text in YAML 1.2.
     is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
     return int(setting.text) if is_plain else None
 
@@ -144,7 +147,7 @@ def unquoted(text: str) -> str:
     if len(text) < 2:
         return text
     first, last = text[0], text[-1]
-    # A quote on one side alone is a letter of the text.
+    # A quote on only one side is part of the text.
     if first == last and first in "'\"":
         return text[1:-1]
     return text

@@ -20,7 +20,7 @@ TABLE = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 KEY = re.compile(r"""\s*([\w.\"'-]+)\s*=\s*((?:"[^"\\]*"|'[^']*'|[^\s#"'\[{]+)\s*(?:#.*)?$)?""")
 VALUE = re.compile(r"""["']?([^"'#]*[^"'#\s])""")
 Spot = tuple[int, int, int]
-"""The line of a name, and where its value stands if it is a plain one; 0 and 0 else."""
+"""The line of a name, and the start and end of its value; 0 and 0 if the value is not plain."""
 
 
 def read_toml(text: str, name: str) -> Iterator[Setting]:
@@ -28,14 +28,14 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
     if the file is invalid."""
     try:
         values = tomllib.loads(text)
-    except ValueError as problem:  # also a number too long for Python
+    except ValueError as problem:  # also for a number with too many digits for Python
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     spots = _spots(text)
     for path, value in _children(values, ()):
         line, start, end = _nearest_spot(path, spots)
         kind = _kind(value)
         value_text = _spelled(value) if kind == "scalar" else ""
-        # It has no place, or only looks like the line of one.
+        # The position is unknown, or the text there is not this value.
         if kind != "scalar" or value_text != text[start:end]:
             start, end = 0, 0
         yield Setting(
@@ -103,7 +103,7 @@ def _spots(text: str) -> dict[str, Spot]:
             table = f"{name}."
         elif assignment:
             name = table + _bare_name(assignment[1])
-            # A name that comes twice is of a list of tables: which one is meant is not known.
+            # A name that occurs twice is in a list of tables, so its position is ambiguous.
             is_plain = assignment[2] and name not in spots
             value = VALUE.match(line, assignment.start(2)) if is_plain else None
             spots[name] = (number, 0, 0)

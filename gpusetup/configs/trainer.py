@@ -1,7 +1,7 @@
 """Recognises which trainer a config is for, by keys that only this trainer's configs have.
 
-A single common name decides nothing: `max_length` and `dataset_name` stand in configs of TRL, of
-transformers' own examples and of many loops of one's own.
+One common name is not enough: for example, `max_length` and `dataset_name` occur in configs for
+TRL, for transformers' examples and for many custom training loops.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ class TrainerKeys(NamedTuple):
 
     trainer: str
     own: str = ""
-    """Names that only this trainer reads: one of them is enough."""
+    """Names that only this trainer reads; one of them is enough to recognise it."""
     shared: str = ""
-    """Names that other programs read too: two of them are needed."""
+    """Names that other programs read too; two of them are needed."""
     generates_text: bool = False
-    """Whether it trains only models that generate text: then a named encoder is not its own."""
+    """Whether the trainer only trains models that generate text; a config that names an encoder is
+    then not for it."""
 
 
 TRAINER_KEYS = (
@@ -45,14 +46,16 @@ TRAINER_KEYS = (
     TrainerKeys("hf", own="per_device_train_batch_size train_micro_batch_size_per_gpu "
                           "zero_optimization model_name_or_path"),
 )  # fmt: skip
-"""In the order in which they are tried: transformers comes last, because the others build on it."""
+"""The trainers in the order in which they are tried. transformers comes last, because the others
+build on it."""
 
 LONGEST_NAME = 200
 ENCODER_NAME = re.compile(
     r"(?i)(?:^|[/_.-])(?:\w*bert\w*|(?:xlm-?)?roberta\w*|electra|mpnet|minilm\w*|longformer|bigbird"
     r"|xlnet|vit|deit|beit|swin\w*|convnext\w*|clip|wav2vec2?|hubert|whisper|t5|bart)(?:[/_.-]|$)"
 )
-"""Names of models that read, translate, see or hear: none is trained by TRL's SFTTrainer."""
+"""Matches names of text encoders and of translation, image and audio models, which TRL's SFTTrainer
+does not train."""
 
 
 def trainer_of(config: Config) -> str | None:
@@ -71,7 +74,7 @@ def trainer_of(config: Config) -> str | None:
     names = names_in(config.settings)
     names_encoder = _names_encoder(config)
     for row in TRAINER_KEYS:
-        # An encoder is trained by transformers' own scripts, whose keys stand in the last row.
+        # Encoders are trained with transformers' own scripts, whose keys are in the last row.
         if row.generates_text and names_encoder:
             continue
         own_names = names.intersection(row.own.split())
@@ -98,7 +101,7 @@ def _names_encoder(config: Config) -> bool:
         key = key_of(setting.path)
         if key is None or key.role != "named-model":
             continue
-        # No name is longer; a whole text would be searched for long.
+        # Cut long texts, which would take long to search. No model name is longer.
         name = unquoted(setting.text)[:LONGEST_NAME]
         if ENCODER_NAME.search(name):
             return True

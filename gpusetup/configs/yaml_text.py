@@ -1,8 +1,8 @@
 """Reads YAML, and JSON with or without comments, with the positions of the values.
 
-ruamel.yaml says where a value stands (its nodes have marks); JSON is YAML once Python's own
-decoder has read it. Comments and a comma before a closing bracket are blanked out of JSON first,
-so that places stay. The home of `ruamel.yaml`.
+ruamel.yaml's nodes contain the position of each value. JSON is read as YAML after Python's JSON
+decoder has accepted it; comments and trailing commas are first replaced by spaces, so that
+positions stay the same. This is the only module that imports `ruamel.yaml`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def without_comments(text: str) -> str:
         is_string = match[0].startswith('"')
         if is_string:
             return match[0]
-        # Lines stay lines.
+        # Keep the line breaks.
         return re.sub(r"[^\r\n]", " ", match[0])
 
-    # A last comma may stand before a comment.
+    # Remove comments first, because a trailing comma may be followed by one.
     without = COMMENT.sub(blanked, text)
     return LAST_COMMA.sub(blanked, without)
 
@@ -44,7 +44,7 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     """The values in a JSON file with their positions, in order; BadInput names the line if the file
     is invalid."""
 
-    def no_number(word: str) -> None:  # NaN and Infinity, which only Python's own decoder takes
+    def no_number(word: str) -> None:  # only Python's decoder accepts NaN and Infinity
         raise BadInput(f"{name}: not JSON: {word} is no value of it")
 
     text = without_comments(text)
@@ -70,13 +70,13 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
     except (YAMLError, ValueError) as problem:
-        # ruamel.yaml's own words go over several lines.
+        # ruamel.yaml's messages have several lines.
         reason = " ".join(str(problem).split())
         raise BadInput(f"{name}: not YAML: {reason[:200]}") from problem
     if root is None:
         return
     settings = list(_YamlWalk(text, name).settings(root, _Parents()))
-    # An empty document is one scalar without a text.
+    # An empty document is a single scalar without text.
     if len(settings) > 1 or settings[0].text:
         yield from settings
 
@@ -102,7 +102,7 @@ def _children(node: Any) -> Iterator[tuple[Any, Any]]:
 
 
 KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
-"""ruamel.yaml's names of its nodes; every other is a scalar."""
+"""Class name of a ruamel.yaml node -> kind of setting; all other nodes are scalars."""
 
 
 class _Parents(NamedTuple):
@@ -110,11 +110,11 @@ class _Parents(NamedTuple):
 
     path: Path = ()
     key: Any = None
-    """The node of its key; None for an item of a list, and for the whole file."""
+    """The node of the setting's key; None for a list item and for the whole file."""
     shared: bool = False
-    """Whether a map or list around it has an anchor."""
+    """Whether a map or list that contains the setting has an anchor."""
     flow: bool = False
-    """Whether it stands inside `{...}` or `[...]`."""
+    """Whether the setting is inside `{...}` or `[...]`."""
 
 
 class _YamlWalk:
@@ -136,7 +136,7 @@ class _YamlWalk:
         end = node.end_mark.index
         text = ""
         if kind == "scalar":
-            # A block of text (`|`, `>`) counts by what it means, not by its indented lines.
+            # For a block of text (`|`, `>`) use its value, not the indented lines.
             is_block = getattr(node, "style", None) in ("|", ">")
             text = str(node.value) if is_block else self.text[start:end]
         yield Setting(
@@ -171,7 +171,7 @@ class _YamlWalk:
             return f"?{index}"
         word = str(key.value)
         if word == "<<":
-            # Several merges in one map are not the same key twice.
+            # A map may contain several merges (`<<`), which do not count as repeated keys.
             merges = [name for name in key_lines if name.startswith("<<")]
             word = f"<<{len(merges)}"
         if word in key_lines:

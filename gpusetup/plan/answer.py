@@ -50,7 +50,8 @@ from gpusetup.plan.trainer_settings import trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
-"""The variable's old name, which every torch reads, and the new one (torch 2.9 and later)."""
+"""The allocator's setting under its old name, which all torch versions read, and its new name
+(torch 2.9 and later)."""
 SET_BEFORE_START = (
     "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
     "the workers start: a process that already runs keeps its allocator"
@@ -63,40 +64,41 @@ SOURCES = {
 
 
 class PlanRequest(Frozen):
-    """One training job to plan, with everything that the answer needs: the question, the GPU and
-    its limits, and what a config said."""
+    """One training job to plan, with everything that the answer needs: the question, the GPU, the
+    machine's limits, and the training config if there is one."""
 
     question: TrainingQuestion
     hardware: Place
     limits: MachineLimits
     job: TrainingJob
     config: ConfigRead | None = None
-    """What was read of a training config."""
+    """The settings that were read from a training config; None without a config."""
     notes: tuple[str, ...] = ()
-    """What the config says that cannot be counted."""
+    """Remarks on settings in the config that the memory model cannot count."""
     rope: RopeScaling | None = None
-    """How far the config extends the model's positions."""
+    """The config's RoPE scaling, which extends the model's context; None if it sets none."""
     gpu_rows: tuple[GpuRow, ...] = ()
-    """The catalog's GPUs, for the speed of the place's card."""
+    """The catalog's GPUs, which give the card's speed and the smallest card that is enough."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
     """The complete answer for one job: memory, settings, alternatives and advice.
 
-    If the question leaves a value open, the plan is for its best value.
+    If the question asks for a value, such as the largest batch, the plan uses the best value that
+    fits.
     """
     question, hardware = request.question, request.hardware
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
     plain = cell(decision, hardware.gpu)
-    # What the question or the config leaves open makes no answer clear.
+    # An answer cannot be clear if the question or the config leaves something open.
     uncounted = uncounted_parts(request)
     is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
-    # An answer "does not fit" stays: what is not counted can only add to it.
+    # A job that does not fit stays clear, because uncounted parts can only need more memory.
     is_open = is_open and decision.fits
     usual_ways = tuple(ways(request))
-    # No card is named to be bought where the model's shape is a guess, or where the usual ways of
-    # training it differ too much.
+    # Do not recommend a card to buy if the model's shape is a guess. Do not do so either if the
+    # kind of training is open, because full training and LoRA need very different cards.
     too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
@@ -104,7 +106,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         uncounted=uncounted,
         env=environment(decision, request),
         better=better_with_fewer(decision, question.solve),
-        # Who asks for the fewest GPUs is not told to take one of them.
+        # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
         speed=None
         if question.solve == "gpus"
         else speed_of_several(decision, hardware.gpu, request.gpu_rows),
@@ -119,7 +121,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
 
 def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
-    """The fields of a cell that the full answer repeats unchanged, without the fields that the
+    """The fields of a cell that the full answer contains unchanged: all except those that the
     answer sets itself and those in `without`."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
@@ -133,7 +135,8 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
 
 
 ALWAYS_RL = ("verl", "openrlhf")
-"""Trainers whose runs always generate; Trinity-RFT does so on other GPUs, and was measured."""
+"""Trainers whose runs always generate answers on the training's GPUs. Trinity-RFT is not listed,
+because it generates on other GPUs and plan has measurements of its training."""
 
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
@@ -151,7 +154,7 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
         )
     if request.config is not None:
         for key in request.config.not_understood:
-            # A list stands once, and not again for each of its items.
+            # Name a list once, not once for each of its items.
             name = key.key.partition("[")[0]
             if name not in uncounted:
                 uncounted.append(name)
@@ -162,8 +165,8 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
     learning.
 
-    Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
-    `actor_rollout_ref` at its top, and needs verl's words.
+    Trinity-RFT trains with verl, so plan counts both in the same way. But verl's own config has the
+    top-level key `actor_rollout_ref` and needs verl's setting names.
     """
     if request.config is not None:
         for key in request.config.read:
@@ -171,25 +174,26 @@ def trainer_in_words(request: PlanRequest) -> str | None:
                 return "verl"
     setup = rl_setup_of(request.question, request.job)
     if setup is not None:
-        # The words of supervised trainers would start another training.
+        # Settings for a supervised trainer would start a different kind of training.
         return None
     return request.question.trainer
 
 
 GPUS_IN_A_MACHINE = 8
-"""More GPUs than this are in several machines, where one variable cannot name them."""
+"""A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
+GPUs on all of them."""
 
 
 def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str]:
     """The environment variables to export for this plan: the allocator's setting and, if some GPUs
-    stay unused, CUDA_VISIBLE_DEVICES. Empty if nothing fits."""
+    remain unused, CUDA_VISIBLE_DEVICES. Empty if the job does not fit."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
     gpus = decision.job.gpus
     count = request.hardware.count
     machine_has_more = count is not None and count > gpus
-    # Who asks for the fewest GPUs hides the others from the training.
+    # A user who asks for the fewest GPUs must hide the other GPUs from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
     if machine_has_more or asks_for_fewest:
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(gpus)
@@ -197,18 +201,18 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
-    """All sentences of advice in the answer: errors in the config, what to do before the start, and
-    what is uncertain."""
-    # From the machine, the config and the decision, in this order.
+    """Yields the advice in the answer as sentences: errors in the config, steps to take before the
+    start, and uncertain facts."""
+    # The sentences come in this order: the machine, the config, the decision.
     if request.hardware.remark:
         yield request.hardware.remark
-    # The config may extend the context by RoPE scaling with a factor too small for it.
+    # The config may set a RoPE scaling factor that is too small for the job's length.
     wrong_rope_factor = factor_remark(request.rope, decision.job)
     if wrong_rope_factor:
         yield wrong_rope_factor
     if decision.fits and decision.shown.recipe.env:
         yield SET_BEFORE_START
-    # Notes from reading the question, then those from its result.
+    # First the notes on the config, then those on the result.
     yield from request.notes
     yield from notes(request.question, decision, request.hardware)
 
@@ -246,9 +250,9 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
-    # What torch would reserve on a larger GPU. If the job fits on this one, torch cannot reserve
-    # more than the capacity less the CUDA context, and gives cached blocks back to stay below it.
-    # If the job does not fit, the larger figure stays.
+    # The memory that torch would reserve on a larger GPU. If the job fits on this GPU, torch frees
+    # cached blocks to stay below the capacity minus the CUDA context, so show at most that. If it
+    # does not fit, show the larger value.
     reserved_bytes = memory.reserved
     if memory.total <= capacity:
         reserved_bytes = min(reserved_bytes, capacity - memory.runtime)
@@ -271,7 +275,7 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
 
 
 def in_gib(byte_count: float) -> float:
-    """Bytes in GiB, rounded to three digits, about a MiB."""
+    """Converts bytes to GiB, rounded to three decimals (about 1 MiB)."""
     return round(byte_count / GIB, 3)
 
 
@@ -282,7 +286,7 @@ NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "o
 
 
 def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
-    """The settings to put into the trainer's config, without those that equal the default."""
+    """The settings for the trainer's config, without those that equal the default."""
     values: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
@@ -319,16 +323,16 @@ WAYS: dict[str, dict[str, Any]] = {
     "QLoRA": {"lora": 16, "quantize": "nf4"},
     "QLoRA, fused loss": {"lora": 16, "quantize": "nf4", **FUSED},
 }  # fmt: skip
-"""Name of a usual way to train on one GPU -> the fields of its job that differ from transformers'
-Trainer."""
+"""Name of a usual way to train on one GPU -> the job fields that differ from the defaults of
+transformers' Trainer."""
 
 
 def ways(request: PlanRequest) -> Iterator[Way]:
     """Yields whether full fine-tuning, LoRA and QLoRA each fit on one GPU, if the user did not
     choose a kind of training.
 
-    Each with checkpointing, for the whole length; the batch is the largest of that length, the
-    context the longest of one sequence. Nothing is offloaded.
+    All of them use checkpointing and no offload. The batch is the largest one at the job's full
+    length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
     if request.job.gpus > 1 or question.describes_training:
@@ -338,7 +342,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     limits = replace(request.limits, offload=False, measured_gpu=None)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
-        # Who is short of memory has checkpointing on.
+        # On a single GPU memory is usually short, so people switch checkpointing on.
         job_fields = {**changes, "checkpointing": True}
         question_of_way = replace(usual, job_fields=job_fields)
         job = job_of(question_of_way, shape, limits)
@@ -346,8 +350,8 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 
 
 def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
-    """One usual way of training: whether it fits, its largest batch and its longest context (None
-    if not even one sequence fits)."""
+    """Plans one usual way of training: whether it fits, its largest batch and its longest context
+    (None if not even one sequence fits)."""
     one_sequence = decide(job, limits)
     largest = max_batch(job, limits)
     longest = max_context(job, limits)

@@ -29,9 +29,10 @@ class BatchVerdict(Frozen):
     total_gib: float
     capacity_gib: float
     reason: str
-    """One sentence."""
+    """One sentence with the memory that the batch needs, and the GPU's memory."""
     may_fit_because: str = ""
-    """Why a batch that is too much may fit all the same, as the end of a sentence."""
+    """Why a batch that is `too much` may still fit, as the end of a sentence; "" if there is no
+    reason."""
 
 
 def batch_verdict(
@@ -45,10 +46,10 @@ def batch_verdict(
     """Judge whether `per_gpu` sequences on each GPU fit with the config as it is, without adding
     any memory-saving recipe.
 
-    `clear`: a fifth of the card stays free beyond what the plan says, and such runs are known well
-    enough. `any_length` takes one token if no length is said; `accumulate` other steps than the
-    config has. UsageError if the config does not say enough for a plan, or fills a budget of
-    tokens.
+    The verdict is `clear` if enough of the card stays free (`near_limit`) and the memory model is
+    well tested for such runs. `any_length` plans with one token if the config sets no length;
+    `accumulate` replaces the config's gradient accumulation. Raises UsageError if the config does
+    not say enough for a plan, or if it sets a token budget instead of a batch.
     """
     run = ConfigRun(per_gpu=per_gpu, any_length=any_length, accumulate=accumulate)
     from_config = question_of(config)
@@ -73,19 +74,19 @@ def batch_verdict(
 
 
 class ConfigRun(Frozen):
-    """How a config is run: the batch on each GPU and options that replace what the config says."""
+    """How to run a config: the batch on each GPU, and options that replace its settings."""
 
     per_gpu: int
-    """Sequences on each GPU."""
+    """The number of sequences on each GPU."""
     any_length: bool
-    """Whether one token is taken if no length is said."""
+    """Whether to plan with one token per sequence if the config sets no length."""
     accumulate: int | None
-    """Other steps than the config has."""
+    """The gradient accumulation steps that replace the config's; None keeps the config's."""
 
 
 def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bool:
     """Whether the plan counts everything in this run that needs memory."""
-    # A key that nothing has read may take memory, so no batch is sure beside it.
+    # A key that plan does not understand may need memory, so no batch size is certain.
     if from_config.read.not_understood:
         return False
     return doubt(job, recipe) is None
@@ -100,9 +101,9 @@ def _why_it_may_fit(
     """Why a run that is too large according to plan may still fit; "" if nothing known could save
     enough memory.
 
-    Three things are outside of what plan counts: a launcher that shards the model (accelerate's and
-    DeepSpeed's settings are not in this file), keys that plan has not read (`use_badam`), and what
-    its notes name (expert parallelism).
+    Plan cannot see three things: a launcher that shards the model (accelerate and DeepSpeed have
+    their own config files), keys that it does not understand (`use_badam`), and features that its
+    notes name (expert parallelism).
     """
     names_strategy = "strategy" in from_config.question.job_fields
     may_be_sharded = job.gpus > 1 and not names_strategy and job.copies_model
@@ -113,7 +114,7 @@ def _why_it_may_fit(
                 f"its launcher shards the model over the {job.gpus} GPUs (FSDP, ZeRO), which this "
                 "config does not say"
             )
-    # A note may be of a way to divide weights that plan does not count.
+    # A note may name a way to shard weights that plan does not count.
     divides_weights = may_be_sharded or job.shards_parameters or bool(from_config.notes)
     if _least_weights_gib(job, divided=divides_weights) > capacity_gib:
         return ""
@@ -129,11 +130,11 @@ def _why_it_may_fit(
 
 
 def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
-    """The least memory in GiB that the weights need: 16 bits each, or their quantised format.
-    `divided`: whether the GPUs share them."""
+    """The minimum memory in GiB for the weights on one GPU: 16 bits each, or less if they are
+    quantised. `divided`: whether the weights are sharded over the GPUs."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
-    # However weights are divided, all GPUs together hold them once.
+    # However the weights are sharded, the GPUs together hold at least one copy.
     if divided:
         weights /= job.gpus
     return weights / GIB
@@ -143,7 +144,7 @@ def _may_save_memory(key: ConfigKey) -> bool:
     """Whether a config key that plan does not know could save memory: its value is a number, a word
     or a switch that is on.
 
-    Paths, names on a hub, special tokens and the items of a list are none of these.
+    So paths, hub ids, special tokens and items of a list do not count.
     """
     is_list_item = key.key.endswith("]")
     if is_list_item:
@@ -177,8 +178,8 @@ def _job_of_run(
 
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
-    """What would make a batch of one sequence per GPU fit, according to plan, as short phrases;
-    empty if nothing would."""
+    """Short phrases that name what would make a batch of one sequence per GPU fit, according to
+    plan; empty if nothing would."""
     run = ConfigRun(per_gpu=1, any_length=True, accumulate=accumulate)
     from_config = question_of(config)
     job, _ = _job_of_run(from_config, run, hardware)
@@ -186,6 +187,6 @@ def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) 
     decision = decide(job, limits)
     if decision.recipe:
         return (f"the recipe {decision.recipe} of `gpusetup plan`",)
-    # Without a recipe only what is enough alone makes it fit.
+    # No recipe fits, so suggest only changes that are enough on their own.
     enough = [help.step for help in helps(decision) if help.recipe]
     return tuple(enough)

@@ -25,14 +25,14 @@ _model = lru_cache(maxsize=64)(model_named)
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 COLUMNS = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
 LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
-"""Beyond these a number in a row is a slip of the finger."""
+"""A larger number in a row is certainly a typo."""
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
     """Yield one plan for each row of the CSV file, in order; a row that cannot be planned gets an
     `error`.
 
-    Raises BadInput if a column is missing: then no row can be answered.
+    Raises BadInput if a column is missing, because then no row can be planned.
     """
     text = named_file.read_text(path)
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
@@ -41,7 +41,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             f"{path} needs the columns num_gpus, model and max_model_len",
             hint=COLUMNS,
         )
-    # Hundreds of rows name the same few cards.
+    # Cache each card, because hundreds of rows name the same few.
     gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
     for row in reader:
         name = (row.get("gpu") or "").strip()
@@ -68,7 +68,7 @@ def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
     hardware = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
     total_gib = hardware.total_bytes / GIB
     difference = total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1
-    # A size in decimal gigabytes is a tenth off at most.
+    # Allow a difference of a tenth, because the size may be in decimal gigabytes.
     if abs(difference) > 0.1:
         raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {size}")
     return hardware

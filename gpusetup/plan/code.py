@@ -17,12 +17,12 @@ from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
 Sizes = dict[str, int]
-"""Phase -> bytes."""
+"""Phase of a training step -> bytes."""
 UNLIMITED_BATCH = 1 << 40
-"""Where the search for the largest batch ends. Nobody trains with such a batch: if it fits, memory
-does not grow with the batch."""
+"""The upper end of the search for the largest batch. If such a huge batch fits, memory does not
+grow with the batch size."""
 
-# --- one GPU of several ---------------------------------------------------------------------------
+# --- memory on one of several GPUs ----------------------------------------------------------------
 
 
 def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
@@ -43,9 +43,9 @@ def sharded_phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, fl
     forward, backward, optimizer = step.transient.values()
     states = step.states / request.gpus
     gradients = step.gradients / request.gpus
-    # FSDP gathers two blocks and what is in none, in the type that the step computes in.
+    # FSDP gathers two blocks and the parameters outside all blocks, in the type used for computing.
     gathered = step.gathered / 2 if request.amp else step.gathered
-    # The forward pass meets gradients only of a micro-batch before it.
+    # During the forward pass there are gradients only if an earlier micro-batch left them.
     earlier_gradients = gradients if request.accumulate > 1 else 0
     return {
         "forward": states + earlier_gradients + forward + gathered,
@@ -62,8 +62,8 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
     def sizes_at_batch(of_single: Mapping[str, int], of_double: Mapping[str, int]) -> Sizes:
         sizes = {}
         for phase, size in of_single.items():
-            # Fixed buffers can make the larger batch look cheaper; memory never falls with the
-            # batch.
+            # Fixed buffers can make the larger batch look cheaper, but a larger batch never needs
+            # less memory.
             growth = max(0, of_double[phase] - size)
             difference = growth * (batch - single.batch) // single.batch
             sizes[phase] = max(0, size + difference)
@@ -85,14 +85,14 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
     """Remarks about the trace and, if the job does not fit, what would help."""
     remarks = list(trace_remarks(trace, largest))
-    # What fits needs no remedy.
+    # A job that fits needs no remedies.
     if not fits:
         remarks += remedies(request, largest)
     return tuple(remarks)
 
 
 def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
-    """What the trace left out or replaced, and what it could not measure, one sentence each."""
+    """Sentences about what the trace skipped or replaced, and what it could not measure."""
     step = trace.asked
     if step.values_read:
         times = f"(times: {step.values_read})"
@@ -108,7 +108,7 @@ def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
 
 
 def remedies(request: TraceRequest, largest: int | None) -> Iterator[str]:
-    """What would make a job fit that does not, one sentence each."""
+    """Sentences that each name a change which could make the job fit."""
     if largest:
         yield f"a batch of {largest * request.gpus} would fit"
     if not request.checkpointing:
@@ -123,8 +123,8 @@ CUDNN_WORKSPACE = 0.15
 """The share of the memory that cuDNN often takes for the workspaces of convolutions."""
 SOURCE = "predicted by tracing one step of the code on tensors without values"
 FRAGMENTATION = 0.1
-"""The share of what comes and goes that segments of fixed size may leave unusable: an assumption,
-never compared with a GPU. Expandable segments (Env) leave none of note."""
+"""The share of temporary memory that fixed-size segments may leave unusable. This is an assumption
+that was never checked on a GPU. Expandable segments (Env) leave almost none unusable."""
 
 
 class CodeQuestion(Frozen):
@@ -133,7 +133,7 @@ class CodeQuestion(Frozen):
     request: TraceRequest
     hardware: Place
     finds_batch: bool = False
-    """Whether the largest batch was asked for."""
+    """Whether the user asked for the largest batch."""
 
     @property
     def runtime(self) -> float:
@@ -146,7 +146,7 @@ class CodeQuestion(Frozen):
     def free(self) -> float:
         """The bytes of one GPU that torch's allocator can use for the training."""
         capacity = self.hardware.capacity
-        # torch's allocator has no say over the runtime.
+        # The CUDA context and NCCL's buffers lie outside torch's allocator.
         return capacity - self.runtime
 
     @property
@@ -154,7 +154,7 @@ class CodeQuestion(Frozen):
         """The share of the GPU's memory within which an answer counts as close instead of clear."""
         if self.request.gpus == 1:
             return CLEAR
-        # What a sharded step gathers was never compared with a GPU.
+        # The estimate of what a sharded step gathers was never checked on a GPU.
         is_sharded = self.request.strategy in ("fsdp", "zero3")
         return CLEAR_UNMEASURED if is_sharded else CLEAR
 
@@ -169,7 +169,7 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     if len(trace.traces) < 2:
         return None
     free = question.free
-    # The answer advises expandable segments where they work. Without them, memory fragments.
+    # The answer recommends expandable segments wherever they work. Elsewhere, memory fragments.
     if not question.hardware.limits().env:
         free /= 1 + FRAGMENTATION
 
@@ -190,16 +190,16 @@ class CodeMemory(Frozen):
     allocated: float
     fragmentation: float
     transient: float
-    """What comes and goes during the fullest phase."""
+    """Temporary memory during the phase that needs the most."""
     activations: float
-    """What the forward pass keeps for the backward pass."""
+    """The activations that the forward pass keeps for the backward pass."""
     runtime: float
     env: bool
-    """Whether it fits only with expandable segments."""
+    """Whether the job fits only with expandable segments."""
 
     @property
     def total(self) -> float:
-        # What torch's allocator reserves is not all that the GPU must have.
+        # The GPU must hold the CUDA runtime in addition to what torch's allocator reserves.
         reserved = self.allocated + self.fragmentation
         return reserved + self.runtime
 
@@ -225,7 +225,7 @@ def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
 def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
     """The rows of the answer's memory table, in GiB."""
     states = memory.allocated - memory.transient
-    # What comes and goes besides the activations, and the runtime.
+    # The rest: temporary memory other than activations, and the CUDA runtime.
     other = memory.total - states - memory.activations - memory.fragmentation
     return PlanMemory(
         states=in_gib(states),
@@ -247,7 +247,7 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
     memory = memory_of(step, question)
     filled = memory.total / capacity
     fits = memory.total <= capacity
-    # cuDNN's workspaces for convolutions could fill what is left.
+    # Workspaces of cuDNN's convolutions could fill the remaining memory.
     with_workspaces = memory.total
     if trace.asked.convolves:
         with_workspaces *= 1 + CUDNN_WORKSPACE
@@ -283,7 +283,7 @@ def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> C
     the largest batch of all GPUs together."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
     phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
-    # The question is of all GPUs together, the trace of one.
+    # The user asked for the batch of all GPUs together, but the trace is for one GPU.
     largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,

@@ -1,4 +1,4 @@
-"""The request to the child process that traces the user's code, and the parsed result. Pure
+"""Builds the request to the child process that traces the user's code, and parses the result. Pure
 functions."""
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 
-STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
+STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is planned like FSDP2
 OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
 
 
 class TraceRequest(Frozen):
-    """Which code to trace, and with which batch, optimizer, precision and GPUs it is trained."""
+    """The code to trace, and the batch, optimizer, precision and GPUs to train it with."""
 
     code: str
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
     batch: int
-    """Samples on one GPU."""
+    """The number of samples on one GPU."""
     amp: Literal["bf16", "fp16"] | None = None
     checkpointing: bool = False
     strategy: str = "single"
     gpus: int = 1
     optimizer: str = "adamw"
     accumulate: int = 1
-    """Micro-batches of one step; the last is traced, over the gradients of the others."""
+    """The number of micro-batches in a step. The last one is traced, while the gradients of the
+    earlier ones are in memory."""
     line: bool = True
-    """Whether twice the batch is traced, too, as the largest batch needs."""
+    """Whether to trace twice the batch as well, which the search for the largest batch needs."""
 
 
 class TracedStep(Frozen):
@@ -37,22 +38,23 @@ class TracedStep(Frozen):
 
     batch: int
     phases: Mapping[str, int]
-    """`forward`, `backward`, `optimizer` -> most at once."""
+    """Phase (`forward`, `backward`, `optimizer`) -> its peak memory."""
     transient: Mapping[str, int]
-    """The same of all but weights, gradients and optimizer states."""
+    """Phase -> its peak memory without weights, gradients and optimizer states."""
     activations: int
-    """What the forward pass keeps for the backward pass."""
+    """The bytes that the forward pass keeps for the backward pass."""
     states: int
-    """Weights, buffers and optimizer states."""
+    """The bytes of weights, buffers and optimizer states."""
     gradients: int
     gathered: int
-    """What FSDP gathers at once: the repeated block that is largest, the next, and the rest."""
+    """The bytes that FSDP gathers at once: the largest repeated block, the next block, and all
+    parameters outside the blocks."""
     parameters: int
-    """How many."""
+    """The number of parameters."""
     values_read: int = 0
-    """How often the code read the value of a tensor; each was taken as 1.0."""
+    """How often the code read a tensor's value; the trace has no values and returned 1.0."""
     compiled: bool = False
-    """Whether the code asked for `torch.compile`, which was left out."""
+    """Whether the code called `torch.compile`, which the trace skips."""
     convolves: bool = False
     """Whether the model has more convolutions than linear layers."""
 
@@ -63,7 +65,7 @@ class Trace(Frozen):
     torch: str
     traces: tuple[TracedStep, ...]
     refused: str | None = None
-    """Why no further batch could be traced, where that is so."""
+    """Why a second batch size could not be traced; None if it was traced or not needed."""
 
     @property
     def asked(self) -> TracedStep:
@@ -89,7 +91,7 @@ OVERRIDES = {
     "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "disabled", "PYTHONIOENCODING": "utf-8",
 }  # fmt: skip
-"""Variable -> its value in the child: no GPU is seen, nothing is fetched."""
+"""Environment variables of the child process, which hide all GPUs and forbid downloads."""
 
 
 def check_request(request: TraceRequest) -> None:
@@ -119,7 +121,7 @@ def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
     """The trace that the child process printed; raises the error that the child reported or ended
     with."""
-    # The user's code may print, too; the child's answer is its last line.
+    # The user's code may print as well, so the child's answer is the last line.
     last_line = stdout.strip().rpartition("\n")[2]
     if last_line.startswith('{"problem"'):
         problem = from_json(last_line, TraceProblem, what="the trace's answer")
@@ -131,7 +133,7 @@ def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None
             "The environment has no torch, which `--code` needs",
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
-    # subprocess gives a child that a signal ended the signal's number below zero.
+    # If a signal ended the child, subprocess returns the signal's number as a negative exit code.
     killed = code is not None and code < 0
     end = f"killed by signal {-(code or 0)}" if killed else f"exit {code}"
     raise CodeFailed(
@@ -141,7 +143,7 @@ def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None
 
 
 LONGEST_TRACEBACK = 4000
-"""Letters of the child's messages that are shown, from their end."""
+"""The number of characters shown from the end of the child's messages."""
 HINTS: dict[str, str] = {
     "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
     "(model, batch, loss) or (model, batch, loss, optimizer)",
@@ -155,17 +157,17 @@ HINTS: dict[str, str] = {
     "length depends on values (`x[mask]`, `nonzero`, `unique`) write `x * mask` or "
     "`torch.where(mask, x, 0)`",
 }
-"""The child's name for a problem -> what to do."""
+"""The child's name for a problem -> a hint for the user."""
 PROBLEM_BY_WORDS = {
     "a trace makes no connection": "NoNetwork",
     "cuda": "TouchesGpu",
     "NVIDIA": "TouchesGpu",
 }
-"""Words of a message -> the problem, if a library gave it another name."""
+"""Words in an error message -> the problem, for errors that a library raised under another name."""
 
 
 SAYS_ALL = ("Contract", "NoLoss", "TouchesGpu")
-"""Problems whose message needs no name before it."""
+"""Problems whose message is clear without the error's name in front of it."""
 
 
 def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
@@ -185,8 +187,8 @@ def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
 
 
 def problem_by_words(problem: TraceProblem) -> str:
-    """The key of a problem in `HINTS`, recognised by words of the message if a library raised its
-    own error; otherwise the child's name for the problem."""
+    """The key of a problem in `HINTS`. If a library raised its own error, words of the message
+    decide; otherwise it is the child's name for the problem."""
     for words, name in PROBLEM_BY_WORDS.items():
         if words in problem.message:
             return name

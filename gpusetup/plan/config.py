@@ -1,9 +1,9 @@
 """Turns a training config into a question for `plan`, and records what was read, what was assumed
 and which keys were not understood.
 
-What is asked for are roles of keys (`data/plan/keys.json`). A map `plan:` in the file holds
-settings of a job by their own names (`plan: {loss: eager, step: loop}`), for what no option and no
-trainer's key says.
+Each known key has a role, such as `batch` or `optimizer`, by which settings are looked up
+(`data/plan/keys.json`). For job fields that neither an option nor a trainer's key can set, the file
+may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
 """
 
 from __future__ import annotations
@@ -37,26 +37,28 @@ NUMBERS = {
     "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
-"""Role of a key -> the field of a job or question that it says."""
+"""Role of a key that is a switch -> the field of the job or question that it sets."""
 
 
 class FromConfig(Frozen):
-    """A planning question that was read from a config. Its batch is not final: it depends on the
-    number of GPUs."""
+    """A planning question that was read from a config. Its batch is not final, because it depends
+    on the number of GPUs."""
 
     question: TrainingQuestion
     per_gpu: int | None
-    """Sequences of one micro-batch of a group of GPUs (see `TrainingQuestion.group_size`)."""
+    """The number of sequences in one micro-batch of a GPU group (see
+    `TrainingQuestion.group_size`)."""
     total: int | None
-    """Sequences of one optimizer step of all GPUs, accumulated."""
+    """The number of sequences in one optimizer step over all GPUs, gradient accumulation
+    included."""
     gpus: int | None
     read: ConfigRead
     notes: tuple[str, ...] = ()
-    """What the plan cannot count, as sentences."""
+    """Sentences that name what the plan cannot count."""
     rope: RopeScaling | None = None
-    """How far the config extends the model's positions."""
+    """The RoPE scaling that the config sets to extend the context; None if there is none."""
     rank: int | None = None
-    """The rank of adapters that the config names, whether it uses them or not."""
+    """The LoRA rank in the config, even if the config does not switch LoRA on."""
 
 
 def question_of(
@@ -65,7 +67,7 @@ def question_of(
     """The planning question that a config describes; BadInput with the line number if a value is
     impossible.
 
-    `trainer`: whose config it is, if that is known. `variables`: those of the environment.
+    `trainer`: the trainer that the config is for, if known. `variables`: the environment variables.
     """
     reader = Reader(config, variables or {})
     trainer = trainer or trainer_of(config)
@@ -84,13 +86,13 @@ def question_of(
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         rank=reader.number("rank", LARGEST["lora"]),
-        # Last, because it lists all keys that were read.
+        # This comes last, because it lists all keys that were read.
         read=read_of(reader, fields),
     )
 
 
 def assumed_trainer(fields: Fields) -> str:
-    """The sentence about the trainer that plan assumes, for a config that does not show it."""
+    """The sentence that names the trainer which plan assumes if the config does not show it."""
     usual = "a plain loop in 32 bits"
     if fields.get("lora") is not None:
         usual = "transformers' Trainer with PEFT"
@@ -98,14 +100,14 @@ def assumed_trainer(fields: Fields) -> str:
 
 
 def question_of_fields(fields: Fields) -> TrainingQuestion:
-    """The planning question with the values that the config sets; whatever it does not set is left
-    to the trainer's defaults."""
+    """The planning question with the values that the config sets; all others are left to the
+    trainer's defaults."""
     question_fields: Fields = {}
     job_fields: Fields = {}
     for name in dict(defaults(TrainingQuestion)):
         if name in fields:
             question_fields[name] = fields[name]
-    # Fields that the config does not set are left out: the trainer's defaults apply.
+    # Leave out fields that the config does not set, so that the trainer's defaults apply.
     for name in JOB_DEFAULTS.keys() - question_fields:
         if fields.get(name) is not None:
             job_fields[name] = fields[name]
@@ -113,8 +115,8 @@ def question_of_fields(fields: Fields) -> TrainingQuestion:
 
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
-    """The account of the config in the answer: the keys that were read, what was assumed, and the
-    keys that plan does not understand although they may need memory."""
+    """The answer's report about the config: the keys that were read, the assumptions, and the keys
+    that plan does not understand although they may need memory."""
     keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
     # Plan counts the additional models in these maps as a whole, so it need not understand their
     # keys.
@@ -129,15 +131,16 @@ def read_of(reader: Reader, fields: Fields) -> ConfigRead:
 
 
 def counted_maps(fields: Fields) -> frozenset[str]:
-    """The maps about additional models (rollout, critic) whose keys need not be understood, because
-    plan counts the models as a whole or they take no memory of this training.
+    """The maps about additional models (rollout, critic) whose keys plan need not understand.
+    Either plan counts these models as a whole, or they use no memory of this training run.
 
-    Trinity-RFT's models are on other GPUs or part of what was measured. A teacher is not counted.
+    Trinity-RFT's additional models run on other GPUs or were part of the measured runs. A teacher
+    model is not counted.
     """
     counts_models = fields["trainer"] == "trinity" or fields.get("rl")
     if counts_models:
         return OTHER_MODELS - {"teacher"}
-    # Beside a supervised training, whatever samples or serves is another program.
+    # In supervised training, a section about sampling or serving belongs to another program.
     return frozenset(("rollout", "explorer", "inference"))
 
 
@@ -148,7 +151,8 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
         return question
     gpu_groups = max(gpus // question.group_size, 1)
     if from_config.per_gpu is None:
-        # The total batch of a step is divided among the accumulated parts.
+        # The config gives the total batch of an optimizer step, so divide it among the
+        # micro-batches.
         batch = (from_config.total or 0) // (question.accumulate or 1)
         return replace(question, batch=max(batch, gpu_groups))
     batch = from_config.per_gpu * gpu_groups
@@ -162,10 +166,11 @@ def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
     """The report about a config, with a note about how the batch is counted if several GPUs run an
     unknown trainer.
 
-    A plain loop under DDP gives each GPU its `batch_size`; under DataParallel it is divided.
+    In a plain loop, DDP gives each GPU the full `batch_size`, while DataParallel divides it among
+    the GPUs.
     """
     read = from_config.read
-    # A trainer that is known says itself what its batch counts.
+    # For a known trainer it is clear whether the batch is per GPU.
     if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
         return read
     assumption = (

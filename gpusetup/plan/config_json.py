@@ -1,8 +1,8 @@
 """Reads a model's shape from any `config.json`, using the keys that nearly all configs have in
 common.
 
-Widths, layers, heads, vocabulary, experts. Biases and what projects images, a hundredth of the
-parameters at most, are not counted.
+It reads widths, layers, heads, vocabulary and experts. Biases and image projectors are not counted,
+since they are at most 1 % of the parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
 def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     """The shape of the model that a `config.json` describes.
 
-    Raises UsageError for a model that has no layers of attention, BadInput for a needed key that is
+    Raises UsageError if plan cannot count the model's family, and BadInput if a required key is
     missing.
 
     >>> shape_of({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
@@ -56,11 +56,11 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
 
 def has_layers(config: ModelConfig) -> bool:
     """Whether a decoder has layers of a kind that plan can count."""
-    # RWKV has no such layers, and Zamba uses the same attention blocks in many places.
+    # plan cannot count RWKV's layers, or Zamba's attention blocks, which several layers share.
     if config.has("rwkv") or config.has("num_mem_blocks"):
         return False
     has_heads = bool(config.values.get("num_attention_heads"))
-    # A model of state space alone has no heads of attention.
+    # A pure state space model has no attention heads.
     return has_heads or config.has("state_size")
 
 
@@ -111,9 +111,9 @@ class DecoderSizes(NamedTuple):
 
     parameters: int
     active: int
-    """Those that one token passes."""
+    """The parameters that one token uses."""
     largest_unit: int
-    """Those of the embedding or of the largest layer."""
+    """The parameters of the embedding or of the largest layer, whichever has more."""
     mlp_width: int
 
 
@@ -124,7 +124,7 @@ def decoder_sizes(config: ModelConfig) -> DecoderSizes:
     mixer_sizes = [mixer_parameters(config, mixer, widths) for mixer in mixers]
     matrices = 3 if has_gate(config) else 2
     mlp = mlp_of(config, matrices, mixers)
-    # A layer norm has a bias beside its weight, and a layer has two norms.
+    # A layer norm has a weight and a bias, and each layer has two norms.
     norms = (4 if has_layer_norms(config) else 2) * config.hidden
     fixed = tables_of(config, len(mixers)) + sum(mixer_sizes)
     fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
@@ -141,7 +141,7 @@ def decoder_sizes(config: ModelConfig) -> DecoderSizes:
 def tables_of(config: ModelConfig, layers: int) -> int:
     """The number of parameters outside the layers: token embedding, output head, learned positions
     and the last norm."""
-    # Without a tied head the head is a table as large as the embedding.
+    # An untied output head is a second table of the embedding's size.
     tables = 1 if is_tied(config) else 2
     rows = config.need("vocab_size") * tables
     last_norm = 1
@@ -149,7 +149,7 @@ def tables_of(config: ModelConfig, layers: int) -> int:
     if "learned positions" in config.family:
         size += config.get("max_position_embeddings") * config.hidden
     if "gemma3n" in config.kind or "gemma4" in config.kind:
-        # Gemma 3n and 4 have a small embedding of every token for each layer.
+        # Gemma 3n and 4 have an additional small token embedding for each layer.
         width = config.get("hidden_size_per_layer_input")
         size += config.get("vocab_size_per_layer_input") * width * layers
     return size
@@ -158,7 +158,7 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 def is_tied(config: ModelConfig) -> bool:
     """Whether the output head shares the embedding's weights; if the config does not say so, the
     default of the family applies."""
-    # Configs leave the key out where it has the family's default.
+    # Configs leave the key out if it has the family's default.
     is_usual = "a tied head" in config.family
     says_tied = config.values.get("tie_word_embeddings", is_usual)
     return bool(says_tied)
@@ -183,7 +183,7 @@ def has_gate(config: ModelConfig) -> bool:
     activation = str(config.values.get("hidden_act") or "gelu")
     if activation == "relu":
         return False
-    # Layer norms with GELU are the layers of GPT-2's time.
+    # Models with LayerNorm and GELU, as in GPT-2's time, have no gate.
     is_as_gpt2 = has_layer_norms(config) and "gelu" in activation
     return not is_as_gpt2
 
@@ -191,7 +191,7 @@ def has_gate(config: ModelConfig) -> bool:
 def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
     """The number of layers that cache keys and values; layers with a state space or a convolution
     keep a fixed-size state instead."""
-    if is_parallel(config):  # attention and state space side by side in every layer
+    if is_parallel(config):  # every layer has both attention and a state space
         return len(mixers)
     return mixers.count(ATTENTION)
 
@@ -227,7 +227,7 @@ def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
     rotated = config.get("qk_rope_head_dim", 64)
     key = config.get("qk_nope_head_dim", 128) + rotated
     value = config.get("v_head_dim", 128)
-    # Keys are wider than values; the mean of both stands for either.
+    # Keys are wider than values, so use the mean width for both.
     keys_and_values = heads * (key + value)
     return AttentionWidths(
         heads=heads,
@@ -240,17 +240,17 @@ def key_value_heads_of(config: ModelConfig, heads: int) -> int:
     """The number of key-value heads; equal to the number of query heads unless the config sets
     fewer."""
     values = config.values
-    # Falcon's newer models say `multi_query` and have several heads all the same.
+    # Falcon's newer models also set `multi_query`, but have several key-value heads.
     says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
     if values.get("multi_query") and not says_count:
         return 1
     return config.get("num_key_value_heads", heads)
 
 
-# --- text with images or sound --------------------------------------------------------------------
+# --- multimodal models ----------------------------------------------------------------------------
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Keys under which the config of a model of images or sound has that of its text."""
+"""Keys under which the config of an image or audio model contains the config of its text model."""
 TOWER_PARTS = ("vision_config", "audio_config")
 
 
@@ -268,7 +268,7 @@ def with_towers(values: Mapping[str, Any], source: str) -> Shape:
     parameters."""
     text_config = nested_text(values)
     if text_config is None:
-        # Some keep the text's keys at the top, beside the towers' configs.
+        # Some configs keep the text model's keys at the top level, next to the encoders' sections.
         text_config = {key: part for key, part in values.items() if key not in TOWER_PARTS}
     shape = shape_of(text_config, source)
     towers = 0

@@ -1,5 +1,5 @@
-"""Reads from a training config how much is processed at once: tokens per sequence, sequences per
-batch, or a token budget."""
+"""Reads the size of a batch from a training config: tokens per sequence, sequences per batch, or a
+token budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpusetup.plan.rope import RopeScaling
 from gpusetup.plan.trainers import usual_batch
 
 LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
-"""Trainer -> tokens of a sequence if its config says nothing (their own documentation)."""
+"""Trainer -> its default sequence length in tokens, from its documentation."""
 
 
 def length(reader: Reader, fields: Fields) -> Fields:
@@ -39,7 +39,7 @@ class Lengths(NamedTuple):
 
     sequence: int | None
     total: int | None
-    """Prompt and response together."""
+    """The length of prompt and response together."""
     prompt: int | None
     response: int | None
 
@@ -59,14 +59,14 @@ def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
     None if it lacks one of the two."""
     if not lengths.prompt or not lengths.response:
         return None
-    # Prompt and response have a limit each, so a sequence may be as long as both together.
+    # Prompt and response each have a limit, so a sequence may be as long as their sum.
     tokens = lengths.prompt + lengths.response
     reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
     return tokens
 
 
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
-"""Tokens of a prompt and of its answer where nothing is said (TRL, GRPOConfig)."""
+"""The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
 
 
 def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
@@ -89,7 +89,7 @@ def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
 def batch(reader: Reader, fields: Fields) -> Fields:
     """The batch as sequences per GPU or for all GPUs together, or the token budget of RL trainers.
 
-    Trinity-RFT fills a budget unless it is told not to, verl only if it is told to.
+    By default Trinity-RFT fills a token budget and verl does not.
     """
     if fields["trainer"] == "trinity":
         return trinity_batch(reader)
@@ -117,7 +117,7 @@ def trinity_batch(reader: Reader) -> Fields:
             "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
         )
         return {"tokens": tokens, "log_prob_tokens": log_prob_tokens}
-    # A budget has no effect beside a number of sequences.
+    # If the batch is a number of sequences, the token budget has no effect.
     per_gpu = reader.number("batch", LARGEST["batch"])
     if per_gpu is not None:
         return {"per_gpu": per_gpu}

@@ -17,7 +17,8 @@ from gpusetup.plan.tables import tables_in
 
 def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; empty if there is
-    none. `fields` is not needed here: all parts of the reading have the same parameters."""
+    none. `fields` is not used here; it is there because all functions that read a part of the
+    config have the same parameters."""
     for setting, text in reader.all("named-model"):
         if names_model(setting, text):
             return model_of_setting(reader, setting, text)
@@ -26,7 +27,7 @@ def model(reader: Reader, fields: Fields) -> Fields:
 
 def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
     """The model that a setting names; `BadInput` for a file that is not a config.json."""
-    # torchtitan has the size in a key of its own: name `llama3`, flavor `8B`.
+    # torchtitan gives the size in a separate key: name `llama3`, flavor `8B`.
     flavor = reader.word("flavor")
     if flavor:
         text = f"{text}-{flavor}"
@@ -63,7 +64,7 @@ def known_name(text: str) -> str:
     name = text
     if "torchtune." in text:
         name = _name_of_component(text.rpartition(".")[2])
-    # torchtitan's Llama 3 is Llama 3.1.
+    # torchtitan's `llama3` means Llama 3.1.
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
     if is_known(name):
         return name
@@ -79,7 +80,8 @@ def _name_of_component(component: str) -> str:
     ['llama3.1_8b', 'llama3_8b', 'qwen3_0.6b']
     """
     name = re.sub(r"^(?:qlora|lora|dora)_", "", component)
-    # A version (`llama3_1_8b`) and a size (`qwen3_0_6b`) are spelled alike: the table knows which.
+    # The first `_` may be the point of a version (`llama3_1_8b`) or of a size (`qwen3_0_6b`), so
+    # try each spelling in the table of models.
     with_version = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
     with_size = re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name)
     with_both = re.sub(r"(\d)_(\d)", r"\1.\2", name)
@@ -90,8 +92,8 @@ def _name_of_component(component: str) -> str:
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
-"""Trainers that train the whole model unless `use_peft` or `adapter` says LoRA, whatever rank their
-config has (TRL, ModelConfig; axolotl's examples leave `adapter:` empty beside `lora_r: 8`)."""
+"""Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
+rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
@@ -99,7 +101,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     LLaMA-Factory's `freeze`."""
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
-        # LLaMA-Factory trains the last layers, two by default.
+        # LLaMA-Factory then trains only the last layers, two by default.
         trained_layers = reader.number("trained-layers", 10**4) or 2
         return {"freeze": f"-{trained_layers}"}
     rank = rank_of(reader, fields, method)
@@ -119,9 +121,11 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 
 
 EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
-"""Words for all linear layers, and the layer that only such lists name."""
+"""LoRA targets that mean all linear layers: `all`, `all-linear`, and the names of the MLP's down
+projection, which only occur in lists of all linear layers."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
-"""Modules that, trained beside adapters, are as large as the vocabulary."""
+"""Modules with a row for each token of the vocabulary, which cost much memory if they are trained
+together with the adapters."""
 
 
 def rank_of(reader: Reader, fields: Fields, method: str) -> int | None:

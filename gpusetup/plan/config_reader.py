@@ -1,5 +1,5 @@
-"""Finds settings in a config by their role, converts them to numbers, switches or words, and
-records which were read."""
+"""Finds settings in a config by the role of their key (such as `batch`), converts them to numbers,
+switches or words, and records which settings were read."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ OTHER_MODELS = frozenset((
     "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
     "explorer", "inference",
 ))  # fmt: skip
-"""A key under one of these is about another model than the one that is trained."""
+"""A key under one of these maps describes a model other than the trained one."""
 SWITCH_VALUES = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
 MOST_DIGITS = 19
-"""A number of so many digits is out of every range."""
+"""A number with this many digits is out of range for every setting."""
 LEFT_OPEN = ("auto", "???")
-"""Values that leave the choice to the trainer; `???` is OmegaConf's mark of a missing value."""
+"""Values that leave the choice to the trainer. OmegaConf writes `???` for a missing value."""
 LONGEST_VALUE = 80
-"""Letters of a value that the answer shows."""
+"""The number of characters of a value that the answer shows."""
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 Fields = dict[str, Any]
-"""Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
+"""Fields of a job or question by name, and `notes`, `per_gpu`, `total` and `devices` for
+`FromConfig`."""
 
 
 Meaning = Callable[[Setting, str], Any]
-"""What a setting means by its text; None: it says nothing."""
+"""A function from a setting and its text to the value it means; None if it means nothing."""
 
 
 def by_words(kind: str, if_on: str | None = None) -> Meaning:
     """A function that interprets settings of this kind: by their text or, for a switch that is on,
     by their key.
 
-    `if_on`: what such a switch means if its name says nothing.
+    `if_on`: the meaning of a switch that is on and whose key has no known meaning.
     """
 
     def meaning_of(setting: Setting, text: str) -> Any:
         if text not in TRUE:
             return meaning(kind, text)
-        # `flash_attention: true` says by its name what is on.
+        # In `flash_attention: true` the key names what is switched on.
         name = name_of(setting.path)
         return meaning(kind, name) or if_on
 
@@ -64,7 +65,7 @@ class Reader:
         self.assumed: list[str] = []
         self.interpolation = Interpolation(self._written_text, variables)
         for setting in config.settings:
-            # Of a key that stands twice the first counts.
+            # If a key occurs twice, the first one counts.
             self.by_path.setdefault(setting.path, setting)
             self._sort_by_role(setting)
 
@@ -96,10 +97,10 @@ class Reader:
         return None
 
     def _note_repetitions(self, role: str, text: str, value: Any) -> None:
-        """Record as read all other settings of a role that have the same text as the one that was
-        used."""
+        """Record as read all other settings of this role with the same text, because they repeat
+        the value that was used."""
         for setting, repeated_text in self.all(role):
-            # Another value of the same role stays open: it was not what counted.
+            # A different value was not used, so it is not recorded as read.
             if repeated_text != text:
                 continue
             self.note(setting, f"{role}: {value}")
@@ -111,10 +112,10 @@ class Reader:
         def value_of(setting: Setting, text: str) -> int | None:
             digits = text.replace("_", "")
             is_number = re.fullmatch(r"[+-]?\d+", digits)
-            # 0 and -1 say "no limit" in many trainers.
+            # In many trainers 0 and -1 mean "no limit".
             if not is_number or digits in ("0", "-1"):
                 return None
-            # Python refuses to read a number of thousands of digits.
+            # Python refuses to convert a number with thousands of digits.
             value = int(digits) if len(digits) < MOST_DIGITS else most + 1
             if not 1 <= value <= most:
                 raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
@@ -136,7 +137,7 @@ class Reader:
         """The smallest whole number from 1 to `most` set under this key anywhere in the config,
         even in a section about another model.
 
-        The token budget of a reference model or a rollout is one of the training's own knobs.
+        For example, the token budget of a reference model or a rollout also affects the training.
         """
         numbers = []
         for setting, text in self.settings_named(name):
@@ -151,10 +152,11 @@ class Reader:
     def settings_named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
         """All settings with this key that have a value, in any section of the config.
 
-        `inside`: the key of a map that it stands in. An item of a list has the list's name.
+        `inside`: the key of a map that must contain the setting. Items of a list count under the
+        list's key.
         """
         for setting in self.config.settings:
-            # A list's items have numbers after its name.
+            # Items of a list have a number after the list's key in their path.
             keys = [part for part in setting.path if isinstance(part, str)]
             if not keys or keys[-1] != name:
                 continue
@@ -182,7 +184,7 @@ class Reader:
 
     def has_map(self, name: str) -> bool:
         """Whether the config has this key at its top level."""
-        # Paths have numbers for items of lists: a map's name is a word.
+        # A path contains numbers for items of lists; only a word can be the key of a map.
         top_keys = [path[0] for path in self.by_path if path]
         return name in top_keys
 
@@ -229,7 +231,7 @@ class Reader:
     def text(self, setting: Setting) -> str | None:
         """The text of a scalar without quotes and anchors, with variables and references replaced.
 
-        None if it is empty, or if one of them is not known here.
+        None if the text is empty, or if a variable or reference cannot be resolved.
         """
         if setting.is_collection:
             return None
@@ -253,9 +255,9 @@ class Reader:
         return bare_text(setting)
 
     def note(self, setting: Setting, meaning: str) -> None:
-        """Record that a setting was read, and what it means; the first record of a setting
-        stays."""
-        # The first reading stays: later ones are of the same value for another purpose.
+        """Record that a setting was read, and what it means. Only the first record of a setting is
+        kept."""
+        # Keep the first meaning, because later reads use the same value for another purpose.
         if setting.path in self.used:
             return
         self.used[setting.path] = key_read(setting, meaning)
@@ -293,9 +295,9 @@ def bare_text(setting: Setting) -> str:
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
-    """A setting as an entry of the answer, with its meaning; "" means that it was not
-    understood."""
-    # A whole list or map has no value that a line of the answer could show.
+    """A setting as an entry of the answer, with its meaning, or with "" if plan did not understand
+    it."""
+    # A list or map has no single value that fits on a line of the answer.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(
         key=dotted(setting.path),

@@ -1,7 +1,7 @@
 """Reads preference tuning and reinforcement learning from a config: the method and the additional
 models.
 
-Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
+It knows the setting names of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from gpusetup.plan.rl_methods import (
 )
 
 METHOD_NAMES = ("stage", "rl", "rlhf_type", "adv_estimator", "advantage_estimator", "pref_loss")
-"""Keys whose value is the method."""
+"""Keys whose value names the training method."""
 SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("ppo", ("num_ppo_epochs", "sft_model_path", "reward_model_path", "critic_pretrain")),
     ("grpo", ("num_generations", "num_generations_per_prompt", "reward_funcs")),
     ("kto", ("desirable_weight", "undesirable_weight")),
     ("dpo", ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model")),
 )  # fmt: skip
-"""Method -> keys that only its trainers have, for configs that do not name it."""
+"""Method -> keys that only its trainers have, to recognise it in configs that do not name it."""
 TRL_ENGINE_SHARE = 0.3
-"""`vllm_gpu_memory_utilization` where nothing is said (TRL 1.16, GRPOConfig)."""
+"""The default of `vllm_gpu_memory_utilization` in TRL (1.16, GRPOConfig)."""
 VERL_ENGINE_SHARE = 0.5
-"""`rollout.gpu_memory_utilization` where nothing is said (verl 0.9, rollout.yaml)."""
+"""The default of `rollout.gpu_memory_utilization` in verl (0.9, rollout.yaml)."""
 
 
 def method_of(reader: Reader) -> str | None:
@@ -54,8 +54,8 @@ def method_of(reader: Reader) -> str | None:
 
 
 def method_by_signs(reader: Reader) -> str | None:
-    """The method of a config that does not name one, recognised by keys that only this method's
-    trainers have."""
+    """The method of a config that does not name one, recognised by keys that only trainers for this
+    method have."""
     for method, keys in SIGNS:
         for key in keys:
             if reader.text_named(key, f"a key of {method}"):
@@ -67,7 +67,8 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """The preference or RL setup with its additional models, as fields of the question; empty for
     supervised training.
 
-    Trinity-RFT's explorer generates on other GPUs, and the measured cells hold its reference.
+    It is also empty for Trinity-RFT: its explorer generates on other GPUs, and the measured table
+    already includes the memory of its reference model.
     """
     is_verl = reader.has_map("actor_rollout_ref")
     if fields["trainer"] == "trinity" and not is_verl:
@@ -90,7 +91,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     generates = method in GENERATING
     engine = engine_of(reader) if generates else NO_ENGINE
     reader.text_named("num_generations", "answers to one prompt")
-    # The trainer itself generates if no engine does, here or elsewhere.
+    # If there is no inference engine, here or on other GPUs, the trainer itself generates.
     uses_engine = engine.share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
     generated_at_once = 0
     if generates and not uses_engine:
@@ -129,26 +130,26 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
     if ahead in TRUE:
         return False
     weight = weight_of_reference(reader, fields, method)
-    # Beside adapters the base without them is the reference.
+    # With adapters, the base model without them serves as the reference, so there is no second
+    # copy.
     return weight > 0 and fields.get("lora") is None
 
 
 def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
-    """The weight that the reference model has in the loss; if it is 0, no reference is loaded. Only
-    zero or non-zero matters."""
+    """The weight of the reference model in the loss. If it is 0, the trainer loads no reference, so
+    it only matters whether the result is zero."""
     strength = reader.text_named("beta", "the weight of the reference")
     strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
     if strength:
         return 0.0 if re.fullmatch(r"0(\.0*)?", strength) else 1.0
-    # TRL's GRPO, which axolotl runs, has a weight of 0 unless it is said (GRPOConfig, 1.16);
-    # ms-swift's is 0.04.
+    # The default weight of TRL's GRPO, which axolotl also uses, is 0 (GRPOConfig, 1.16); that of
+    # ms-swift is 0.04.
     is_grpo = method in GENERATING - WITH_CRITIC
     return 0.0 if is_grpo and fields["trainer"] in BY_TRL else 0.1
 
 
 def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
-    """The names of the models that score answers; reward functions and remote servers are
-    left out."""
+    """The names of the reward models, without reward functions and remote servers."""
     if method not in GENERATING:
         return ()
     judge = reader.text_named("reward_model_type", "how answers are judged")
@@ -170,7 +171,7 @@ def reward_model_names(reader: Reader) -> list[str]:
         if name and "://" not in name:
             names.append(name)
     for name in reader.texts_named("reward_funcs", "how answers are judged"):
-        if "/" in name:  # the id of a model; a bare word is a function
+        if "/" in name:  # a model id; a bare word names a function
             names.append(name)
     return names
 
@@ -187,9 +188,9 @@ class SharedEngine(NamedTuple):
     """An inference engine that shares the training's GPUs."""
 
     share: float | None
-    """Its share of each card; None if there is none."""
+    """The share of each card's memory that the engine reserves; None if there is no engine."""
     sleeps: bool
-    """Whether it frees its memory while is trained."""
+    """Whether the engine frees its memory during the training step."""
 
 
 NO_ENGINE = SharedEngine(share=None, sleeps=False)
@@ -212,7 +213,7 @@ def engine_of(reader: Reader) -> SharedEngine:
 
 
 SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
-"""Keys that only a server on other GPUs has."""
+"""Keys that occur only if a server on other GPUs generates the answers."""
 
 
 def is_elsewhere(reader: Reader) -> bool:
@@ -227,13 +228,13 @@ def is_on(reader: Reader, name: str) -> bool:
     """Whether a key is set to anything that does not mean off."""
     words = name.replace("_", " ")
     text = reader.text_named(name, words)
-    # Any other word, as an address, says that it is used.
+    # Any other word, such as a server's address, means on.
     return text is not None and text not in FALSE
 
 
 def share_of(text: str | None, default: float) -> float:
-    """The share of the card's memory that a text gives, from 0 to 1; the default if the text is not
-    such a number."""
+    """The share of the card's memory in a text, from 0 to 1; the default if the text is not a
+    number in this range."""
     if text is None or not re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text):
         return default
     return float(text)
@@ -242,7 +243,7 @@ def share_of(text: str | None, default: float) -> float:
 def generated_sequences(reader: Reader, fields: Fields) -> int:
     """The number of sequences that a GPU generates at once: its batch times the micro-batches of
     one generation."""
-    # TRL generates once for all micro-batches of an optimizer step, unless it is told otherwise.
+    # By default TRL generates once for all micro-batches of an optimizer step.
     micro_batches = int(fields.get("accumulate") or 1)
     text = reader.text_named("steps_per_generation", "micro-batches of one generation")
     if text and re.fullmatch(r"\d{1,5}", text):
@@ -256,8 +257,8 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
     reward model.
 
     The engine frees its memory for the training unless `free_cache_engine` is off. With
-    `param_offload` the actor is on the host while the engine generates; in a step its weights and
-    its optimizer's states are on the GPU all the same.
+    `param_offload` the actor is on the host while the engine generates, but during a training step
+    its weights and optimizer states are on the GPU.
     """
     share = reader.text_named("gpu_memory_utilization", "the engine's share of the card", "rollout")
     sleeps = reader.text_named("free_cache_engine", "the engine frees its memory", "rollout")

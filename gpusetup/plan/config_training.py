@@ -27,7 +27,7 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     elif text == "selective" and fields["trainer"] != "megatron":
         checkpoints["selective"] = True
     elif text:
-        # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
+        # Megatron-LM's selective recomputation affects only attention without a flash kernel.
         words_for_none = ("selective", "none", "no", "false", "off", "n")
         checkpoints["checkpointing"] = text not in words_for_none
     return checkpoints
@@ -35,17 +35,18 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:
     """The optimizer's name, and how it steps (for example fused, or within the backward pass)."""
-    # The name comes first: what a setting was first read as is what the answer shows.
+    # Read the name first, because the answer shows the first meaning recorded for a setting.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
-    # torchtune's `optimizer_in_bwd` steps each weight as soon as its gradient is there.
+    # torchtune's `optimizer_in_bwd` updates each weight as soon as its gradient exists.
     if reader.switch("step-in-backward"):
         step = "backward"
     return {"optimizer": name, "step": step}
 
 
 IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
-"""Trainers that compute in 16 bits anyway, whose `bf16: true` says nothing of the weights."""
+"""Trainers that always compute in 16 bits, so that `bf16: true` does not tell the type of the
+weights."""
 
 
 def precision(reader: Reader, fields: Fields) -> Fields:
@@ -56,17 +57,17 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     1. The type of the weights (`torch_dtype`).
     2. A precision that names both types (`bf16-mixed`).
     3. A switch for weights and computation in 16 bits.
-    4. For a trainer that computes in 16 bits anyway, no setting.
-    5. Autocast that is switched off (`bf16: false`): everything in 32 bits.
-    6. Autocast (`bf16: true`): over 32-bit weights, with adapters over a 16-bit base.
+    4. No setting, for a trainer that always computes in 16 bits.
+    5. Autocast that is switched off (`bf16: false`): everything is in 32 bits.
+    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits.
     """
     weights = meaning("dtype", reader.word("dtype") or "")
     precision_pair = meaning("precision", reader.word("precision") or "")
     is_pure_16_bit = reader.switch("pure-16-bit")
     amp = autocast_of(reader, has_dtype=bool(weights))
     if weights:
-        # `bf16: true` beside 16-bit weights: whether a 32-bit copy is stepped is the trainer's own
-        # choice (`trainer_defaults`), so what is computed in is kept as it was said.
+        # With `bf16: true` and 16-bit weights the trainer decides whether the optimizer updates a
+        # 32-bit copy (`trainer_defaults`), so keep the type that the config sets for computing.
         return {"dtype": weights, "amp": amp}
     if precision_pair:
         pair_weights, pair_computation = precision_pair
@@ -77,13 +78,13 @@ def precision(reader: Reader, fields: Fields) -> Fields:
         return {}
     if amp is None:
         turns_bf16_off = reader.switch("bf16") is False
-        # Only of a known trainer is it known that its weights are in 32 bits without autocast.
+        # Only for a known trainer is it certain that weights are in 32 bits without autocast.
         has_known_trainer = fields["trainer"] is not None
         if turns_bf16_off and has_known_trainer:
             return {"dtype": "fp32", "amp": "none"}
         return {}
     if fields.get("lora") is not None:
-        # The frozen base is loaded in the type that it computes in.
+        # The frozen base is loaded in the type used for computing.
         return {"dtype": amp}
     reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
     return {"dtype": "fp32", "amp": amp}
@@ -106,7 +107,7 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     has_liger = bool(reader.switch("kernels"))
     loss = reader.word("loss-kernel", by_words("loss", "fused"))
     if loss is None:
-        # Liger's kernels have its fused loss among them; axolotl's plugin does not switch it on.
+        # Liger's kernels include a fused loss, but axolotl's plugin does not switch it on.
         has_fused_loss = has_liger or "cut_cross_entropy" in plugins
         default = "eager" if fields["trainer"] == "axolotl" else None
         loss = "fused" if has_fused_loss else default
@@ -118,11 +119,11 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     }
 
 
-# --- among GPUs -----------------------------------------------------------------------------------
+# --- several GPUs ---------------------------------------------------------------------------------
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
-    """The number of GPUs that the config asks for, over all nodes; None if it does not say."""
+    """The number of GPUs in the config, over all nodes; None if it does not set one."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
     replicas = reader.number("replicas", LARGEST["gpus"])
@@ -136,8 +137,8 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
 
 
 def strategy(reader: Reader, fields: Fields) -> Fields:
-    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise from the
-    settings of FSDP or Megatron-LM."""
+    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise the strategy
+    in the settings of FSDP or Megatron-LM."""
     stage = reader.word("zero", stage_of)
     if stage is not None:
         texts = [text for _, text in reader.all("zero")]
@@ -150,7 +151,7 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
     if strategies:
         names_fsdp2 = not words.isdisjoint(("2", "fsdp2"))
         return {"strategy": "fsdp" if names_fsdp2 else strategies[0]}
-    # Megatron-LM shards the states alone.
+    # Megatron-LM shards only the optimizer states.
     shards_optimizer = reader.switch("distributed-optimizer")
     if shards_optimizer is None:
         return {"strategy": None}
@@ -189,7 +190,7 @@ def offload(reader: Reader, fields: Fields) -> Fields:
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
-    """The job fields that the config sets directly in its map `plan:`, by their own names."""
+    """The job fields that the config sets under their own names in its map `plan:`."""
     job_fields: Fields = {}
     types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():

@@ -19,7 +19,7 @@ ANY_MACHINE = MachineLimits(capacity=0)
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError if parts of the job contradict each other."""
-    # One is enough: the next may follow from it.
+    # Report only the first contradiction, because others may follow from it.
     for contradiction in contradictions(job, question):
         raise UsageError(contradiction.message, hint=contradiction.hint)
     check_sequence_degree(job, question)
@@ -31,8 +31,8 @@ def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
     degrees."""
     if not question.sp or question.sp in sequence_degrees(job, ANY_MACHINE):
         return
-    # With a whole copy of the model on each GPU only degree 1 is possible, so the message lists the
-    # degrees that sharding would allow.
+    # If each GPU holds a whole copy of the model, only degree 1 is possible, so the message lists
+    # the degrees that sharding would allow.
     sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
     degrees = sequence_degrees(sharded_job, ANY_MACHINE)
     if question.sp in degrees:
@@ -48,9 +48,9 @@ def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
 
 
 def what_divides(job: TrainingJob) -> str:
-    """A sentence that says which numbers a degree of sequence parallelism must divide."""
+    """A sentence that names the numbers which a degree of sequence parallelism must divide."""
     gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
-    # Tensor parallelism has divided the heads already.
+    # Tensor parallelism already divides the heads among its GPUs.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
     return (
         f"the number must divide both the {gpus} and the {job.shape.heads} heads of attention, "

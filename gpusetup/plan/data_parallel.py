@@ -1,9 +1,9 @@
 """The memory of `torch.nn.DataParallel`, which uses one process and needs the most memory on the
 first GPU.
 
-In each step the first GPU copies the weights to the others, every GPU computes its share of the
-batch, and outputs and gradients come back to the first, which alone has the optimizer's states
-(torch/nn/parallel/data_parallel.py, replicate.py, gather in scatter_gather.py).
+In each step the first GPU copies the weights to the others, and every GPU computes its share of the
+batch. The outputs and gradients then go back to the first GPU, which is the only one with optimizer
+states (torch/nn/parallel/data_parallel.py, replicate.py, gather in scatter_gather.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
     outputs = logits + shape.classes * samples(job, recipe)
-    # The outputs and their gradient; the loss is computed on the first GPU.
+    # Each GPU holds its outputs and their gradient. The loss is computed on the first GPU.
     output_bytes = 2 * outputs * job.compute_bytes
     end_of_forward = activations(job, recipe) + output_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
-    # Gradients appear while the activations go, so that only the larger moment counts.
+    # Gradients are created while activations are freed, so only the larger of the two moments
+    # counts.
     peak = max(end_of_forward, end_of_backward)
     return model_weights(job) + peak + runtime(job, recipe)
 
@@ -51,7 +52,7 @@ def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
         f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
         f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
     )
-    # A budget of tokens is no batch that a loader could be given.
+    # A data loader cannot be given a token budget as its batch size.
     if not job.fills_token_budget:
         yield (
             f"give DataParallel's loader the whole batch of {job.sequences:,}: it divides the "

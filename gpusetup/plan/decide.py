@@ -14,36 +14,37 @@ from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
-"""The share of the card that must stay free for a clear answer, for the trainer that was
-measured."""
+"""The share of the card that must stay free for a clear answer with Trinity-RFT, for which we have
+measurements (`measured.py`)."""
 CLEAR_UNMEASURED = 0.2
-"""The same for other trainers, of which only published figures are known."""
+"""The same share for other trainers, for which we only have published figures."""
 CLEAR_SHARDED = 0.3
-"""The same for jobs whose weights or states are divided among GPUs: a tenth of the published runs
-needed 50 to 70 % more than was counted."""
+"""The same share for jobs with sharded weights or states, because a tenth of the published runs
+needed 50 to 70 % more memory than estimated."""
 LARGEST_SOLUTION = 1 << 24
-"""The largest batch or context that is looked for."""
+"""The upper end of the search for the largest batch or context."""
 MOST_GPUS = 1024
-"""The largest number of GPUs that is looked for."""
+"""The upper end of the search for the number of GPUs."""
 
 
 class MachineLimits(Frozen):
     """The memory limits of a machine, and the memory-saving settings that its system supports."""
 
     capacity: float
-    """Bytes of one GPU as CUDA sees them."""
+    """The bytes of one GPU's memory that CUDA can use."""
     env: bool = True
-    """Whether expandable segments work there: not on Windows, WSL and Jetson."""
+    """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
     linux: bool = True
-    """Sequence parallelism and FSDP2 with CPU offload need Linux."""
+    """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and FSDP2
+    with CPU offload need."""
     offload: bool = True
-    """Whether the machine's memory is another than the GPU's."""
+    """Whether the GPU's memory is separate from the machine's RAM, so that offload can help."""
     host: float | None = None
-    """Bytes of the machine's own memory; None if they are not known."""
+    """The bytes of the machine's RAM; None if unknown."""
     sp: int | None = None
-    """The only degree of sequence parallelism that may be used; None: any."""
+    """The only allowed degree of sequence parallelism; None allows every degree."""
     measured_gpu: str | None = None
-    """The GPU's name in the measured table; None leaves the table aside."""
+    """The GPU's name in the measured table; None if the table is not to be used."""
 
 
 class RecipeOption(Frozen):
@@ -65,7 +66,7 @@ class RecipeDecision(Frozen):
     limits: MachineLimits
     tried: tuple[RecipeOption, ...]
     shown: RecipeOption
-    """The chosen option; if none fits, the one that lacks least."""
+    """The chosen option; if none fits, the option that needs the least memory."""
     fits: bool
     measured: bool = False
     """Whether the recipe comes from the measured table."""
@@ -86,20 +87,20 @@ class RecipeDecision(Frozen):
             distance = abs(option.over(self.limits))
             if distance < near_bytes:
                 return False
-        # An answer "does not fit" stays, whatever is not known enough: that can only add to it.
+        # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
         if not self.fits:
             return True
         return doubt(self.job, self.shown.recipe) is None
 
 
-# --- how sure an answer is ------------------------------------------------------------------------
+# --- how certain an answer is ---------------------------------------------------------------------
 
 
 def near_limit(job: TrainingJob) -> float:
     """The share of the GPU's memory within which an answer for this job counts as close."""
     if is_standard(job):
         return CLEAR
-    # What FSDP gathers and sends was rarely compared with published runs.
+    # The memory that FSDP needs for gathering and sending was compared with few published runs.
     is_sharded = job.gpus > 1 and not job.copies_model
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
 
@@ -108,8 +109,8 @@ MARGINS = {
     "measured": 0.05, "one GPU": 0.2, "adapters": 0.35, "several GPUs": 0.3, "sharded": 0.5,
     "doubtful": 0.6, "images": 1.0,
 }  # fmt: skip
-"""Kind of job -> by how much a run may need more than is counted: nine of ten published runs of the
-kind (`tests/plan_published.csv`) stayed within about as much."""
+"""Kind of job -> the share by which a run may need more memory than estimated. About nine of ten
+published runs of each kind stayed within it (`tests/plan_published.csv`)."""
 
 
 def error_margin(job: TrainingJob, recipe: Recipe) -> float:
@@ -118,12 +119,12 @@ def error_margin(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
-    """The kind of the job, as a key of `MARGINS`; the first kind that applies."""
+    """The kind of the job, as a key of `MARGINS`."""
     if is_standard(job):
         return "measured"
     if job.shape.kind in DENOISERS:
         return "images"
-    # A shape that was assumed is as open as a kind of job that was never compared.
+    # An assumed shape is as uncertain as a kind of job that was never compared with a measurement.
     if doubt(job, recipe) or job.shape.assumed:
         return "doubtful"
     has_several_gpus = job.gpus > 1
@@ -135,10 +136,11 @@ def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
 
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
-    """Why a job that fits by the plan may still run out of memory, as a sentence; None for
-    well-tested kinds of jobs."""
+    """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
+    kinds of jobs."""
     shape = job.shape
-    # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
+    # Image training scripts differ in what they keep on the GPU, and the levels of a U-Net have
+    # different widths.
     if shape.kind in DENOISERS:
         return (
             f"plan counts what {shape.name} keeps only roughly, and runs of images and video "
@@ -152,7 +154,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if shape.tower and job.lora is None:
         return "plan does not count what the image encoder keeps; with LoRA it is not trained"
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    # Offload of the measured trainer was measured as well.
+    # The measurements of Trinity-RFT also include offload.
     if keeps_parts_on_host and not is_standard(job):
         return f"runs with parts on the host {OFTEN_MORE}"
     if job.strategy == "dp" and job.gpus > 1:
@@ -184,15 +186,15 @@ def option_of(job: TrainingJob, recipe: Recipe) -> RecipeOption:
 
 
 def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """Choose the recipe for a job: the measured one if the table covers the case, otherwise the
-    first candidate that fits by the memory model."""
+    """Choose the recipe for a job: the measured one if the table covers the job, otherwise the
+    first candidate that fits according to the memory model."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[RecipeOption] = []
     first_fitting: RecipeOption | None = None
     for recipe in recipes:
         option = option_of(job, recipe)
         tried.append(option)
-        # The recipes come in the order that costs least speed, so the first that fits is taken.
+        # The recipes are sorted from fastest to slowest, so take the first that fits.
         if option.over(limits) <= 0 and longest_sequence_fits_budget(job, recipe.sp):
             first_fitting = option
             break
@@ -202,7 +204,7 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         if str(recipe) == table_recipe:
             measured = option_of(job, recipe)
             break
-    # The table also knows where nothing fitted, whatever the model says.
+    # If no recipe fitted in the measurements, this counts more than the memory model.
     none_was_measured = table_recipe == NONE
     if none_was_measured:
         first_fitting = None
@@ -220,7 +222,8 @@ def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
     """The recipe from the measured table (`-` if none fitted); None if the table does not cover
     this job or system."""
-    # The cells were measured on Linux with expandable segments, and with any degree.
+    # The cells were measured on Linux with expandable segments and a free choice of the degree of
+    # sequence parallelism.
     is_as_measured = limits.env and limits.linux and limits.sp is None
     if not is_as_measured:
         return None
@@ -233,8 +236,8 @@ def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
 
 
 def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
-    """Whether the machine's RAM holds what the recipe moves there; True if the size of the RAM is
-    unknown."""
+    """Whether the machine's RAM is large enough for the data that the recipe moves there; True if
+    the size of the RAM is unknown."""
     if limits.host is None:
         return True
     needed_bytes = host_bytes(job, recipe)
@@ -244,8 +247,8 @@ def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
 def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
     """The recipes that the job can use on this machine, fastest first.
 
-    Offload is always used with Env if Env works. A budget of tokens leaves the degrees that take
-    the longest sequence; all if none does.
+    Offload is always combined with Env if Env works. With a token budget, only degrees with which
+    the longest sequence fits into the budget are used. If there are none, all degrees are used.
     """
     all_degrees = sequence_degrees(job, limits)
     degrees = [sp for sp in all_degrees if longest_sequence_fits_budget(job, sp)]
@@ -255,12 +258,13 @@ def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
     for sp in degrees:
         recipes.append(Recipe(sp=sp))
         recipes.append(Recipe(sp=sp, env=limits.env))
-    # FSDP2's CPU offload needs Linux, a sharded model, and memory that is not the GPU's own.
+    # FSDP2's CPU offload needs Linux, a sharded model, and RAM that is separate from the GPU's
+    # memory.
     may_offload = limits.linux and limits.offload and job.shards_parameters
     if may_offload:
         for sp in degrees:
             recipes.append(Recipe(offload=True, sp=sp, env=limits.env))
-    # Where expandable segments do not work, two of them are the same.
+    # Remove duplicates: without expandable segments the recipes with and without Env are equal.
     return tuple(dict.fromkeys(recipes))
 
 
@@ -268,8 +272,8 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
     """The possible degrees of sequence parallelism: common divisors of the number of GPUs and of
     attention heads.
 
-    They must divide the key-value heads, or be a multiple of them, which then are repeated (verl's
-    Ulysses).
+    A degree must also divide the number of key-value heads or be a multiple of it, in which case
+    heads are repeated (verl's Ulysses).
 
     >>> from gpusetup.plan.models import model_named
     >>> job = TrainingJob(shape=model_named("qwen3-14b"), gpus=6, context=4096)
@@ -296,12 +300,12 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
     """Whether the degree divides the number of key-value heads or is a multiple of it."""
     divides_heads = key_value_heads % degree == 0
-    # A repeated head is on several GPUs, each with other queries.
+    # A repeated head is on several GPUs, each of which has different query heads.
     repeats_heads = degree % key_value_heads == 0
     return divides_heads or repeats_heads
 
 
-# --- solving for the unknown --------------------------------------------------------------------
+# --- the longest context, the largest batch, the fewest GPUs --------------------------------------
 
 
 def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
@@ -312,7 +316,7 @@ def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         return decide(longer_job, limits).fits
 
     longest = largest(fits)
-    # If not even one token fits, the answer shows what one would need.
+    # If not even one token fits, the answer shows the memory for one.
     longest = max(longest, 1)
     return decide(replace(job, context=longest), limits)
 
@@ -332,8 +336,9 @@ def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
 def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """The decision for the smallest number of GPUs on which the job fits without offload.
 
-    Where only offload fits, the fewest with it: a model of 70 billion parameters "fits" on one GPU
-    with a terabyte of RAM, but nobody trains it there.
+    If the job only fits with offload, it is the smallest number with offload. Offload comes second
+    because a model with 70 billion parameters "fits" on one GPU with a terabyte of RAM, but would
+    be far too slow there.
     """
     with_offload: RecipeDecision | None = None
     for decision in decisions_by_gpus(job, limits):
@@ -347,7 +352,7 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         return with_offload
     group = group_size(job)
     groups = max(MOST_GPUS // group, 1)
-    # More GPUs take nothing off a whole copy.
+    # If each GPU holds a whole copy, more GPUs do not reduce it.
     if job.copies_model:
         groups = 1
     return decide(replace(job, gpus=groups * group), limits)
@@ -363,11 +368,11 @@ def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | Non
 
 
 def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
-    """The decisions for a growing number of GPUs: one to seven, then multiples of eight (each times
-    the GPUs of one copy of the model)."""
+    """The decisions for a growing number of GPU groups: one to seven, then multiples of eight. A
+    group holds one copy of the model (`group_size`)."""
     group = group_size(job)
     most_gpus = MOST_GPUS
-    # If every GPU has a whole copy, no more help than there are samples.
+    # If every GPU has a whole copy, more GPUs than samples do not help.
     if job.copies_model:
         most_gpus = min(group * max(job.sequences, 2), MOST_GPUS)
     numbers_of_groups = (*range(1, 8), *range(8, MOST_GPUS + 1, 8))
@@ -375,7 +380,7 @@ def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[Recip
         gpus = groups * group
         if gpus > most_gpus:
             continue
-        # A loop on one GPU becomes one process a GPU on several.
+        # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
         becomes_ddp = job.strategy == "single" and gpus > 1
         strategy: Strategy = "ddp" if becomes_ddp else job.strategy
         yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
@@ -401,7 +406,7 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     1000
     """
     low, high = 0, 1
-    # Double until it does not fit, then halve the distance.
+    # Double the number until it no longer fits, then search by bisection.
     while high < limit and fits(high):
         low = high
         high *= 2

@@ -11,13 +11,13 @@ from gpusetup.plan.shape import Shape
 
 USUAL_PATCH = 16
 USUAL_CLASSES = 1000
-"""ImageNet's, for a config that names no classes."""
+"""The number of classes if the config names none: that of ImageNet."""
 
 
 def text_encoder(config: ModelConfig) -> Shape:
     """The shape of a text encoder with a classifier of two classes, as in fine-tuning."""
     hidden = config.hidden
-    # ModernBERT has a gate in its MLPs, and rotates queries and keys: no table of positions.
+    # ModernBERT has gated MLPs. It rotates queries and keys, so it has no table of positions.
     is_modern = config.kind == "modernbert"
     layer = encoder_layer(config, matrices=3 if is_modern else 2)
     rows = config.need("vocab_size") + config.get("type_vocab_size") + 2
@@ -45,7 +45,8 @@ def image_encoder(config: ModelConfig) -> Shape:
     patch = config.get("patch_size", USUAL_PATCH)
     patches = (config.need("image_size") // patch) ** 2
     patch_values = patch * patch * config.get("num_channels", 3)
-    # The projection of a patch with its bias, and a position for each patch, class and mask.
+    # The patch projection with its bias, and a vector for each patch position, the class token and
+    # the mask token.
     inputs = hidden * (patch_values + 1) + (patches + 2) * hidden
     labels = config.values.get("id2label")
     classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
@@ -66,7 +67,7 @@ def encoder_layer(config: ModelConfig, matrices: int) -> int:
     weight matrices in its MLP."""
     hidden = config.hidden
     width = config.get("intermediate_size") or default_mlp_width(config)
-    # Queries, keys, values, output.
+    # Attention has four matrices: queries, keys, values and output.
     attention = 4 * hidden * (hidden + 1)
     mlp = matrices * hidden * width
     biases_and_norms = width + 5 * hidden
@@ -98,7 +99,7 @@ def tower_parameters(config: ModelConfig) -> int:
     hidden = config.first("embed_dim", "hidden_size", "d_model", "width")
     layers = config.first("depth", "num_hidden_layers", "encoder_layers", "layers")
     width = config.first("intermediate_size", "encoder_ffn_dim") or default_mlp_width(config)
-    # A tower with SiLU has a gate (Qwen2.5-VL).
+    # An encoder with SiLU has gated MLPs (Qwen2.5-VL).
     has_gate = config.values.get("hidden_act") == "silu"
     matrices = 3 if has_gate else 2
     columns = 4 * hidden + matrices * width

@@ -1,7 +1,7 @@
 """Downloads a model's `config.json` from the Hugging Face hub for `plan --fetch-config`; plan uses
 the network for nothing else.
 
-It is read and never written. Private and gated models need a login, which plan does not ask for.
+The file is not saved. Private and gated models need a login, which this download does not use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpusetup.plan.shape import Shape
 HUB = "https://huggingface.co"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 SECONDS = 20
-"""How long the hub may take; a config has a few kilobytes."""
+"""The timeout for the hub; a config has only a few kilobytes."""
 NOT_WITHOUT_LOGIN = (401, 403)
 
 
@@ -44,7 +44,7 @@ def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
     """The shape of a model, from the `config.json` on its hub. `say` is called with the URL before
     the download.
 
-    Raises UsageError for a name that is no id of a hub, ToolFailed if the hub has no such config.
+    Raises UsageError if the name is not a hub id, and ToolFailed if the hub has no such config.
     """
     if not HUB_ID.fullmatch(model):
         raise UsageError(

@@ -1,8 +1,9 @@
 """Finds a smaller number of GPUs that works better than using all of them, or that needs no
 offload.
 
-Sequence parallelism divides the GPUs: six can only use SP=2 where four can use SP=4, so four hold
-longer sequences than six. Of the 560 measured cells 28 are like this.
+For example, the degree of sequence parallelism must divide the number of GPUs and of heads. So six
+GPUs may only use SP=2 while four can use SP=4, and four GPUs then hold longer sequences than six.
+This is the case in 28 of the 560 cells of the measured table.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.decide import RecipeDecision, decide, group_size, max_context, sequence_degrees
 
 MOST_TRIED = 8
-"""Smaller numbers of GPUs that are tried: a node has eight GPUs."""
+"""How many smaller numbers of GPUs to try; a node usually has eight GPUs."""
 
 
 def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus | None:
-    """A smaller number of GPUs that works better than all of them; None if there is none.
+    """A smaller number of GPUs that works better than using all of them; None if there is none.
 
-    Better: it fits where all of them do not; it needs no offload, which costs most speed; or it
-    holds a longer context, if `solve` asks for the longest.
+    A smaller number is better if the job fits only on it, if it avoids offload (which costs the
+    most speed), or, if `solve` is `context`, if it allows a longer context.
     """
-    # The fewest GPUs are asked for already, and a larger batch needs all of them.
+    # With `gpus` the answer already is the smallest number, and the largest batch needs all GPUs.
     if solve in ("gpus", "batch"):
         return None
     best: RecipeDecision | None = None
     for smaller in smaller_numbers(decision, solve):
         if rank(smaller, solve) <= rank(decision, solve):
             continue
-        # Of equally good numbers one that was measured, then the largest: they come the most first.
+        # Among equally good numbers prefer a measured one, then the largest, which comes first.
         if best is None or rank_with_source(smaller, solve) > rank_with_source(best, solve):
             best = smaller
     if best is None:
@@ -47,16 +48,16 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
 
 
 def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[RecipeDecision]:
-    """The decisions for the same job on fewer GPUs, the largest number first because more GPUs are
-    faster with an equal recipe."""
+    """The decisions for the same job on fewer GPUs. The largest number comes first, because with
+    the same recipe more GPUs are faster."""
     job, limits = decision.job, decision.limits
     solver = max_context if solve == "context" else decide
     fewest = max(job.gpus - MOST_TRIED, 0)
     for gpus in range(job.gpus - 1, fewest, -1):
-        # The GPUs of one copy of the model stay together.
+        # The GPUs that share one copy of the model cannot be separated.
         if gpus % group_size(job) != 0:
             continue
-        # A degree that was named must divide the GPUs too.
+        # If the user chose a degree, it must divide the smaller number of GPUs too.
         if limits.sp is not None and gpus % limits.sp != 0:
             continue
         smaller_job = replace(job, gpus=gpus)
@@ -64,8 +65,8 @@ def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[Rec
 
 
 def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """A sort key for a decision: whether it fits, the context if the longest is sought, and whether
-    it needs no offload. Larger is better."""
+    """A sort key for a decision, where larger is better: whether the job fits, its context (if the
+    longest is wanted), and whether it needs no offload."""
     fits = decision.fits
     length = 0
     if solve == "context":
@@ -75,7 +76,7 @@ def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
 
 
 def rank_with_source(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """The rank of a decision, in which a measured decision comes before an equal prediction."""
+    """The rank of a decision, which prefers a measured decision to an equal prediction."""
     plain_rank = rank(decision, solve)
     is_measured = int(decision.measured)
     return (*plain_rank, is_measured)

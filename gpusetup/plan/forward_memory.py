@@ -1,6 +1,6 @@
 """The memory of activations, of one layer's backward pass, and of the logits and their loss.
 
-All in bytes of one GPU. An amount is of a token where the name of the function says so.
+All amounts are bytes on one GPU, some of them per token or per element, as the docstrings say.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.states import keeps_cast_weights, per_gpu, rest_is_32_bit
 
 CHECKPOINT_IN_BUDGET = 1.5
-"""Bytes of a checkpoint's element in batches that do not fill their budget of tokens; 2 in full."""
+"""Bytes per element of a checkpoint when the batch does not fill the token budget; a full batch
+needs 2."""
 
 
 def sequence_shards(job: TrainingJob) -> int:
@@ -23,10 +24,10 @@ def sequence_shards(job: TrainingJob) -> int:
 
 def residual_bytes(job: TrainingJob) -> int:
     """The bytes per element of the hidden state that passes between layers."""
-    # PEFT's 32-bit norms and embedding make it 32-bit.
+    # With PEFT's 32-bit norms and embedding, the hidden state is in 32 bits too.
     if rest_is_32_bit(job):
         return 4
-    # Autocast casts inside the layers alone.
+    # Autocast casts only inside the layers.
     if keeps_cast_weights(job):
         return BYTES[job.dtype]
     return job.compute_bytes
@@ -36,8 +37,8 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of activations that the forward pass keeps for the backward pass, including
     autocast's 16-bit copies of weights.
 
-    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
-    2104.04473).
+    With p pipeline stages, the first stage holds p micro-batches of L / p layers, so this is the
+    same as for all L layers (arXiv 2104.04473).
     """
     tokens_times_layers = tokens(job, recipe) * job.shape.layers
     if job.checkpointing:
@@ -47,11 +48,11 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
-    """The bytes per token and layer for the stored layer input that checkpointing recomputes from
-    (Chen et al., arXiv 1604.06174)."""
+    """The bytes per token and layer for the layer's input, which checkpointing stores to recompute
+    the layer (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
-    # A budget of tokens is seldom filled to the last one.
+    # A token budget is rarely filled completely.
     width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
     element_bytes = residual_bytes(job) / 2 * width
     return job.shape.hidden * element_bytes / sequence_shards(job)
@@ -60,15 +61,15 @@ def checkpoint_bytes(job: TrainingJob) -> float:
 def selected_bytes(job: TrainingJob) -> float:
     """The bytes per token that selective checkpointing keeps in each layer.
 
-    Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
-    (torchtitan's policy).
+    torchtitan's policy keeps every second of the matrix products with wq, wk, wv, wo, w1, w3 and
+    w2, and the output of attention.
     """
     if not job.selective:
         return 0.0
     shape = job.shape
     matrix_products = 2 * shape.query + shape.key_value + shape.intermediate
     elements = matrix_products / job.tensor_parallel
-    # What attention gives; a compiled layer computes it again.
+    # The output of attention, unless a compiled layer recomputes it.
     if not job.compile:
         elements += shape.hidden / sequence_shards(job)
     return elements * job.compute_bytes
@@ -78,7 +79,7 @@ def weight_copies(job: TrainingJob) -> float:
     """The bytes of the 16-bit weight copies that autocast keeps."""
     if not keeps_cast_weights(job):
         return 0.0
-    # Kernels of quantised layers read the stored weights; only the others are cast.
+    # The kernels of quantised layers read the stored weights, so only the other weights are cast.
     unquantised = job.shape.outside if job.is_quantized else job.shape.parameters
     return per_gpu(job, unquantised) * job.compute_bytes
 
@@ -86,15 +87,16 @@ def weight_copies(job: TrainingJob) -> float:
 def layer_bytes(job: TrainingJob) -> float:
     """The bytes per token that one layer keeps for its backward pass without checkpointing.
 
-    Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
-    element.
+    A layer has attention, an MLP and two norms, each perhaps followed by a dropout whose mask needs
+    one byte per element.
     """
     inside = attention_bytes(job) + mlp_bytes(job)
     bytes_between = norm_bytes(job)
     if job.shape.dropout:
         bytes_between += 1
     between = 2 * bytes_between * job.shape.hidden
-    # Tensor parallelism divides what is inside; what is between only with sequence parallelism.
+    # Tensor parallelism divides attention and MLP. It divides the norms and masks between them only
+    # with sequence parallelism.
     return between / sequence_shards(job) + inside / job.tensor_parallel
 
 
@@ -102,8 +104,8 @@ def norm_bytes(job: TrainingJob) -> int:
     """The bytes per element that one norm keeps for its backward pass: its input, the normalised
     values and its output.
 
-    RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
-    `torch.compile` recompute it.
+    RMSNorm keeps its input in 32 bits. The normalised values are not kept if the weight is frozen,
+    or if fused kernels or `torch.compile` recompute them.
     """
     residual, output = residual_bytes(job), job.compute_bytes
     recomputes = job.compile or job.fused_kernels
@@ -118,9 +120,9 @@ def attention_bytes(job: TrainingJob) -> float:
     """The bytes per token that attention keeps: queries, keys, values, output, their norms, and the
     scores."""
     compute = job.compute_bytes
-    # Queries and output are as wide, keys and values too.
+    # Queries and output have the same width, and so do keys and values.
     bytes_per_element = 2 * compute
-    # RMSNorm's input in 32 bits, and its output.
+    # The norm of queries and keys keeps its input in 32 bits, and its output.
     if job.shape.query_key_norm:
         bytes_per_element += 4 + compute
     width = job.shape.query + job.shape.key_value
@@ -133,12 +135,12 @@ def score_bytes(job: TrainingJob) -> float:
     if job.attention != "eager":
         return 0.0
     is_16_bit = job.compute_bytes < 4
-    # The softmax, in 32 bits.
+    # The output of the softmax, in 32 bits.
     bytes_per_score = 4
-    # Its copy for the product with the values.
+    # A 16-bit copy of the softmax for the product with the values.
     if is_16_bit:
         bytes_per_score += 2
-    # Its mask; in 32 bits its output too, which in 16 is that copy.
+    # Dropout keeps its mask and, in 32 bits, its output. In 16 bits its output is the copy above.
     if job.shape.dropout:
         bytes_per_score += 1 if is_16_bit else 5
     return job.length * job.shape.heads * bytes_per_score
@@ -148,20 +150,20 @@ def mlp_bytes(job: TrainingJob) -> float:
     """The bytes per token that the MLP keeps for its backward pass."""
     shape = job.shape
     elements = shape.intermediate * mlp_tensors(job)
-    # Copies of a token for its experts, in and out.
+    # Copies of each token as inputs and outputs of its experts.
     elements += 3 * shape.experts * shape.hidden
     return elements * job.compute_bytes
 
 
 def mlp_tensors(job: TrainingJob) -> int:
-    """The number of tensors as wide as the MLP that it keeps for its backward pass."""
-    # The up projection and its activation.
+    """The number of tensors with the MLP's inner width that are kept for the backward pass."""
+    # An MLP without a gate keeps the up projection and its activation.
     if not job.shape.gated:
         return 2
-    # Without the activation of the gate, which is computed again.
+    # The activation of the gate is recomputed.
     if job.compile or job.fused_kernels:
         return 3
-    # The gate, the up projection, the gate's activation and the product.
+    # The gate, the up projection, the gate's activation and their product are kept.
     return 4
 
 
@@ -172,12 +174,13 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     kept_without_scores = layer_bytes(job) - scores
     gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
     peak_of_scores = score_peak_bytes(job, scores)
-    # Without checkpointing what was kept is there already, and counted as activations.
+    # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
         bytes_per_token = gradients_of_layer + peak_of_scores - scores
         return bytes_per_token * tokens(job, recipe)
     bytes_per_token = kept_without_scores + gradients_of_layer + peak_of_scores
-    # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
+    # FSDP1 keeps the input gradients of recomputed frozen layers until the end of the backward
+    # pass.
     holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
     if holds_input_gradients and job.lora is not None:
         bytes_per_token += job.shape.layers * checkpoint_bytes(job)
@@ -190,7 +193,7 @@ def score_peak_bytes(job: TrainingJob, scores: float) -> float:
     with_gradients = 1.5 * scores
     if job.attention != "eager":
         return with_gradients
-    # Their softmax, its gradient and what it gives, in 32 bits.
+    # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
     three_in_32_bits = 12.0 * job.shape.heads * job.length / job.tensor_parallel
     return max(with_gradients, three_in_32_bits)
 
@@ -202,16 +205,16 @@ def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
     writes_over_inputs = job.fused_kernels and job.shape.gated
     if not writes_over_inputs:
         return half
-    # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
+    # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
     written_over = job.shape.intermediate / job.tensor_parallel + job.shape.hidden
     return min(half, written_over * job.compute_bytes)
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the logits and of everything that the loss keeps with them."""
+    """The bytes of the logits, including the copies and gradients that the loss keeps."""
     bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
     bytes_per_logit = bytes_in_16_bits
-    # A head in 32 bits gives logits in 32 bits, whatever the layers compute in.
+    # A 32-bit output head gives 32-bit logits, even if the layers compute in 16 bits.
     if job.compute_bytes == 4 or rest_is_32_bit(job):
         bytes_per_logit = bytes_in_32_bits
     return logit_count(job, recipe) * bytes_per_logit
@@ -224,7 +227,7 @@ def logit_count(job: TrainingJob, recipe: Recipe) -> float:
     of_tokens = shape.vocabulary * tokens(job, recipe)
     of_samples = shape.classes * samples(job, recipe)
     outputs = of_tokens + of_samples
-    # DataParallel's first GPU gathers the outputs of all, and computes the loss.
+    # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
     if job.strategy == "dp":
         outputs *= job.gpus
     return outputs / job.tensor_parallel

@@ -16,8 +16,9 @@ HINT = "`--freeze` alone, `--freeze embeddings`, `--freeze 10` (layers) or `--fr
 def frozen_share(what: str, shape: Shape) -> float:
     """The share of a model's parameters that is frozen, from 0 to 1.
 
-    `what`: `all`, `embeddings`, the number of the first layers (with the embedding below them),
-    `-2` for all but the last two, or a share, `90%` or `0.9`. Raises UsageError for anything else.
+    `what` can be `all`, `embeddings`, a number of first layers (the embedding is then frozen too),
+    `-2` for all layers but the last two, or a share such as `90%` or `0.9`. Raises UsageError for
+    anything else.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
@@ -50,9 +51,10 @@ def frozen_share(what: str, shape: Shape) -> float:
 # --- in a config ----------------------------------------------------------------------------------
 
 SWITCH_NAME = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
-"""`freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
+"""Switches that freeze a part: `freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
 TRAINED_NAME = re.compile(r"train(?:able)?_(\w+)|(\w+)_trainable|()trainable")
-"""`train_backbone: false`, `encoder_trainable: false`, `trainable: false`."""
+"""Switches that freeze a part if they are off: `train_backbone: false`, `encoder_trainable: false`,
+`trainable: false`."""
 LAYERS_NAME = re.compile(
     r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers|freeze_(?:first_)?n_layers"
 )
@@ -63,21 +65,21 @@ WHOLE_MODEL = frozenset((
 ))  # fmt: skip
 """Words for the whole model; if it is frozen, only the parts added to it are trained."""
 WHOLE_NUMBER = re.compile(r"[1-9]\d{0,4}")
-"""A number of layers, from 1."""
+"""A number of layers, at least 1."""
 
 
 def frozen_in(reader: Reader, model: str | None) -> str | None:
     """The part that a config freezes, as a text that `frozen_share` reads; None if it freezes
     nothing.
 
-    `model`: the model's name: `freeze_gpt2` freezes a model that is called gpt2-medium.
+    `model` is the model's name, because a key may contain it: `freeze_gpt2` freezes gpt2-medium.
     """
     frozen: str | None = None
     for setting in reader.config.settings:
         part = frozen_by(reader, setting, model)
         if part is not None:
             reader.note(setting, f"not trained: {part}")
-            # The first part counts; only the embeddings give way to a larger part.
+            # The first frozen part counts, except that a later part replaces the embeddings.
             if frozen in (None, EMBEDDINGS):
                 frozen = part
     return frozen
@@ -92,7 +94,7 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
     is_number = WHOLE_NUMBER.fullmatch(text) is not None
     if LAYERS_NAME.fullmatch(name):
         return text if is_number else None
-    # trlx: the number of layers that are trained; -1 trains all.
+    # trlx sets the number of trained layers; -1 trains all of them.
     if name == "num_layers_unfrozen":
         return f"-{text}" if is_number else None
     switch = None
@@ -102,13 +104,13 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
         switch = TRAINED_NAME.fullmatch(name)
     if switch is None:
         return None
-    # The group that matched is the part's name; `freeze: true` has none.
+    # The regex group that matched is the part's name; `freeze: true` names no part.
     part = next(filter(None, switch.groups()), "")
     return part_named(part, model)
 
 
 def part_named(part: str, model: str | None) -> str | None:
-    """The part of the model that a word in a key means, `all` or `embeddings`; None if plan does
+    """The part of the model that a key's word stands for, `all` or `embeddings`; None if plan does
     not know the word.
 
     >>> part_named("gpt2", "gpt2-medium"), part_named("backbone", None), part_named("bn", "gpt2")
@@ -117,10 +119,10 @@ def part_named(part: str, model: str | None) -> str | None:
     words = words_of(part)
     if words & EMBEDDING_WORDS:
         return EMBEDDINGS
-    # `freeze: true` names no part: it means the whole model.
+    # `freeze: true` names no part, so it means the whole model.
     if not part or words & WHOLE_MODEL:
         return ALL
-    # `freeze_gpt2` names the model itself.
+    # In `freeze_gpt2` the key names the model itself.
     letters_of_part = re.sub(r"[^a-z0-9]", "", part.lower())
     letters_of_model = re.sub(r"[^a-z0-9]", "", (model or "").lower())
     names_model = letters_of_part != "" and letters_of_part in letters_of_model

@@ -10,24 +10,24 @@ from gpusetup.plan.losses import TRAINER_LOGIT
 from gpusetup.plan.states import gradients, gradients_stay
 
 LOST_LOGIT = 1.667
-"""Bytes a logit in gaps, of an RL trainer, fitted to the measured cells."""
+"""Bytes of gaps per logit with Trinity-RFT, fitted to the measured table (`measured.py`)."""
 
 
 class Gaps(NamedTuple):
     """The bytes that the allocator reserves and no tensor uses."""
 
     staying: float
-    """Those that it cannot give back."""
+    """The bytes that the allocator cannot give back."""
     given_back: float
-    """Those that it gives back before it fails."""
+    """The bytes that the allocator gives back before it runs out of memory."""
 
 
 def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
     """The bytes in the allocator's gaps: those that stay, and those that it can give back.
 
-    `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
-    are at the peak. Segments of fixed size leave more gaps than expandable ones. The shares were
-    fitted to published pairs of allocated and reserved memory.
+    `transient`: the bytes of the largest temporary tensors; `logits_decide`: whether memory peaks
+    while the logits exist. Fixed-size segments leave more gaps than expandable ones. The shares
+    were fitted to published pairs of allocated and reserved memory.
     """
     if job.fills_token_budget:
         return Gaps(staying=gaps_of_measured_trainer(recipe, transient), given_back=0.0)
@@ -36,7 +36,8 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     moving_bytes = activations(job, recipe) + transient
     if not gradients_stay(job):
         moving_bytes += gradients(job, recipe)
-    # Logits come and go in pieces of one size, which leave no gaps, except for shifted copies.
+    # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
+    # copies.
     bytes_of_uneven_size = moving_bytes
     if logits_decide and job.loss != "eager-old":
         bytes_of_uneven_size -= logit_bytes
@@ -44,39 +45,43 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
     # Expandable segments round the logits up as well.
     bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
     reserved = bytes_with_gaps * shares.reserved + logit_segments
-    # A third of the logits' own segments stays; fitted, as the shares are.
+    # The allocator cannot give back a third of the logits' own segments; this share is fitted too.
     after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
     staying = min(reserved, after_collection)
-    # Tensors that live between attention scores in memory hold the segments of those scores.
+    # Tensors that lie between attention scores in memory keep the segments of those scores from
+    # being freed.
     if job.attention == "eager" and not job.gathers and not recipe.env:
         staying = reserved
     given_back = reserved - staying
-    # Half of the logits' segments are idle if the peak is elsewhere.
+    # If memory peaks at another moment, half of the logits' segments are idle then.
     if segments_of_logits_idle(job, recipe) and not logits_decide:
         given_back += 0.5 * logit_bytes
     return Gaps(staying, given_back)
 
 
 class GapShares(NamedTuple):
-    """How large the gaps are, as shares of the bytes that come and go."""
+    """The size of the gaps as shares of the memory for temporary tensors."""
 
     reserved: float
-    """All gaps, while there is room."""
+    """All gaps, while there is enough free memory."""
     staying: float
     """The gaps that are left after the allocator has given back what it can."""
 
 
 FIXED_SEGMENTS = GapShares(reserved=0.15, staying=0.05)
-"""Unsloth's longest contexts end within 5 % of what is allocated."""
+"""The gap shares with fixed-size segments. At Unsloth's longest contexts, gaps are at most 5 % of
+the allocated memory."""
 EXPANDABLE_SEGMENTS = GapShares(reserved=0.15, staying=0.02)
 FIXED_SEGMENTS_FREED_LATE = GapShares(reserved=0.31, staying=0.18)
-"""Runs of FSDP1 end within 17 to 24 % of what is allocated."""
+"""The gap shares with fixed-size segments that are freed late. When FSDP1 runs out of memory, gaps
+are 17 to 24 % of the allocated memory."""
 EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
 
 
 def gap_shares(job: TrainingJob, recipe: Recipe) -> GapShares:
-    """The shares for the kind of segments that the job has."""
-    # Units that FSDP1 and DeepSpeed gather are free only when another stream is done with them.
+    """The shares for the job's strategy and kind of segments."""
+    # FSDP1 and DeepSpeed free gathered units late, because another CUDA stream must finish using
+    # them first.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
     if frees_late:
         return EXPANDABLE_SEGMENTS_FREED_LATE if recipe.env else FIXED_SEGMENTS_FREED_LATE
@@ -84,7 +89,7 @@ def gap_shares(job: TrainingJob, recipe: Recipe) -> GapShares:
 
 
 def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
-    """The bytes in gaps for the measured RL trainer, fitted to the size of the logits alone."""
+    """The bytes in gaps with Trinity-RFT, fitted as a share of the largest temporary tensor."""
     if recipe.env:
         return 0.0
     lost_share = LOST_LOGIT / TRAINER_LOGIT
@@ -94,23 +99,24 @@ def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
 def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
     """Whether the memory segments of the logits stay unused while other tensors are at their
     peak."""
-    # Expandable segments are unmapped, and gathered units fill what is idle.
+    # Expandable segments are unmapped when idle, and gathered units reuse idle segments.
     reuses_segments = recipe.env or recipe.offload or job.gathers
     return not reuses_segments
 
 
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes in segments for logits or copies of them, which no other tensor can reuse because
-    none has that size."""
+    """The bytes of memory segments for logits or their copies, which no other tensor reuses because
+    none has the same size."""
     if recipe.env or job.gathers:
         return 0.0
     bytes_per_logit = 0.0
     # Old transformers copy the shifted logits in float32 (4 bytes, and 5 % for the segment's
-    # rounding); one sample alone is shifted as a view. Megatron's loss keeps a copy as large.
+    # rounding); a single sample is shifted as a view, without a copy. Megatron's loss keeps a copy
+    # of the same size.
     copies_shifted_logits = job.loss == "eager-old" and samples(job, recipe) > 1
     if copies_shifted_logits or job.loss == "vocab-parallel":
         bytes_per_logit += 4.2
-    # Today's transformers upcast 16-bit logits once more, in their own format.
+    # Current transformers versions keep one more copy of 16-bit logits, in 16 bits.
     if job.loss == "hf" and job.compute_bytes < 4:
         bytes_per_logit += job.compute_bytes
     return logit_count(job, recipe) * bytes_per_logit

@@ -1,10 +1,10 @@
 """Resolves references in config values: OmegaConf's `${...}` and the shell's variables.
 
-OmegaConf 2.3 knows references (`${model.path}`, `${.path}` beside the key, `${..path}` one map
-higher) and resolvers: `oc.env` (a variable of the environment, or a default), `oc.decode` (a text
-as the value it spells), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
-shell's `${NAME:-default}` mean a variable as well. They nest. Other resolvers are code of a
-project, which is never run.
+OmegaConf 2.3 has references (`${model.path}`, `${.path}` in the same map, `${..path}` one map
+higher) and resolvers: `oc.env` (an environment variable with an optional default), `oc.decode`
+(parses a text as a value), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
+shell's `${NAME:-default}` also stand for a variable. All of these can be nested. Other resolvers
+are code of the user's project, which we never run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import NamedTuple
 from gpusetup.configs.settings import EMPTY, Path
 
 MOST_DEPTH = 16
-"""How deep values may refer to one another; a config that refers to itself never ends."""
+"""The limit on nested references, because a config that refers to itself would never end."""
 MOST_PARTS = 200
-"""How many `${...}` one value may need in all: a value that names another twice, and that a third
-twice, and so on, grows without end."""
+"""The limit on `${...}` parts in one value. Without it a chain of values, each of which names the
+next one twice, would grow exponentially."""
 SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 
@@ -29,11 +29,12 @@ class Variable(NamedTuple):
     name: str
     is_set: bool
     value: str | None
-    """What was read: the variable's value, or the default that stands beside it."""
+    """The variable's value, otherwise the default that the reference gives; None if there is
+    neither."""
 
     @property
     def in_words(self) -> str:
-        """A sentence part for the answer: the variable, whether it is set, and which value was
+        """Part of a sentence for the answer: the variable, whether it is set, and which value was
         read."""
         set_or_not = "set" if self.is_set else "not set"
         nothing = "nothing was read, and OmegaConf stops there: export the variable"
@@ -47,7 +48,7 @@ class Interpolation:
 
     def __init__(self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]) -> None:
         """`text_at` returns the scalar at a path of the config as written, or None; `variables` are
-        the environment's."""
+        the environment variables."""
         self.text_at = text_at
         self.variables = variables
         self.asked: list[Variable] = []
@@ -57,7 +58,7 @@ class Interpolation:
         """The text with every `${...}` replaced by its value; None if one of them cannot be
         resolved.
 
-        `path`: where the text stands, for references beside it.
+        `path` is the path of the text's key, which relative references start from.
 
         >>> values = Interpolation(lambda path: None, {"FACTOR": "2.0"})
         >>> values.resolve("${oc.decode:${oc.env:FACTOR}}", ("factor",))
@@ -84,7 +85,7 @@ class Interpolation:
             if value is None:
                 return None
             resolved += literal + value
-            # The closing brace is no part of the value.
+            # Skip the closing brace.
             unread = after[body_length + 1 :]
         return resolved + unread
 
@@ -101,7 +102,7 @@ class Interpolation:
             unquoted_value(self.resolve(argument, path, depth))
             for argument in split_arguments(argument_text)
         ]
-        # A resolver takes one argument and a default at most.
+        # The supported resolvers take one argument and perhaps a default.
         argument, default, *_ = (*arguments, None, None)
         if resolver == "oc.decode":
             return argument
@@ -143,7 +144,7 @@ def path_of_reference(body: str, path: Path) -> Path:
     dots = len(body) - len(body.lstrip("."))
     if dots == 0:
         return target
-    # One dot is the map that the key stands in, each further dot one map higher.
+    # One dot means the map that contains the key; each further dot goes one map higher.
     maps = max(len(path) - dots, 0)
     return path[:maps] + target
 
@@ -176,7 +177,7 @@ def split_arguments(text: str) -> Iterator[str]:
     quote = ""
     for letter in text:
         if quote:
-            # Inside quotes only the same quote has a meaning.
+            # Inside quotes, only the closing quote has a meaning.
             quote = "" if letter == quote else quote
         elif letter in "'\"":
             quote = letter

@@ -17,8 +17,8 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 
 TokenBudget = Literal["token budget"]
 TOKEN_BUDGET: TokenBudget = "token budget"
-"""The batch of trainers that fill each micro-batch with sequences up to a number of tokens, as
-Trinity-RFT does and verl's dynamic batches; its measured cells are of that kind."""
+"""The batch of trainers that fill each micro-batch up to a number of tokens, such as Trinity-RFT
+and verl with dynamic batches. The measured table only has batches of this kind."""
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
@@ -32,13 +32,16 @@ QUANTIZED: dict[str, float] = {
     "nf4": 0.5 + 4 / 64, "nf4-dq": 0.5 + 1 / 64 + 4 / (64 * 256), "int4": 0.5 + 2.5 / 128,
     "mxfp4": 0.5 + 1 / 32, "int8": 1.0,
 }  # fmt: skip
-"""Bytes a parameter of a quantised linear layer.
+"""The bytes per parameter of a quantised linear layer.
 
-NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation makes a byte with a
-32-bit scale for 256 (Dettmers et al., arXiv 2305.14314). LLM.int8: a byte (arXiv 2208.07339). GPTQ
-and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4: a byte for 32
-(OCP). `fp8` stores a frozen base in a byte (kohya's `--fp8_base`, FP8 checkpoints); of weights that
-are trained it is no storage: torchao's float8 training keeps them as they are."""
+NF4 needs half a byte per weight and a 32-bit scale for every 64 weights; double quantisation stores
+each scale in one byte, with a 32-bit scale for every 256 scales (Dettmers et al., arXiv
+2305.14314). LLM.int8 needs one byte (arXiv 2208.07339). GPTQ and AWQ (`int4`) need half a byte per
+weight, plus a 16-bit scale and half a byte of zero point for every 128 weights. MXFP4 needs half a
+byte per weight, plus one byte for every 32 (OCP). `fp8` is not in this table because it is a
+storage format only for a frozen base, which needs one byte (kohya's `--fp8_base`, FP8 checkpoints);
+torchao's float8 training keeps trained weights in their own format.
+"""
 FROZEN_FP8 = 1.0
 
 
@@ -48,9 +51,9 @@ class ModelBeside(Frozen):
     role: str
     parameters: int
     weight_bytes: int
-    """Bytes of one weight."""
+    """The bytes of one weight."""
     trained: bool = False
-    """Whether it has gradients and optimizer states as the policy has (a critic)."""
+    """Whether the model has gradients and optimizer states like the policy (a critic)."""
     on_host: bool = False
 
 
@@ -60,64 +63,69 @@ class TrainingJob(Frozen):
     shape: Shape
     gpus: int = 1
     context: int
-    """The tokens of the longest sequence."""
+    """The number of tokens in the longest sequence."""
     batch: int | TokenBudget = TOKEN_BUDGET
-    """The sequences in a step on all GPUs together, or the sign for a token budget."""
+    """The number of sequences in a step over all GPUs, or `TOKEN_BUDGET`."""
     tokens: int | None = None
-    """The token budget of one GPU, if it is not `ceil(2 * context / SP)`."""
+    """The token budget of one GPU; None means the default, `ceil(2 * context / SP)`."""
     accumulate: int = 1
     """The number of micro-batches in a step."""
 
-    # Precision.
+    # Types and precision.
     dtype: Dtype = "fp32"
     """The type in which the parameters are stored."""
     amp: Dtype | None = "bf16"
-    """The type of the computation with autocast or mixed precision; None means `dtype`."""
+    """The type used for computing with autocast or mixed precision; None means `dtype`."""
     gradient_dtype: Dtype | None = None
-    """The type of the gradients, if it differs from that of the computation (Megatron: 32 bits)."""
+    """The type of the gradients if it differs from the type used for computing (32 bits in
+    Megatron)."""
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
     """Whether everything that is not quantised is converted to 32 bits (PEFT's
     `prepare_model_for_kbit_training`)."""
 
-    # What is trained.
+    # The parts that are trained.
     lora: int | None = None
     """The rank of LoRA on every linear layer; the model itself is then frozen."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
     frozen: float = 0.0
-    """The share of the model's parameters that is not trained, if there are no adapters."""
+    """Without adapters, the share of the model's parameters that is not trained."""
     tables: int = 0
-    """The parameters of trained embedding tables in addition to the model (a recommender's users,
-    items)."""
+    """The number of parameters in embedding tables that are trained in addition to the model (such
+    as a recommender's users and items)."""
 
-    # Optimizer.
+    # The optimizer.
     optimizer: str = "adamw"
     step: Step = "foreach"
-    """How the optimizer steps; `backward` means within the backward pass, gradient by gradient."""
+    """How the optimizer steps; `backward` means that it updates each weight during the backward
+    pass."""
     offload_optimizer: bool = False
 
-    # What is kept for the backward pass.
+    # Tensors that are kept for the backward pass.
     checkpointing: bool = True
     selective: bool = False
     """Whether every second matrix product is kept (torchtitan's selective checkpointing)."""
     reentrant: bool = True
-    """Whether layers are recomputed in a backward pass within the backward pass (transformers), or
-    by hooks (torch's `checkpoint_wrapper`)."""
+    """Whether checkpointing is reentrant: layers are recomputed by a nested backward pass
+    (transformers) instead of by hooks (torch's `checkpoint_wrapper`)."""
     offload_checkpoints: bool = False
     loss: str = "trainer"
     attention: Attention = "flash"
     compile: bool = False
     fused_kernels: bool = False
-    """Whether norm, rotation and gated MLP run in kernels that recompute what is cheap (Liger)."""
+    """Whether fused kernels for the norms, the rotary embedding and the gated MLP recompute cheap
+    intermediate values (Liger)."""
 
-    # Beside the model (preference and reinforcement learning, `plan/models_beside.py`).
+    # Additional models (for preference and reinforcement learning, see `plan/models_beside.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
-    """2 if a sample is a pair of a chosen and a rejected answer that are computed together."""
+    """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise
+    1."""
     encoder_parameters: int = 0
-    """The parameters of the frozen text encoders and the VAE that a denoiser keeps on the GPU."""
+    """The number of parameters in the frozen text encoders and the VAE that a diffusion model keeps
+    on the GPU."""
     engine_bytes: float = 0.0
     """The memory that an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
@@ -127,11 +135,11 @@ class TrainingJob(Frozen):
     generated_at_once: int = 0
     """The number of sequences that the model itself generates at once on a GPU."""
 
-    # Among GPUs.
+    # Several GPUs.
     strategy: Strategy = "fsdp"
     tensor_parallel: int = 1
     sequence_parallel: bool = False
-    """Whether tensor parallelism also divides the parts between attention and MLP."""
+    """Whether tensor parallelism also divides the norms and residuals between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
@@ -174,7 +182,7 @@ class TrainingJob(Frozen):
     def gathers(self) -> bool:
         """Whether the GPUs gather sharded weights unit by unit for computing and free them
         afterwards."""
-        # One GPU alone has all units already.
+        # With one GPU nothing has to be gathered.
         if self.gpus == 1:
             return False
         return self.shards_parameters
@@ -190,8 +198,8 @@ class TrainingJob(Frozen):
     def length(self) -> int:
         """The number of tokens of one sample; for a speech model, the fixed length of its audio
         window."""
-        # A model of speech reads windows of one length (whisper's are 30 seconds), however long
-        # the text is that it writes.
+        # A speech model reads windows of a fixed length (30 seconds for Whisper), no matter how
+        # long the text is that it writes.
         if self.shape.tokens is not None and self.shape.kind in SPEECH:
             return self.shape.tokens
         return self.context
@@ -228,12 +236,13 @@ class TrainingJob(Frozen):
     def master_weights(self) -> bool:
         """Whether the weights are in 16 bits while the optimizer keeps a 32-bit copy of them.
 
-        ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
+        This is the case for ZeRO with mixed precision, and for Megatron-LM even if its optimizer is
+        not distributed.
         """
         if not self.amp:
             return False
         is_zero = self.strategy in ("zero1", "zero2", "zero3")
-        # Only Megatron-LM and what builds on it say what gradients are kept in.
+        # Only Megatron-LM and frameworks based on it set the type of the gradients.
         is_megatron = self.gradient_dtype is not None
         return is_zero or is_megatron
 
@@ -248,7 +257,7 @@ class TrainingJob(Frozen):
     @property
     def deepspeed_steps(self) -> bool:
         """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights."""
-        # Megatron-LM has such masters too, in an optimizer of its own.
+        # Megatron-LM also keeps a 32-bit copy, but in its own optimizer.
         if self.gradient_dtype is not None:
             return False
         return self.master_weights
@@ -268,7 +277,7 @@ class TrainingJob(Frozen):
             trained_of_model = round(self.shape.parameters * trained_share)
             return trained_of_model + self.tables
         trained = self.adapter_parameters + self.tables
-        # PEFT trains a whole copy of what `modules_to_save` names.
+        # PEFT trains a full copy of the modules in `modules_to_save`.
         if self.trained_embeddings:
             trained += self.shape.outside
         return trained
@@ -282,14 +291,14 @@ class TrainingJob(Frozen):
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
-"""The fields of a job with their defaults."""
+"""Job field -> its default."""
 
 
 BESIDE_FIELDS = (
     "models_beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
     "policy_leaves", "generated_at_once",
 )  # fmt: skip
-"""Fields that follow from the additional models; no setting of the training contains them."""
+"""Job fields that follow from the additional models; no training setting sets them."""
 
 
 class Recipe(Frozen):
@@ -301,7 +310,8 @@ class Recipe(Frozen):
     env: bool = False
 
     def __str__(self) -> str:
-        """
+        """The parts of the recipe joined by `+`; `vanilla` if there are none.
+
         >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
         ('vanilla', 'Env + Offload + SP=2')
         """
@@ -322,7 +332,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
     number of groups, rounded up."""
     gpus_of_sequence = recipe.sp * job.context_parallel
     groups = job.data_parallel // gpus_of_sequence
-    # More GPUs for a sequence than there are: they form one group.
+    # If a sequence needs more GPUs than there are, all GPUs form one group.
     groups = max(groups, 1)
     return math.ceil(job.sequences / groups)
 
@@ -330,8 +340,9 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
 def tokens(job: TrainingJob, recipe: Recipe) -> int:
     """The number of tokens that one GPU processes at once.
 
-    A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
-    budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
+    With a number of sequences as batch, it is the tokens of a group's sequences divided by the
+    number of GPUs in the group. With a token budget, it is the budget, by default `ceil(2 * context
+    / SP)` (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
         sequences_of_group = samples(job, recipe) * job.sequences_of_sample
@@ -352,7 +363,7 @@ def least_tokens(job: TrainingJob, sp: int) -> int:
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it."""
-    # If the config sets no budget, plan assumes one of two longest sequences (see `tokens`).
+    # Without a budget in the config, plan assumes a budget of two longest sequences (see `tokens`).
     if job.tokens is None:
         return True
     needed_tokens = least_tokens(job, sp)
@@ -360,7 +371,7 @@ def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
 
 
 YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
-"""Families whose model cards say that YaRN extends them."""
+"""Model families whose model cards recommend YaRN for a longer context."""
 
 
 def yarn(job: TrainingJob) -> dict[str, Any] | None:

@@ -29,13 +29,13 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
     """The training job that a question describes; UsageError if the question contradicts itself.
 
-    The question's own settings come before the trainer's defaults. If no trainer is named, it is
-    the one that `usual_trainer` assumes.
+    The question's settings take precedence over the trainer's defaults. If no trainer is named,
+    `usual_trainer` chooses one.
     """
     named = named_fields(question)
     trainer = question.trainer or usual_trainer(question, shape, named)
     fields = job_fields(question, shape, named, trainer)
-    # The trainer of the measured cells shards with FSDP2, which needs Linux.
+    # Trinity-RFT shards with FSDP2, which needs Linux.
     is_measured_trainer = not counts_samples(question, shape)
     names_strategy = "strategy" in named
     if is_measured_trainer and not limits.linux and not names_strategy:
@@ -58,7 +58,7 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
     if setup is not None:
         job = with_models_beside(job, setup, limits)
         says_loss = question.rl is not None or "loss" in named
-        # Unsloth's own kernels hold no logits for log-probabilities either.
+        # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
         if not says_loss and trainer != "unsloth":
             job = replace(job, loss=usual_loss(setup.method))
     check(job, question)
@@ -74,7 +74,7 @@ def named_fields(question: TrainingQuestion) -> dict[str, Any]:
     named = dict(question.job_fields)
     storage = format_in_name(question.model or "")
     if storage in get_args(Quantization) and named.get("lora") is not None:
-        # Adapters on weights that are quantised already.
+        # The model is already quantised, and the adapters are trained on top of it.
         named.setdefault("quantize", storage)
     return named
 
@@ -89,31 +89,31 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
 
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
-    """The trainer to assume if none is named: `trinity`, which was measured, `hf` for adapters, or
-    a plain `loop`."""
+    """The trainer to assume if none is named: `trinity` for a token budget, `hf` for adapters,
+    otherwise a plain `loop`."""
     if not counts_samples(question, shape):
         return "trinity"
-    # Adapters are PEFT's, which transformers' Trainer and what builds on it train.
+    # Adapters are usually trained with PEFT in transformers' Trainer or a framework based on it.
     return "hf" if has_adapters(named) else "loop"
 
 
 def job_fields(
     question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
-    """The job fields that describe how the job is trained: from the question, otherwise the
-    trainer's defaults."""
+    """The job fields that describe the training, from the question or otherwise from the trainer's
+    defaults."""
     fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")
-        # Who trains adapters is short of memory: PEFT's `prepare_model_for_kbit_training`, TRL,
-        # axolotl, LLaMA-Factory, ms-swift and Unsloth all switch checkpointing on.
+        # Most tools that train adapters switch checkpointing on: PEFT's
+        # `prepare_model_for_kbit_training`, TRL, axolotl, LLaMA-Factory, ms-swift and Unsloth.
         # Scripts for U-Nets (kohya, diffusers) do not.
         fields["checkpointing"] = named.get("checkpointing", shape.kind != "unet")
     if named.get("selective"):
         fields["checkpointing"] = True
     elif "checkpointing" in named:
         fields["selective"] = False
-    # Autocast to a type as wide as the weights does nothing.
+    # Autocast has no effect on memory if its type is as wide as that of the weights.
     weight_bytes = BYTES[fields.get("dtype") or "fp32"]
     amp_bytes = BYTES.get(fields.get("amp") or "", weight_bytes)
     if amp_bytes >= weight_bytes:
@@ -129,7 +129,7 @@ def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
         return TOKEN_BUDGET
     if question.batch is not None:
         return question.batch
-    # A trainer takes one sample a GPU at least, and so do images.
+    # A trainer needs at least one sample per GPU, and so does training on images.
     is_per_gpu = question.trainer is not None or not shape.writes_text
     return gpus_of(question) if is_per_gpu else 1
 
@@ -154,7 +154,8 @@ def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> i
     """The number of parameters in the frozen text encoders and the VAE that stay on the GPU during
     the training.
 
-    None of them if the data is encoded before, as the question says or the trainer always does.
+    It is 0 if the data is encoded before the training, because the question says so or because the
+    trainer always does this.
     """
     if shape.kind not in DENOISERS or question.encoded_before:
         return 0

@@ -1,7 +1,8 @@
 """The measured table: which recipe lets a Qwen3 model train on an A100 80 GB or an H20 96 GB.
 
-560 cells by the authors of Trinity-RFT (`data/plan/SOURCES.md`). Between two measured lengths the
-longer one's recipe holds.
+The authors of Trinity-RFT published its 560 cells, one for each combination of GPU, number of GPUs,
+model and length (`data/plan/SOURCES.md`). For a length between two measured ones, the recipe of the
+longer one is used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NONE = "-"
 
 @lru_cache(maxsize=1)
 def measured_cells() -> Sequence[Mapping[str, str]]:
-    """The rows of the measured table."""
+    """The rows of the measured table, one for each combination of GPU, model and length."""
     with CELLS.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         return tuple(rows)
@@ -35,10 +36,10 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
     """
     words = tokens(name or "")
     gib = total_bytes / GIB
-    # The A100 of 40 GB was not measured.
+    # The A100 with 40 GB was not measured.
     if "a100" in words and gib > 70:
         return "A100"
-    # Nor was the H20 of 141 GB.
+    # The H20 with 141 GB was not measured either.
     if "h20" in words and 90 < gib < 100:
         return "H20"
     return None
@@ -48,7 +49,7 @@ def is_standard(job: TrainingJob) -> bool:
     """Whether a job is of the kind that was measured: a text model with all settings at their
     defaults."""
     shape = job.shape
-    # Qwen3 has no tower of images, and none was measured.
+    # Only Qwen3 was measured, which has no image encoder.
     if shape.tower or not shape.writes_text:
         return False
     measured_kind = TrainingJob(shape=shape, gpus=job.gpus, context=job.context)
@@ -67,7 +68,7 @@ def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
         if column == wanted_column:
             length = int(row["max_model_len"])
             recipes[length] = row["recipe"]
-    # What lets the next longer length train lets this one train too.
+    # A recipe that fits at a longer length also fits at this one.
     longer_lengths = [length for length in recipes if length >= job.context]
     if not longer_lengths:
         return None

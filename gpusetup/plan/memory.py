@@ -1,9 +1,9 @@
-"""Estimates the memory of a training on the GPU that needs the most: the sum of all terms at the
-moment when it is largest.
+"""Estimates how much memory a training run needs on its fullest GPU: the sum of all terms at the
+moment when the sum is largest.
 
-A term is an amount (parameters, tokens times width) times bytes, which follow from dtypes; the few
-numbers that arithmetic cannot give were fitted to 560 measured cells, or set beforehand. Amounts
-are of one GPU. `docs/explanation/memory-model.md` says what each term was held against.
+A term is an amount (such as parameters, or tokens times width) times the bytes of its dtype. The
+few constants that cannot be computed were fitted to a table of 560 measurements (`measured.py`), or
+set beforehand. All amounts are for one GPU. `docs/explanation/memory-model.md` explains the terms.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ from gpusetup.plan.states import (
 )
 
 Moment = Literal["logits", "layer", "backward", "step", "generation"]
-"""`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
-backward pass. `backward`: a layer's backward pass when gradients are there. `generation`: between
-two steps, while answers are generated on the same GPU."""
+"""A moment of a training step at which memory may peak. `logits` and `layer`: the end of the
+forward pass, with the loss or with the first layer's backward pass. `backward`: a layer's backward
+pass when all gradients exist. `step`: the optimizer's step. `generation`: between two steps, while
+answers are generated on the same GPU."""
 Part = Literal["states", "checkpoints", "logits", "other"]
 
 CUDA_CONTEXT = 0.5 * GIB
-"""Bytes of CUDA's context and the libraries' workspaces: an assumption."""
+"""Bytes of the CUDA context and of the libraries' workspaces. This is an assumption."""
 
 NCCL = 0.8 * GIB
-"""Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it, according
-to the messages of runs that ran out of memory."""
+"""Bytes of NCCL's buffers on a GPU. According to messages of runs that ran out of memory, they take
+0.1 GiB without NVLink and up to 1.2 GiB with it."""
 NCCL_FITTED = 0.3 * GIB
-"""The same for the trainer of the measured cells, to which it was fitted."""
+"""Bytes of NCCL's buffers with Trinity-RFT, fitted to the measured table (`measured.py`)."""
 
 EXCHANGE = 15.981
-"""Bytes an exchanged element, of an RL trainer, fitted to the measured cells."""
+"""Bytes per element that sequence parallelism exchanges, fitted to the measured table
+(`measured.py`)."""
 
 
 def runtime(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
+    """The bytes of the CUDA context and, with several GPUs, of NCCL's buffers."""
     if job.gpus == 1:
         return CUDA_CONTEXT
     if job.fills_token_budget:
@@ -65,7 +67,7 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
     if recipe.sp == 1:
         return 0.0
     elements = job.shape.hidden * tokens(job, recipe)
-    # The constant was fitted to 16 bits.
+    # The constant was fitted to runs that compute in 16 bits.
     width = job.compute_bytes / 2
     return elements * EXCHANGE * width
 
@@ -109,43 +111,46 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     ("other", ("generation",), generation_cache),
     ("other", WHOLE_RUN, runtime),
 )
-"""Part of the answer, moments at which the term is there, and its bytes."""
+"""For each term: the part of the answer, the moments at which the term exists, and a function that
+returns its bytes."""
 
 # --- the sum --------------------------------------------------------------------------------------
 
 
 class JobMemory(Frozen):
-    """The memory of the GPU that needs the most, split by purpose, and of the host, in bytes."""
+    """The memory of the fullest GPU, split by purpose, and of the host, in bytes."""
 
     states: float
-    """Parameters, gradients, optimizer states, and the FSDP unit that is gathered."""
+    """Parameters, gradients, optimizer states, and the gathered FSDP unit."""
     checkpoints: float
-    """What the forward pass keeps for the backward pass."""
+    """The tensors that the forward pass keeps for the backward pass; 0 if memory peaks later."""
     logits: float
-    """The logits and their loss; 0 if another moment decides."""
+    """The logits and their loss; 0 if memory peaks at another moment."""
     fragmentation: float
-    """Gaps that stay if the allocator needs the room."""
+    """The allocator's gaps that remain when memory is nearly full."""
     other: float
-    """CUDA's context, NCCL, exchanges, a layer's backward pass, the optimizer's step."""
+    """The CUDA context, NCCL, exchange buffers, a layer's backward pass, the optimizer's step."""
     runtime: float
-    """CUDA's context and NCCL within `other`: what torch's allocator does not know of."""
+    """The part of `other` that torch's allocator does not know about: the CUDA context and NCCL."""
     cached: float
-    """Gaps that the allocator gives back before it fails: reserved while there is room."""
+    """The allocator's gaps that it keeps while there is room, and gives back before it runs out of
+    memory."""
     host: float
-    """What the machine's own memory holds for all GPUs."""
+    """The RAM that the job needs on the host, for all GPUs together."""
 
     @property
     def total(self) -> float:
-        """The bytes that the GPU must have: tensors, gaps that stay, and the CUDA runtime."""
+        """The bytes that the job needs on the GPU: tensors, gaps that cannot be given back, and the
+        CUDA runtime."""
         tensors = self.states + self.checkpoints + self.logits
-        # `other` has the runtime's memory too.
+        # `other` already includes the runtime's memory.
         return tensors + self.fragmentation + self.other
 
     @property
     def reserved(self) -> float:
         """The bytes that `torch.cuda.max_memory_reserved` would report on a GPU with enough
         memory."""
-        # torch's allocator knows nothing of CUDA's context and NCCL.
+        # torch's allocator does not count the CUDA context and NCCL.
         of_torch = self.total - self.runtime
         return of_torch + self.cached
 
@@ -180,7 +185,8 @@ def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = Non
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
     terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
-    # RL trainers were measured, and fitted, by the end of the forward pass alone.
+    # With a token budget only the end of the forward pass counts, because the constants were fitted
+    # that way.
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:
         moments = (*moments, "generation")

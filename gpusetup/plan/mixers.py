@@ -1,9 +1,9 @@
 """Counts the parameters of each layer's mixer (attention or a replacement for it), from a
 `config.json`.
 
-Attention with keys and values, DeepSeek's latent attention, gated linear attention (Qwen3-Next),
-state space (Mamba 1 and 2), short convolutions (LFM2). Which layer has which is read from
-`layer_types`, `layers_block_type`, a pattern of letters, or a period.
+The mixers are attention with keys and values, DeepSeek's latent attention, gated linear attention
+(Qwen3-Next), state space (Mamba 1 and 2) and short convolutions (LFM2). The keys `layer_types` and
+`layers_block_type`, a pattern of letters, or a period tell which layer has which mixer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpusetup.errors import BadInput
 from gpusetup.plan.model_keys import ModelConfig
 
 MOST_LAYERS = 10_000
-"""More layers than any model has; a config from a stranger must not fill the memory."""
+"""No model has more layers. The limit prevents a config from a stranger from filling the memory."""
 LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 """Keys that list the kind of every layer."""
 
@@ -26,9 +26,9 @@ class AttentionWidths(NamedTuple):
 
     heads: int
     query: int
-    """All queries."""
+    """The width of all query heads together."""
     key_value: int
-    """All keys, or all values; the mean of both if they differ."""
+    """The width of all key heads together, or of all value heads; the mean if they differ."""
 
 
 ATTENTION, LINEAR, STATE_SPACE, CONVOLUTION, ONLY_MLP = (
@@ -40,14 +40,14 @@ KINDS = {
     "mamba": STATE_SPACE, "mamba2": STATE_SPACE, "conv": CONVOLUTION, "mlp": ONLY_MLP,
     "moe": ONLY_MLP, "m": STATE_SPACE, "*": ATTENTION, "-": ONLY_MLP, "e": ONLY_MLP,
 }  # fmt: skip
-"""A layer's kind as configs spell it (Nemotron-H has one letter a layer) -> its mixer."""
+"""The kind of a layer as configs spell it -> its mixer. Nemotron-H has one letter per layer."""
 
 
 def mixers_of(config: ModelConfig) -> Sequence[str]:
     """The mixer of each layer, in order.
 
-    A config that says nothing of its layers has attention in all of them, or state space in all if
-    it is a Mamba.
+    If the config does not describe its layers, all of them have attention, or state space in a
+    Mamba.
     """
     listed_mixers = mixers_listed(config)
     if listed_mixers:
@@ -70,7 +70,7 @@ def mixers_listed(config: ModelConfig) -> Sequence[str]:
     """The mixer of each layer if the config lists the kind of every layer; empty otherwise."""
     for key in LISTS:
         kinds = config.values.get(key)
-        # Nemotron-H has a text with one letter a layer.
+        # Nemotron-H has a string with one letter per layer.
         if not isinstance(kinds, (list, str)):
             continue
         if 0 < len(kinds) <= MOST_LAYERS:
@@ -83,7 +83,7 @@ class AttentionLayers(NamedTuple):
     """Which layers have attention, and which mixer the other layers have."""
 
     indices: Sequence[int]
-    """Counted from 0."""
+    """The numbers of the layers with attention, counted from 0."""
     without: str
     """The mixer of the layers that have no attention."""
 
@@ -99,7 +99,7 @@ def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
     values = config.values
     if "attn_layer_indices" in values:
         indices = values["attn_layer_indices"]
-        # An empty list says that there is none (Bamba, Granite 4).
+        # An empty list means that no layer has attention (Bamba, Granite 4).
         return AttentionLayers(indices if isinstance(indices, list) else [], STATE_SPACE)
     if values.get("full_attn_idxs"):
         indices = values["full_attn_idxs"]
@@ -139,8 +139,8 @@ def full_attention_layers(config: ModelConfig) -> frozenset[int]:
 def mixer_named(config: ModelConfig, kind: str) -> str:
     """The mixer that a layer kind in the config stands for.
 
-    transformers 5 says `linear_attention` of state space too, which has keys of its own; a kind of
-    linear attention that has no keys here (MiniMax) is as large as attention.
+    transformers 5 writes `linear_attention` for state space too, which the model's other keys
+    reveal. Linear attention without known keys (MiniMax) is counted like attention.
     """
     mixer = KINDS.get(kind, ATTENTION)
     if mixer == LINEAR and not config.values.get("linear_num_value_heads"):
@@ -160,7 +160,7 @@ def is_state_space_alone(config: ModelConfig) -> bool:
 
 
 def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -> int:
-    """The parameters of the mixer in one layer: its attention, or what it has instead."""
+    """The number of parameters in one layer's mixer."""
     if mixer == LINEAR:
         return linear_attention(config)
     if mixer == STATE_SPACE:
@@ -168,7 +168,7 @@ def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -
         return size + attention(config, widths) if is_parallel(config) else size
     if mixer == CONVOLUTION:
         hidden = config.hidden
-        # Three projections in, one out, and a kernel for each channel.
+        # Three input projections, one output projection, and a kernel for each channel.
         return 4 * hidden * hidden + hidden * config.get("conv_L_cache", 3)
     if mixer == ONLY_MLP:
         return 0
@@ -183,7 +183,7 @@ def is_parallel(config: ModelConfig) -> bool:
 
 def attention(config: ModelConfig, widths: AttentionWidths) -> int:
     """The parameters of one layer's attention: the projections for queries, keys, values and
-    output. A gate for the output needs as many as the queries."""
+    output. A gate for the output has as many parameters as the query projection."""
     if config.get("kv_lora_rank"):
         return latent_attention(config)
     rows = 2 * widths.query + 2 * widths.key_value
@@ -205,7 +205,7 @@ def latent_attention(config: ModelConfig) -> int:
     query_rank = config.get("q_lora_rank")
     queries = hidden * query_width
     if query_rank:
-        # The queries come through a narrow tensor too.
+        # The queries come from a narrow tensor too.
         queries = query_rank * (hidden + query_width)
     compression = hidden * (rank + rotated)
     expansion = rank * heads * (plain + value)
@@ -216,7 +216,7 @@ def latent_attention(config: ModelConfig) -> int:
 def linear_attention(config: ModelConfig) -> int:
     """The parameters of one layer of linear attention: Kimi's, or Gated DeltaNet of Qwen3-Next and
     Qwen3.5 (projections, two gates, a short convolution)."""
-    # Only a config with Kimi's linear attention has such a list of layers.
+    # Only configs with Kimi's linear attention list these layers.
     if full_attention_layers(config):
         return kimi_linear_attention(config)
     value_heads = config.need("linear_num_value_heads")
@@ -231,10 +231,11 @@ def linear_attention(config: ModelConfig) -> int:
 
 
 def kimi_linear_attention(config: ModelConfig) -> int:
-    """The parameters of one layer of Kimi Delta Attention: four projections, and two gates through
-    the width of one head. BadInput if the config lacks the number or the width of its heads."""
+    """The parameters of one layer of Kimi Delta Attention: four projections, and two low-rank gates
+    whose rank is the width of one head. BadInput if the config lacks the number or the width of its
+    heads."""
     hidden = config.hidden
-    # `full_attention_layers` has seen that the config has this key.
+    # `full_attention_layers` already checked that the config has this key.
     linear_config = config.values["linear_attn_config"]
     heads = linear_config.get("num_heads")
     head_width = linear_config.get("head_dim")
@@ -255,7 +256,8 @@ def state_space(config: ModelConfig) -> int:
     if heads == 0:
         return in_and_out + mamba_1(config, inner, state, kernel)
     groups = config.first("mamba_n_groups", "mamba_ngroups", "n_groups") or 1
-    # One projection gives the gate, what the convolution mixes, and a step for each head.
+    # Besides the gate (counted in `in_and_out`), the input projection gives the convolution's input
+    # and a step for each head.
     mixed = inner + 2 * groups * state
     projection = config.hidden * (mixed + heads)
     return in_and_out + projection + mixed * kernel
@@ -266,7 +268,7 @@ def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
     convolution and selection."""
     step_rank = config.first("mamba_dt_rank", "time_step_rank")
     if step_rank == 0:
-        # `auto` is a sixteenth of the model's width, rounded up.
+        # `auto` means a sixteenth of the model's width, rounded up.
         step_rank = -(-config.hidden // 16)
     gate = config.hidden * inner
     convolution = inner * kernel
@@ -280,7 +282,7 @@ def state_space_heads(config: ModelConfig) -> tuple[int, int]:
     heads = config.first("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
     head_width = config.first("mamba_d_head", "mamba_head_dim", "mamba_headdim")
     if is_state_space_alone(config) and not heads:
-        # Without attention `num_heads` can only mean the state space's.
+        # In a model without attention, `num_heads` counts the heads of the state space.
         heads, head_width = config.get("num_heads"), config.get("head_dim")
     inner = config.get("mamba_d_ssm") or heads * head_width
     if inner == 0:

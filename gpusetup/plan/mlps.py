@@ -17,11 +17,11 @@ class Mlp(NamedTuple):
     dense: int
     expert_layers: int
     experts: int
-    """All experts of a layer and their router."""
+    """The parameters of all experts in a layer and of their router."""
     active: int
-    """The experts that one token passes, and the router."""
+    """The parameters of the experts that one token uses, and of the router."""
     width: int
-    """Elements that one token passes at once."""
+    """The inner width that one token uses: of the dense MLP, or of all its experts together."""
 
     @property
     def largest(self) -> int:
@@ -36,7 +36,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     a gate, otherwise 2."""
     layers = layers_with_mlp(config, mixers)
     width = dense_width(config)
-    # The parameters for each unit of width: a column in each matrix.
+    # The parameters for each unit of width: one column or row in each matrix.
     unit = matrices * config.hidden
     if not config.get("num_experts"):
         return Mlp(
@@ -51,7 +51,7 @@ def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     expert_widths = expert_widths_of(config, width)
     router = config.hidden * config.get("num_experts")
     widest = expert_widths.active
-    # A dense layer may be wider than the experts of a token.
+    # A dense layer may be wider than the experts that a token uses.
     if expert_layers < layers:
         widest = max(widest, width)
     return Mlp(
@@ -68,7 +68,7 @@ def dense_width(config: ModelConfig) -> int:
     """The width of a dense MLP, which processes every token."""
     width = config.get("intermediate_size") or default_mlp_width(config)
     if config.values.get("block_auto_adjust_ff_dim"):
-        # LFM2 uses two thirds of what its config says, in whole blocks.
+        # LFM2 uses two thirds of the width in its config, rounded up to whole blocks.
         block = config.get("block_multiple_of", 256)
         blocks = -(-(2 * width // 3) // block)
         return blocks * block
@@ -76,33 +76,33 @@ def dense_width(config: ModelConfig) -> int:
 
 
 def default_mlp_width(config: ModelConfig) -> int:
-    """The width of an MLP if the config does not give it: the config's ratio, or 4, times the
-    model's width."""
+    """The width of an MLP if the config does not give it: the model's width times the config's
+    ratio, or times 4."""
     for key in ("expansion_ratio", "mlp_ratio"):
         ratio = config.values.get(key)
         if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
             return round(ratio * config.hidden)
-    # As in the first transformers.
+    # The first transformers used a factor of 4.
     return 4 * config.hidden
 
 
 LARGEST_RATIO = 1000
-"""An MLP is a few times as wide as its model."""
+"""A larger ratio must be a mistake, because an MLP is only a few times as wide as its model."""
 
 
 class ExpertWidths(NamedTuple):
     """The summed widths of experts in a layer, the shared experts included."""
 
     active: int
-    """The experts that process one token."""
+    """The summed width of the experts that process one token."""
     all: int
 
 
 def expert_widths_of(config: ModelConfig, width: int) -> ExpertWidths:
-    """The summed widths of the experts in a layer; `width` is that of a dense MLP, which an expert
-    has if the config does not say its own."""
+    """The summed widths of the experts in a layer. `width` is the width of a dense MLP, which is
+    also used for an expert if the config does not set an expert's width."""
     expert = config.get("moe_intermediate_size", width)
-    # Qwen says the width of its shared expert, others how many of the usual width there are.
+    # Qwen configs give the width of the shared expert, others the number of shared experts.
     shared = config.get("n_shared_experts") * expert
     if shared == 0:
         shared = config.get("shared_expert_intermediate_size")
@@ -124,7 +124,7 @@ def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:
 PERIODS = (
     "expert_layer_period", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq",
 )  # fmt: skip
-"""Keys for how many layers there are to one with experts."""
+"""Keys for the period of layers with experts: one in this many layers has experts."""
 
 
 def layers_with_experts(config: ModelConfig, layers: int) -> int:
@@ -134,7 +134,7 @@ def layers_with_experts(config: ModelConfig, layers: int) -> int:
     only_dense = config.values.get("mlp_only_layers")
     if dense_layers == 0 and isinstance(only_dense, list):
         dense_layers = len(only_dense)
-    # A config may list more dense layers than it has.
+    # A config may list more dense layers than the model has layers.
     layers_left = max(layers - dense_layers, 0)
     period = config.first(*PERIODS) or 1
     return layers_left // period

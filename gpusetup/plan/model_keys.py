@@ -31,7 +31,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         "activation_function", "hidden_activation", "activation",
     ),
 }  # fmt: skip
-"""Key of most configs -> what other families call it."""
+"""The most common key -> the names of this key in other model families."""
 
 
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -54,13 +54,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
-"""What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
+"""A trait that no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
 
 LARGEST_SIZE = 10**9
-"""A size from which on a config is a mistake, or a stranger's attack."""
+"""A number from this size on is a mistake, or an attack by the config's author."""
 
 
 class ModelConfig:
@@ -70,7 +70,8 @@ class ModelConfig:
     def __init__(self, values: Mapping[str, Any], source: str) -> None:
         self.values = with_usual_keys(values)
         self.source = source
-        # The text part of a model of images is of the family whose layers it has.
+        # Remove suffixes, because the text part of a multimodal model has the layers of its text
+        # family.
         model_type = str(values.get("model_type"))
         self.kind = re.sub(r"_vl|_5|_text|_model", "", model_type)
         self.family = traits_of(self.kind)
@@ -99,7 +100,7 @@ class ModelConfig:
         return self.need(key)
 
     def first(self, *keys: str) -> int:
-        """The number under the first of several keys that is set; 0 if none is."""
+        """The number under the first of these keys that is set; 0 if none is set."""
         for key in keys:
             size = self.get(key)
             if size:
@@ -107,7 +108,7 @@ class ModelConfig:
         return 0
 
     def has(self, *parts: str) -> bool:
-        """Whether some key contains all these parts in its name."""
+        """Whether the config has a key whose name contains all these parts."""
         keys = list(self.values)
         for part in parts:
             keys = [key for key in keys if part in key]
@@ -139,7 +140,8 @@ def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     name."""
     usual_values = dict(values)
     for key, synonyms in SYNONYMS.items():
-        # Of two sizes of the vocabulary the padded one is what the tables have.
+        # If a config gives two vocabulary sizes, the padded one is the size of the embedding
+        # tables.
         if key != "vocab_size" and values.get(key) is not None:
             continue
         for name in synonyms:

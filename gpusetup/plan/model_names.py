@@ -1,9 +1,9 @@
 """Reads a model's name: its short form, the format of its weights, its base model, and its size.
 
-Names follow habits: `owner/Family-Version-Size-Tuning-Date-Format`. What changes nothing of the
-shape (tuning, date, format) is taken off before a name is looked up. A fine-tuned model often has
-its base in its name (`Hermes-3-Llama-3.1-8B`), and nearly every name says how many parameters it
-has (`Kimi-Linear-48B-A3B`).
+Names usually have the form `owner/Family-Version-Size-Tuning-Date-Format`. Parts that do not affect
+the shape (tuning, date, format) are removed before a name is looked up. A fine-tuned model often
+has its base in its name (`Hermes-3-Llama-3.1-8B`), and nearly every name says how many parameters
+it has (`Kimi-Linear-48B-A3B`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ NAME_VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning|v\d+(?:\.\d+)?"
     r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
-"""Parts of a name that change nothing of the shape: the tuning, the revision, the date."""
+"""Parts of a name that do not affect the shape: the tuning, the revision, the date."""
 FORMAT_PART = re.compile(
     r"-(?:(?:unsloth-)?bnb-[48]bit|gguf|awq|gptq|int[48]|[48]bits?|fp8|w4a16|w8a8|w8a16|nvfp4|mxfp4"
     r"|bf16|fp16|dynamic|marlin|quantized|autoround)(?=-|$|\.)"
 )
-"""Parts of a name that say how the weights are stored."""
+"""Parts of a name that tell how the weights are stored."""
 FORMAT_OF_WORD = (
     ("bnb-4bit", "nf4"), ("bnb-8bit", "int8"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
     ("fp8", "fp8"), ("w8a8", "int8"), ("w8a16", "int8"), ("int8", "int8"), ("8bit", "int8"),
     ("awq", "int4"), ("gptq", "int4"), ("w4a16", "int4"), ("int4", "int4"), ("4bit", "int4"),
     ("autoround", "int4"),
 )  # fmt: skip
-"""Word in a name -> the format of the weights; the first that is there counts."""
+"""Word in a name -> the format of the weights. The first pair whose word is in the name counts."""
 
 
 def short_name(text: str) -> str:
@@ -49,7 +49,7 @@ def short_name(text: str) -> str:
 def plain_name(text: str) -> str:
     """A model's name in lower case with dashes, without owner, variant and format."""
     name = name_with_dashes(text).removeprefix("meta-")
-    # The format stands behind the variant, and would hide it.
+    # Remove the format first, because it comes after the variant.
     without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
     return NAME_VARIANT.sub("", without_format)
 
@@ -86,7 +86,7 @@ PARTS_OF_OTHER_KINDS = frozenset((
     "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
     "vl", "vla",
 ))  # fmt: skip
-"""Words of a name that say that the model has more than its base of text."""
+"""Words in a name that mean that the model has more parts than its text model."""
 
 
 def words_of_name(text: str) -> list[str]:
@@ -103,7 +103,7 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
     """The known model whose name is contained in a longer name, word by word in the same order;
     None if there is none. The longest match wins.
 
-    Only names that say a size count: `phi` is in too many others.
+    Only names with a size count, because a word such as `phi` occurs in too many other names.
 
     >>> base_in_name("Hermes-3-Llama-3.1-8B", ("llama-3-8b", "llama-3.1-8b", "hermes"))
     'llama-3.1-8b'
@@ -159,7 +159,7 @@ class SizeInName(Frozen):
 
     parameters: int
     active: int
-    """Those that one token passes; fewer in a mixture of experts."""
+    """The parameters that one token uses; fewer than all in a mixture of experts."""
 
 
 SIZES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])")
@@ -181,5 +181,5 @@ def size_in_name(text: str) -> SizeInName | None:
     if active_number is None:
         return SizeInName(parameters=parameters, active=parameters)
     active = round(float(active_number) * UNITS[active_unit])
-    # A name that says more active than it has says something else (`A100`).
+    # If there are more active parameters than parameters, the word means something else (`A100`).
     return SizeInName(parameters=parameters, active=min(active, parameters))

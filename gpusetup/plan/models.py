@@ -31,11 +31,12 @@ PUBLISHED_SIZES = (
     (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
     (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
 )  # fmt: skip
-"""Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
+"""Sizes of published models (Pythia, GPT-2, Llama): parameters, layers and hidden width."""
 LARGEST_CONFIG_BYTES = 1 << 20
-"""The largest `config.json`; a device that never ends has no size and is no file."""
+"""The size limit for a `config.json`, in case the path is a very large file."""
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
-"""Fewer parameters than these: the unit was left out."""
+"""The range of plausible parameter counts. With a smaller number the user probably forgot the
+unit."""
 PARAMETER_COUNT = re.compile(
     r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
 )
@@ -45,8 +46,9 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 class ModelTable(Frozen):
     """The models that plan knows by name: hub id -> the fields of the model's shape.
 
-    `checked` says how sure a row is: its count is the `published` one to the last, `counted` on the
-    class, `read` in a public list, or an `approximate` picture. `also`: what people call it.
+    `checked` tells where a row's parameter count comes from: it equals the `published` count
+    exactly, was `counted` on the model class, `read` in a public list, or is only `approximate`.
+    `also` lists other names of the model.
     """
 
     as_of: str
@@ -62,17 +64,17 @@ def model_table() -> ModelTable:
 
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
-    """Maps what people call the known models to their hub ids: the id in lower case, other names
-    from the table (`also`), and short names without the owner."""
+    """Maps the names of known models to their hub ids: the id in lower case, other names from the
+    table (`also`), and short names without the owner."""
     ids: dict[str, str] = {}
     rows = model_table().models
     for name, row in rows.items():
         ids[name.lower()] = name
         ids |= dict.fromkeys(row.get("also", ()), name)
-    # A short name must not replace the full name of another model, so it comes later.
+    # Add short names later, so that they never replace the full name of another model.
     for name in rows:
         ids.setdefault(short_name(name), name)
-        # An id may spell the point of a version as an underscore (`3_1`), while people write 3.1.
+        # An id may have an underscore in its version (`3_1`), while people write 3.1.
         with_points = re.sub(r"(?<=\d)_(?=\d)", ".", name)
         ids.setdefault(short_name(with_points), name)
     for name, row in rows.items():
@@ -101,8 +103,8 @@ def is_known(text: str) -> bool:
 
 
 def is_at_hand(text: str) -> bool:
-    """Whether a model's shape can be had without network: known by name, or a file or folder on
-    this machine."""
+    """Whether a model's shape is available without the network: a known name, or a file or folder
+    on this machine."""
     path = Path(text)
     if text.endswith(".json") or is_known(text):
         return True
@@ -113,7 +115,7 @@ WITHOUT_ATTENTION = re.compile(
     r"(?<![a-z])(?:resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg"
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
-"""Names of networks that are convolutions, recurrent, or of state space."""
+"""Names of networks without attention: convolutional, recurrent and state space models."""
 LACKS_ATTENTION = (
     "has no attention layers; by name or `config.json`, plan knows only models with attention"
 )
@@ -124,7 +126,8 @@ def model_named(text: str) -> Shape:
     """The shape of a model, given by hub id, short name, `config.json`, or the folder with that
     file.
 
-    Raises UsageError with the nearest names, BadInput for a file that is no config.
+    Raises UsageError with similar names if the name is unknown, and BadInput if the file is not a
+    model's config.
 
     >>> model_named("meta-llama/Llama-3.1-8B-Instruct").parameters
     8030261248
@@ -141,9 +144,9 @@ def model_named(text: str) -> Shape:
 def shape_or_relative(text: str) -> Shape:
     """The shape of a model; for an unknown name, the shape of its base model or of a similar model.
 
-    A fine-tuned model has its base's shape (`Hermes-3-Llama-3.1-8B`). Another model at a hub whose
-    name says a size gets the shape of a known relative, made as large; `assumed` says so, and no
-    plan of such a shape is sure. Raises UsageError if the name says nothing.
+    A fine-tuned model has the shape of its base model (`Hermes-3-Llama-3.1-8B`). Any other hub id
+    with a size in its name gets the shape of a similar known model, scaled to that size; `assumed`
+    then names that model, and the plan is never clear. Raises UsageError if the name tells neither.
 
     >>> shape_or_relative("NousResearch/Hermes-3-Llama-3.1-8B").layers
     32
@@ -157,7 +160,7 @@ def shape_or_relative(text: str) -> Shape:
         return shape_of_fine_tuned(text, hub_ids()[base])
     size = size_in_name(text)
     if size is None or not HUB_ID.fullmatch(text):
-        return model_named(text)  # the error with the nearest names
+        return model_named(text)  # raises the error that lists similar names
     return shape_of_relative(text, size)
 
 
@@ -198,7 +201,8 @@ def nearest_relative(text: str, size: SizeInName) -> str:
             continue
         ratio = row["parameters"] / size.parameters
         distance = abs(math.log(ratio))
-        # A relative by name is nearer than a stranger that is up to 2.7 times as large.
+        # Prefer the same family, unless a model of another family is much closer in size (2.7
+        # times).
         if family is None or not short_name(name).startswith(family[0]):
             distance += 1
         if row["vocabulary"] < RECENT_VOCABULARY:
@@ -215,7 +219,7 @@ def is_plain_decoder(row: Mapping[str, Any]) -> bool:
 
 
 RECENT_VOCABULARY = 100_000
-"""Models since 2024 have at least as many tokens; the logits are as wide."""
+"""Models since 2024 have at least this vocabulary size, which is also the width of the logits."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -255,7 +259,7 @@ def known_shape(name: str) -> Shape:
     """The shape of a known model, given by its hub id."""
     row = model_table().models[name]
     fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
-    # These are about the row, and not about the model's shape.
+    # These fields describe the row, not the model's shape.
     fields.pop("checked", None)
     fields.pop("also", None)
     return from_plain(fields, Shape, what=name)
@@ -274,7 +278,7 @@ def model_in(path: Path) -> Shape:
     values = from_json(text, dict[str, Any], what=str(file))
     shape = shape_of(values, source=str(file))
     folder = file.parent.resolve().name
-    # A config that names no model stands in a folder that does.
+    # If the config does not name the model, use the name of its folder.
     has_name = shape.name != shape.kind
     return shape if has_name or not folder else replace(shape, name=folder)
 
@@ -288,7 +292,7 @@ def parameter_count(text: str) -> int:
     >>> parameter_count("7,5B"), parameter_count("124,439,808")
     (7500000000, 124439808)
     """
-    # A separator stands before three digits; another comma is a decimal point.
+    # A comma before three digits separates thousands; any other comma is a decimal point.
     without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
     hit = PARAMETER_COUNT.fullmatch(without_separators.replace(",", "."))
     count = 0
@@ -305,26 +309,26 @@ def parameter_count(text: str) -> int:
 
 GPT2_VOCABULARY = 50257
 SMALLEST_LANGUAGE_MODEL = PUBLISHED_SIZES[0][0]
-"""Below the smallest published language model a vocabulary would be most of the parameters, so a
-small network is taken as one that writes no text."""
+"""The parameters of the smallest published language model. In a smaller network a vocabulary would
+take most of the parameters, so plan assumes that it does not write text."""
 
 
 def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
     """A transformer with this many parameters, shaped like published models of that size.
 
-    `has_tokens`: whether its samples are sequences; then it has the vocabulary of GPT-2's tokens,
-    unless it is too small for a language model. Without a vocabulary there are no logits.
+    `has_tokens`: whether its samples are token sequences. It then has GPT-2's vocabulary, unless it
+    is too small for a language model. Without a vocabulary there are no logits.
     """
-    # By their ratio: 14B is as near to 7B as 3.5B is.
+    # Compare sizes by ratio, so that 14B is as close to 7B as 3.5B is.
     nearest = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))
     published_size, published_layers, hidden = nearest
-    # A smaller model than the smallest has fewer layers of the same width.
+    # A model smaller than the smallest published one has fewer layers of the same width.
     share = min(parameters / published_size, 1)
     layers = max(1, round(published_layers * share))
     writes_text = has_tokens and parameters >= SMALLEST_LANGUAGE_MODEL
     vocabulary = GPT2_VOCABULARY if writes_text else 0
     embedding = vocabulary * hidden
-    # A model that is mostly vocabulary still has half of its parameters in layers.
+    # Even if the vocabulary is large, at least half of the parameters are in layers.
     in_layers = max(parameters - embedding, parameters // 2)
     largest_layer = in_layers // layers
     return Shape(

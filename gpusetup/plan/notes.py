@@ -34,7 +34,7 @@ def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place)
     if question.solve == "gpus":
         yield from number_notes(decision)
     yield from machine_notes(decision, hardware)
-    # A measured job needs no doubt, and one that does not fit has no fit to doubt.
+    # A measured result is not in doubt, and a job that does not fit needs no warning.
     is_predicted_fit = decision.fits and not decision.measured
     reason = doubt(job, decision.shown.recipe)
     if reason and is_predicted_fit:
@@ -50,7 +50,7 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
-    # Only denoisers have encoders.
+    # Only diffusion models have such encoders.
     if shape.encoder_parameters:
         yield (
             f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
@@ -75,7 +75,7 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
             f"embedding tables: {names} are {size_text(weight_bytes)} of weights; trained, they "
             "have gradients of the same size and the optimizer's states as well"
         )
-    # Beside adapters the whole model is frozen anyway.
+    # With adapters the whole model is frozen anyway.
     if not job.frozen or job.lora is not None:
         return
     part = "the model"
@@ -93,7 +93,8 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
 
 
 def size_text(size_bytes: float) -> str:
-    """
+    """A number of bytes as text, in GiB or below that in MiB.
+
     >>> size_text(1546240), size_text(5120000000)
     ('1.5 MiB', '4.8 GiB')
     """
@@ -104,14 +105,15 @@ def size_text(size_bytes: float) -> str:
     return f"{mib:.1f} MiB"
 
 
-# --- what was assumed -----------------------------------------------------------------------------
+# --- assumptions ----------------------------------------------------------------------------------
 
 
 def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
     """Notes on what plan assumed because the question leaves it open."""
     job = decision.job
     yield from assumed_length(question, job)
-    # A budget of tokens is no batch, and its trainer is the one that was measured.
+    # With a token budget there is no batch to assume, and the settings are those of the measured
+    # trainer.
     if job.fills_token_budget:
         return
     if question.batch is None and question.solve is None:
@@ -123,7 +125,7 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
     """Notes on the sequence length that was assumed, and on a length beyond the model's native
     context."""
     shape = job.shape
-    # A model of images fixes its tokens itself.
+    # The number of tokens of an image model is fixed.
     if shape.tokens is not None:
         return
     if question.context is None and question.solve != "context":
@@ -153,7 +155,7 @@ def assumed_batch(decision: RecipeDecision) -> str:
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     """Notes on the defaults that were assumed because no trainer is named."""
-    # A named trainer's defaults are its own.
+    # With a named trainer, its own defaults apply and nothing is assumed.
     if question.trainer is not None:
         return
     named_fields = question.job_fields.keys()
@@ -164,7 +166,7 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     names_precision = {"amp", "dtype"} & named_fields
     if job.compute_bytes == 4 and not names_precision:
         yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
-    # A single token keeps next to nothing.
+    # With a single token the kept activations are too small to mention.
     keeps_activations = not job.checkpointing and job.context > 1
     if keeps_activations and "checkpointing" not in named_fields:
         yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
@@ -230,11 +232,11 @@ def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
 
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
-"""Ampere: the first with units for bfloat16."""
+"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
 
 
 def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
-    """A note that the GPU has no units for bfloat16, in which the job computes."""
+    """A note that the GPU has no bfloat16 units, for jobs that compute in bfloat16."""
     capability = hardware.capability
     if capability is None or capability >= FIRST_WITH_BFLOAT16:
         return
@@ -247,19 +249,19 @@ def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
     )
 
 
-# --- what makes no answer clear -------------------------------------------------------------------
+# --- uncertain facts ------------------------------------------------------------------------------
 
 
 def uncertainties(
     question: TrainingQuestion, decision: RecipeDecision, hardware: Place
 ) -> Iterator[str]:
-    """Notes on open facts that decide whether the job fits; if there are any, the answer is not
-    clear."""
+    """Notes on uncertain facts that decide whether the job fits; if there are any, the answer is
+    not clear."""
     if not decision.fits or decision.measured:
         return
     if question.params is not None:
         yield assumed_shape(question, decision.job)
-    # Other programs on the GPU may stay, or leave before the training starts.
+    # Other programs may leave the GPU before the training starts, or keep their memory.
     needed_now = decision.shown.memory.total + hardware.used_bytes
     if needed_now > decision.limits.capacity:
         used_gib = hardware.used_bytes / GIB
@@ -273,7 +275,7 @@ def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
     if shape.vocabulary:
         vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
     about_samples = ""
-    # Without a length a sample is a row of a table, not a text.
+    # Without a length plan assumes that a sample is a row of a table, not a text.
     if question.context is None and job.context == 1:
         about_samples = (
             ". A sample is one token, as a row of a table is: memory grows with the tokens, so "

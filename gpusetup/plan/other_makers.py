@@ -1,7 +1,7 @@
 """Finds the memory that torch can use on a GPU from AMD, Intel or Apple.
 
-The memory model was fitted to jobs on NVIDIA's GPUs. What torch allocates for a model does not
-depend on the maker, but nothing was measured on theirs: the answer says so.
+The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
+maker, but we have measured nothing on these, so the answer warns about it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 
 
 def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
-    """The GPU of any maker with this name; UsageError if the name is unknown or does not determine
-    the memory size."""
+    """The GPU with this name, from any maker; UsageError if the name is unknown or does not
+    determine the memory size."""
     maker = maker_of_name(text, rows)
     return named_gpu(text, rows) if maker is None else named_place(text, maker)
 
 
 def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, of any maker; if it has GPUs from NVIDIA, only those count."""
+    """The GPUs of a machine, from any maker; if there are NVIDIA GPUs, only these count."""
     stack = machine.makers
     if stack is None or machine.gpus:
         return machine_place(machine)
@@ -46,7 +46,7 @@ def named_place(text: str, maker: Maker) -> Place:
     memory."""
     gpu = other_gpu(text, maker)
     name = gpu.name
-    # A plan for a GPU on which torch does not run would be of no use.
+    # Refuse GPUs that torch does not support, because a plan for them would be useless.
     if gpu.target and gpu.target not in (*BUILT_FOR, *RELATIVES):
         raise Unsatisfiable(
             f"{text!r} is AMD's {gpu.target}: no ROCm build of torch has kernels for it"
@@ -95,7 +95,7 @@ def of_unified_apu(name: str, written_gb: int | None) -> Place:
 def place(
     name: str, total: float, capacity: float, maker: Maker, *, unified: bool = False
 ) -> Place:
-    """A GPU of another maker as a place for a job, with the remarks that apply to it."""
+    """The `Place` for a GPU from another maker, with the remarks that apply to this GPU."""
     remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
     if unified:
         remark += (
@@ -109,7 +109,8 @@ def place(
         unified=unified,
         host_bytes=int(total) if unified else None,
         remark=remark,
-        # The allocator of CUDA and ROCm has expandable segments; those of XPU and MPS are others.
+        # Only the allocator for CUDA and ROCm has expandable segments; XPU and MPS have other
+        # allocators.
         has_expandable_segments=maker is AMD,
     )
 
@@ -139,21 +140,22 @@ def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
         raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
     size, gpu = least
     shares_memory = maker is APPLE or is_strix_halo(gpu)
-    # Of shared memory `size` is already the part that torch can use.
+    # If memory is shared, `size` already is the part that torch can use.
     capacity = size if shares_memory else cuda_bytes(size)
     return place(gpu.name, size, capacity, maker, unified=shares_memory)
 
 
 def is_strix_halo(gpu: Gpu) -> bool:
-    """Whether a GPU is AMD's Strix Halo, which computes with the memory of the machine."""
+    """Whether a GPU is AMD's Strix Halo, which uses the machine's RAM."""
     return STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
 
 
 def memory_of(gpu: Gpu, machine: Snapshot) -> float | None:
     """The bytes of memory of a GPU; None if unknown.
 
-    For a Strix Halo, its share of the machine's memory. Otherwise what the driver reports (Apple's:
-    Metal's limit), or the size of the board with this name if all such boards have the same.
+    For a Strix Halo this is its share of the machine's memory. For other GPUs it is the size that
+    the driver reports (on a Mac, Metal's limit), or the board's size if all boards with this name
+    have the same size.
     """
     if is_strix_halo(gpu) and machine.memory.total_bytes:
         return machine.memory.total_bytes * STRIX_HALO_SHARE

@@ -25,22 +25,24 @@ class Place(Frozen):
     """The GPUs of a machine, or a single GPU that the user described."""
 
     gpu: str
-    """Its name, as shown."""
+    """The GPU's name, as shown in the answer."""
     total_bytes: float
-    """As `nvidia-smi` prints it, or as given."""
+    """The total memory as `nvidia-smi` prints it, or as the user gave it."""
     capacity: float
-    """Bytes that CUDA gives."""
+    """The bytes of memory that CUDA can use."""
     capability: Capability | None = None
     count: int | None = None
-    """GPUs of the machine; None where only a GPU was named."""
+    """The number of GPUs in the machine; None if the user only named a GPU."""
     system: System = "linux"
     host_bytes: int | None = None
     unified: bool = False
-    """Whether the GPU uses the machine's own memory (Jetson, GB10): Offload gains nothing."""
+    """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains
+    nothing."""
     used_bytes: int = 0
-    """What other programs take of the fullest GPU."""
+    """The bytes that other programs use on the fullest GPU."""
     remark: str = ""
-    """Which card is meant, if its name alone could mean several."""
+    """A sentence for the answer, such as which card was assumed if the name could mean several; ""
+    if none is needed."""
     has_expandable_segments: bool = True
     """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
 
@@ -86,8 +88,8 @@ def count_in_name(text: str) -> tuple[int | None, str]:
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """The NVIDIA GPU with this name; UsageError if the name is unknown or has several memory sizes.
 
-    A name with several sizes means the SXM card if there is one of one size: "H100" is the 80 GB
-    SXM5, which most servers and clouds have.
+    If cards with this name have several memory sizes, the usual card is assumed. For example,
+    "H100" means the SXM5 card with 80 GB, which most servers and clouds have.
     """
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
@@ -96,7 +98,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     hint = _memory_hint(text, rows)
     if usual is None or usual.memory_bytes is None:
         raise UsageError(f"{text!r} does not name one memory size", hint=hint)
-    # The name that the driver gives is what a machine with the card would show.
+    # Use the driver's name, because a machine with this card would show it.
     name = usual.smi_names[0] if usual.smi_names else usual.name
     hardware = described_place(name, usual.memory_bytes, usual.capability)
     return replace(
@@ -119,12 +121,13 @@ def described_place(name: str, total_bytes: int, capability: Capability | None) 
 def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
     """The card that people usually mean by an ambiguous name; None if there is no usual one.
 
-    The SXM card if there is one of one size: most servers and clouds have it. Else the card that is
-    called exactly so ("RTX 3080" beside "RTX 3080 12 GB"), or the only desktop card of that number.
+    This is the SXM card if there is exactly one, because most servers and clouds have it. Otherwise
+    it is the card with exactly this name ("RTX 3080", not "RTX 3080 12 GB"), or the only desktop
+    card with this number.
     """
     try:
         matching_rows = rows_named(text, rows)
-    except UsageError:  # a capability (`sm_90`) names no card
+    except UsageError:  # a compute capability (`sm_90`) does not name a card
         return None
     with_memory = [row for row in matching_rows if row.memory_gb]
     sxm_cards = [row for row in with_memory if "SXM" in row.name]
@@ -139,14 +142,14 @@ def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
 
 
 NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
-"""Words of a card's name that people leave out."""
+"""Words in card names that people often omit."""
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
     """A hint that lists the cards that an ambiguous name can mean."""
     try:
         hits = rows_named(text, rows)
-    except UsageError:  # a capability (`sm_86`) names no card
+    except UsageError:  # a compute capability (`sm_86`) does not name a card
         return "name the card, or give `--gpu-mem 24GiB`"
     names = dict.fromkeys(row.name for row in hits if row.memory_gb)
     if not names:
@@ -156,13 +159,14 @@ def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
 
 JETSON = frozenset({"orin", "thor", "xavier", "nano"})
 UNIFIED = JETSON | {"gb10"}
-"""Words in the names of GPUs that have no memory of their own."""
+"""Words in the names of GPUs that share the machine's memory."""
 
 
 def machine_place(snapshot: Snapshot) -> Place:
     """The NVIDIA GPUs of a machine; the one with the least memory sets the limit.
 
-    Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
+    Raises Unsatisfiable if the machine has no NVIDIA GPU, and UsageError if the GPU's memory is
+    unknown.
     """
     gpus = visible_gpus(snapshot)
     if not gpus:
@@ -176,7 +180,7 @@ def machine_place(snapshot: Snapshot) -> Place:
     hardware = place_of(name, least)
     return replace(
         hardware,
-        # Of unified memory CUDA gives all that Linux sees.
+        # CUDA can use all of the unified memory that Linux sees.
         capacity=float(least) if unified else hardware.capacity,
         capability=min(capabilities, default=None),
         count=len(gpus),
@@ -197,14 +201,14 @@ def is_unified(name: str, snapshot: Snapshot) -> bool:
 def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
     """The bytes of memory of a GPU, or of the machine if they share it; 0 if unknown."""
     size = gpu.memory_total_bytes
-    # The driver prints "N/A" for memory that is the machine's.
+    # If the GPU shares the machine's memory, the driver prints "N/A".
     if not size and is_unified(gpu.name, snapshot):
         size = snapshot.memory.total_bytes
     return size or 0
 
 
 def system_of(snapshot: Snapshot) -> System:
-    """The kind of system, as far as CUDA and torch behave differently on it."""
+    """The kind of system, for the differences in how CUDA and torch behave."""
     os = snapshot.os
     if os.jetson:
         return "jetson"
@@ -221,22 +225,26 @@ TOTAL_GIB: tuple[tuple[str, float], ...] = (
     ("L40", 44.56), ("L40S", 44.56), ("RTX 6000 Ada", 47.55), ("H200", 139.5), ("B200", 177.97),
     ("RTX 5090", 31.48), ("GB10", 119.6),
 )  # fmt: skip
-"""Name -> GiB that CUDA sees where that is not by the rule below: as torch prints them where memory
-runs out ("a total capacity of 79.15 GiB"), or as `nvidia-smi` prints the total (ECC takes its part
-of GDDR memory, HBM is sold in decimal gigabytes), by the rule; read in public texts, 2026-11."""
+"""Name -> GiB that CUDA can use, for cards that do not follow the rule in `cuda_bytes`. For
+example, ECC takes a part of GDDR memory, and HBM is sold in decimal gigabytes. The numbers come
+from out-of-memory messages ("a total capacity of 79.15 GiB"), or from applying the rule to the
+total that `nvidia-smi` prints; both were read in public texts in 2026-11."""
 
 DRIVER_BYTES = 0.2 * GIB
 DRIVER_SHARE = 0.005
 LARGEST_DRIVER_SHARE = 0.05
-"""Memory that the driver keeps for itself: a share, and bytes, at most a share of a small GPU.
+"""The memory that the driver keeps for itself: a share of the total, plus a fixed number of bytes
+(on small GPUs at most `LARGEST_DRIVER_SHARE` of the total).
 
-Fits A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060
-(11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20 within 0.4 GiB."""
+This rule is within 0.4 GiB for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060 (11.76 of
+12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
+"""
 
 
 UNIFIED_SHARE = 0.93
-"""The share of a board's memory that Linux and CUDA see: firmware keeps the rest. GB10 shows 119.7
-of 128 GiB, a Jetson Orin Nano 7.4 of 8, an AGX Orin 61.4 of 64; the lowest counts."""
+"""The share of a board's memory that Linux and CUDA see, because firmware keeps the rest. GB10
+shows 119.7 of 128 GiB, Jetson Orin Nano 7.4 of 8, and AGX Orin 61.4 of 64; we use about the lowest
+of these shares."""
 
 
 def cuda_bytes(total_bytes: float) -> float:
@@ -264,7 +272,7 @@ def capacity(name: str | None, total_bytes: float) -> float:
         card_words = tokens(card) - SERIES_WORDS
         is_card = card_words <= words
         difference = total_bytes / GIB / gib - 1
-        # A card of the same name may have another size.
+        # A card with the same name may have a different memory size.
         if is_card and abs(difference) < 0.1:
             return gib * GIB
     if not UNIFIED.isdisjoint(words):
@@ -279,13 +287,13 @@ UNITS = {"": GIB, "gib": GIB, "g": GIB, "gb": GIB, "mib": MIB, "m": MIB, "mb": M
 def memory_size(text: str) -> int:
     """The bytes of a GPU memory size in a text: `24GiB`, `24 GB` (the same), `4096MiB`.
 
-    Raises UsageError for what is no size, or no GPU's (16 MiB to 2 TiB).
+    Raises UsageError if the text is not a size from 16 MiB to 2 TiB.
     """
     hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmg]?i?b?)", text.strip().lower())
     size = 0
     if hit:
         number, unit = hit.groups()
-        # A unit that no GPU's memory has gives no size.
+        # A unit that is not used for GPU memory gives size 0, which is refused below.
         size = round(float(number) * UNITS.get(unit, 0))
     if not SMALLEST_GPU <= size <= LARGEST_GPU:
         raise UsageError(

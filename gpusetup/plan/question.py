@@ -23,9 +23,9 @@ LARGEST = {
     "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
     "sp": 1024,
 }  # fmt: skip
-"""The largest number that means anything; beyond it is a slip of the finger."""
+"""Option -> the largest number that makes sense; a larger one must be a typo."""
 USUAL_CONTEXT = 2048
-"""Tokens of a text if nobody says how many."""
+"""The default sequence length in tokens."""
 
 
 class TrainingQuestion(Frozen):
@@ -37,7 +37,7 @@ class TrainingQuestion(Frozen):
     batch: int | None = None
     tokens: int | None = None
     log_prob_tokens: int | None = None
-    """The budget of tokens of a GPU while log-probabilities are computed, without gradients."""
+    """The token budget of one GPU while log-probabilities are computed, without gradients."""
     accumulate: int | None = None
     gpus: int | None = None
     sp: int | None = None
@@ -45,24 +45,26 @@ class TrainingQuestion(Frozen):
     freeze: str | None = None
     """The part of the model that is not trained, as `frozen_share` reads it."""
     tables: tuple[EmbeddingTable, ...] = ()
-    """Embedding tables beside the model."""
+    """Embedding tables that are trained in addition to the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
-    """What is looked for."""
+    """The value that plan should find: the longest context, the largest batch or the fewest
+    GPUs."""
     method: str | None = None
-    """The method of training by its name, if no config says more: `dpo`, `grpo`."""
+    """The name of the training method (`dpo`, `grpo`), used if there is no `rl` from a config."""
     encoded_before: bool = False
-    """Whether a denoiser's texts and images are encoded before the training."""
+    """Whether the texts and images for a diffusion model are encoded before the training."""
     rl: RlSetup | None = None
-    """What preference or reinforcement learning holds beside the policy."""
+    """The additional models of preference or reinforcement learning, as read from a config."""
     job_fields: Mapping[str, Any] = {}
-    """Other fields of the job, by their names."""
+    """Name -> value of other job fields that the user set."""
 
     @property
     def group_size(self) -> int:
         """The number of GPUs in one data-parallel group: the product of the SP, TP, PP and CP
         degrees."""
         size = self.sp or 1
-        # Experts are divided among GPUs that hold different samples: they are no group.
+        # Expert parallelism does not count, because the GPUs that share the experts process
+        # different samples.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
             size *= self.job_fields.get(name) or 1
         return size
@@ -87,12 +89,12 @@ class TrainingQuestion(Frozen):
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
     """Whether a step has a number of samples, as opposed to a token budget that RL trainers fill.
 
-    Those train decoders of text whole: images, videos, encoders, classifiers and adapters come by
-    the batch.
+    RL trainers train whole text decoders, so images, videos, encoders, classifiers and adapters are
+    counted in samples.
     """
     if question.batch is not None or question.solve == "batch":
         return True
-    # Trinity-RFT fills a budget unless it is told not to.
+    # Trinity-RFT fills a token budget by default.
     if question.tokens is not None or question.trainer == "trinity":
         return False
     if question.trainer is not None or question.method is not None:
@@ -103,12 +105,13 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
 
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
-    """The tokens of a sample: as given, as the model fixes them, or the default."""
+    """The number of tokens in a sample: from the question, otherwise fixed by the model, otherwise
+    the default."""
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
     if question.solve == "context":
         return 1
-    # A number of samples of a model by its size says that tokens are not counted.
+    # If the user gives a model's size and a number of samples, the samples are probably not texts.
     counts_no_tokens = question.params and (question.batch or question.solve == "batch")
     if counts_no_tokens:
         return 1
@@ -122,7 +125,7 @@ def shape_of_question(
     """The shape of the model in the question, by name, file or size; UsageError if none is given or
     it is unknown.
 
-    `fetch`: gets the shape of a model that is not known here; None: nothing may be fetched.
+    `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
     """
     check_ranges(question)
     if question.model is not None and question.params is not None:
@@ -160,4 +163,4 @@ def check_ranges(question: TrainingQuestion) -> None:
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
          "expert_parallel": "ep",
          "machine_from": "from"}  # fmt: skip
-"""Names whose option is another word."""
+"""Field name -> the name of its option, if the two differ."""

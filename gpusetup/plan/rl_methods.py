@@ -1,7 +1,7 @@
 """The methods of preference and reinforcement learning, and the additional models that each needs
 by default.
 
-Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
+The names are those in TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ GENERATING = frozenset((
     "ppo", "gae", "grpo", "gspo", "dapo", "rloo", "reinforce", "reinforce_plus_plus", "remax",
     "opo", "dr_grpo", "online_dpo", "gpg",
 ))  # fmt: skip
-"""Methods that train on answers of the policy itself."""
+"""Methods that train on answers which the policy generates."""
 BY_TRL = ("trl", "axolotl")
-"""Trainers that run TRL's own GRPO."""
+"""Trainers that use TRL's GRPO."""
 BY_VERL = ("verl", "openrlhf")
-"""Trainers whose answers come from an engine on the same GPUs, which sleeps during the training."""
+"""Trainers that generate answers with an engine on the same GPUs, which sleeps during the
+training."""
 ENGINE_SHARE = 0.5
-"""The engine's share of the card where nothing is said (verl 0.9, rollout.yaml)."""
+"""The engine's default share of the card (verl 0.9, rollout.yaml)."""
 
 
 def method_named(text: str) -> str:
-    """The method that a value of `--method` names; UsageError if plan does not know it.
+    """The method for a value of `--method`; UsageError if plan does not know it.
 
     >>> method_named("GRPO")
     'grpo'
@@ -49,20 +50,20 @@ def method_named(text: str) -> str:
 def usual_loss(method: str) -> str:
     """The loss kernel that plan assumes for a method."""
     if method in ("rm", "reward"):
-        return "fused"  # one number a sequence: no logits
-    # Log-probabilities of each token need the logits, which a loss of text alone need not hold.
+        return "fused"  # one number per sequence, no logits
+    # Log-probabilities of each token need the logits, so a fused loss is not possible.
     return "eager"
 
 
 def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: bool) -> RlSetup:
     """The additional models and the engine that a method uses by default.
 
-    `sequences`: of one GPU at once; `adapters`: whether only adapters are trained, whose base is
-    the reference as well.
+    `sequences`: the number of sequences on one GPU at once. `adapters`: whether only adapters are
+    trained, in which case their base model also serves as the reference.
     """
     generates = method in GENERATING
     uses_engine = generates and trainer in BY_VERL
-    # GRPO of TRL and axolotl has no reference unless `beta` is said (GRPOConfig, TRL 1.16).
+    # GRPO in TRL and axolotl has no reference unless `beta` is set (GRPOConfig, TRL 1.16).
     without_reference = method in WITHOUT_REFERENCE
     if method in GENERATING - WITH_CRITIC and (trainer is None or trainer in BY_TRL):
         without_reference = True

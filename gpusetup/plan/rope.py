@@ -6,20 +6,22 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import TrainingJob
 
 SAME_FACTOR = 0.01
-"""Factors are written with one or two decimals (1.25, 3.33): so far they are taken as equal."""
+"""Factors that differ by at most this share count as equal, because people write only one or two
+decimals (1.25, 3.33)."""
 STATIC_KINDS = ("yarn", "linear", "su", "longrope")
-"""Kinds of scaling whose factor is the longest length over the original one. `dynamic` grows with
-the text by itself, `llama3` comes with the model."""
+"""Kinds of scaling whose factor is the longest length divided by the original length. With other
+kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the
+model."""
 
 
 class RopeScaling(Frozen):
     """The RoPE scaling that a config sets to extend the model's context."""
 
     key: str
-    """The factor's key and line, as an answer names them."""
+    """The key and line number of the factor, as shown in the answer."""
     factor: float
     original: int | None = None
-    """The length that the model was trained with; None: the model's own."""
+    """The original length in the config; None means the model's native context."""
     kind: str = "yarn"
 
 
@@ -27,14 +29,14 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
     nothing is.
 
-    The factor must be at least the length over the original length: with less, positions repeat
-    beyond what the model knows, and its texts break there. A larger one costs quality in short
-    texts (the model cards of Qwen2.5 and Qwen3).
+    The factor must be at least the job's length divided by the original length; with a smaller
+    factor, the model meets positions that it does not know, and its texts break there. A larger
+    factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
     """
     native = job.shape.native_context
     if scaling is None or native is None:
         return None
-    # Other kinds grow with the text, or come with the model.
+    # Other kinds of scaling grow with the text or come with the model.
     if scaling.kind not in STATIC_KINDS:
         return None
     original = scaling.original or native

@@ -24,9 +24,9 @@ from gpusetup.plan.job import Recipe, TrainingJob, least_tokens, tokens
 from gpusetup.plan.memory import memory
 
 LEAST_GIB = 0.05
-"""What a change must save to be worth a line."""
+"""The minimum saving in GiB for which a change gets a line in the answer."""
 Changes = dict[str, dict[str, Any]]
-"""What a person reads -> the fields of the job."""
+"""Description of a change, as the answer shows it -> the job fields that it sets."""
 
 # --- the changes ----------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def same_training(job: TrainingJob) -> Changes:
         }
     if not job.checkpointing:
         changes["checkpointing (`--checkpointing`)"] = {"checkpointing": True}
-    # Models of images and classifiers have no logits.
+    # Image models and classifiers have no vocabulary, so they have no large logits.
     if job.shape.vocabulary and job.loss != "fused":
         changes["a fused loss kernel, which stores no logits"] = {"loss": "fused"}
     if job.gpus > 1:
@@ -54,12 +54,12 @@ def same_training(job: TrainingJob) -> Changes:
 
 
 def other_strategies(job: TrainingJob) -> Changes:
-    """Changes to a strategy that divides more of the memory among several GPUs."""
+    """Changes to a strategy that shards more of the memory over several GPUs."""
     changes: Changes = {}
     if job.strategy == "dp":
         by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
         changes[by_torchrun] = {"strategy": "ddp"}
-    # ZeRO 1 and 2 keep the whole weights on each GPU, as DDP does.
+    # ZeRO 1 and 2 keep the full weights on each GPU, as DDP does.
     if job.strategy in ("dp", "ddp", "zero1", "zero2"):
         changes["FSDP (`--strategy fsdp`)"] = {"strategy": "fsdp"}
     return changes
@@ -74,7 +74,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
             return {}
         return {f"max_token_len_per_gpu {least}": {"tokens": least}}
     groups = max(job.data_parallel // recipe.sp, 1)
-    # A group of GPUs cannot have less than one sequence.
+    # Each group of GPUs needs at least one sequence.
     if job.sequences < 2 * groups:
         return {}
     half = job.sequences // 2
@@ -83,8 +83,8 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 
 def adapters(job: TrainingJob) -> Changes:
-    """Changes to LoRA or to a quantised base, if the job does not use them yet."""
-    # What is frozen needs no adapters to have no gradients.
+    """Changes that switch to LoRA or to a quantised base, if the job does not use them yet."""
+    # A frozen model already has no gradients, so adapters would not help.
     if job.frozen:
         return {}
     four_bits = {"quantize": "nf4"}
@@ -99,15 +99,16 @@ def adapters(job: TrainingJob) -> Changes:
     }
 
 
-# --- what is answered -----------------------------------------------------------------------------
+# --- the suggestions ------------------------------------------------------------------------------
 
 
 def helps(decision: RecipeDecision) -> tuple[Help, ...]:
-    """All changes that need less memory, each with what it saves.
+    """All changes that reduce memory, each with the amount that it saves.
 
-    If the job fits: the steps to take if memory runs out all the same, recipes in the order of
-    their cost in speed (Env, then SP, then Offload), then settings by what they save. If it does
-    not fit: what is enough alone, then what is not, each by what it saves.
+    If the job fits, these are the steps to take if memory runs out anyway: first recipes, from the
+    fastest to the slowest (Env, then SP, then Offload), then settings sorted by savings. If the job
+    does not fit, changes that are enough on their own come first, then the others, both sorted by
+    savings.
     """
     if not decision.fits:
         return ways_to_fit(decision)
@@ -117,10 +118,11 @@ def helps(decision: RecipeDecision) -> tuple[Help, ...]:
 
 
 def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
-    """The slower recipes after the chosen one, in order, without those that save no more than an
-    earlier one.
+    """The recipes that are slower than the chosen one, in order, without those that save no more
+    than an earlier one.
 
-    The order is the guide's of Trinity-RFT: start simple, and climb only when memory runs out.
+    The order follows Trinity-RFT's guide: start with a simple recipe, and use a slower one only if
+    memory runs out.
     """
     job, limits = decision.job, decision.limits
     recipes = candidates(job, limits)
@@ -135,7 +137,7 @@ def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
 
 
 def settings_that_save(decision: RecipeDecision) -> list[Help]:
-    """Changes of settings under the same recipe, sorted by how much they save."""
+    """Changes of settings that keep the recipe, sorted by how much they save."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job)
     steps: list[Help] = []
@@ -155,8 +157,8 @@ def settings_that_save(decision: RecipeDecision) -> list[Help]:
 
 
 def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
-    """All changes that could make a job fit that does not: other settings, another kind of
-    training, less work, or more GPUs."""
+    """All changes that could make the job fit: other settings, another kind of training, less work,
+    or more GPUs."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
     jobs = dict(fitting(job, decision.limits))
@@ -168,7 +170,7 @@ def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
         help = help_of(decision, step, changed_job, kind)
         if help.saves_gib > LEAST_GIB:
             steps.append(help)
-    # If no setting is enough alone, the fewest that are enough together.
+    # If no single setting is enough, add the smallest combination that is enough.
     is_one_enough = any(help.recipe and help.kind == "setting" for help in steps)
     if not is_one_enough:
         combination = same_training(job)
@@ -181,8 +183,8 @@ def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
 def help_of(
     decision: RecipeDecision, step: str, changed_job: TrainingJob, kind: Literal["setting", "job"]
 ) -> Help:
-    """One change as a suggestion: what it saves, and the recipe with which the job then fits, or
-    None."""
+    """One change as a suggestion, with the memory that it saves and the recipe with which the job
+    then fits (None if it still does not fit)."""
     then_recipe = decide(changed_job, decision.limits).recipe
     return Help(
         step=step,
@@ -193,8 +195,8 @@ def help_of(
 
 
 def order_of_help(help: Help) -> tuple[bool, float]:
-    """A sort key for suggestions: first those that are enough alone, then those that save the
-    most."""
+    """A sort key for suggestions: first those that are enough on their own, then those that save
+    the most."""
     # False sorts before True.
     is_not_enough = help.recipe is None
     return (is_not_enough, -help.saves_gib)
@@ -210,10 +212,11 @@ def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> flo
 
 
 def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
-    """Yields the smallest set of changes that together make the job fit, if there is one; the
-    mildest changes are tried first.
+    """Yields the smallest set of changes that together make the job fit, if there is one, trying
+    the mildest changes first.
 
-    `changes` are in that order: settings of the same training before another training.
+    `changes` must be in this order: settings for the same training come before another kind of
+    training.
     """
     for count in range(2, len(changes) + 1):
         for steps in itertools.combinations(changes, count):
@@ -234,7 +237,7 @@ def decide_with(
 ) -> RecipeDecision:
     """The decision for the job after applying several changes at once."""
     fields: dict[str, Any] = {}
-    # Of two changes of one field the later counts.
+    # If two changes set the same field, the later one counts.
     for step in steps:
         fields |= changes[step]
     changed_job = replace(decision.job, **fields)
@@ -252,7 +255,7 @@ def fitting(job: TrainingJob, limits: MachineLimits) -> Iterator[tuple[str, Trai
         if gpus > job.gpus:
             yield f"{gpus} GPUs of this kind", bigger.job
     shorter = max_context(job, limits)
-    # An image's tokens follow from its size, and one token cannot be shorter.
+    # Only texts can be made shorter, because the tokens of an image follow from its size.
     has_own_length = job.length == job.context and job.shape.tokens is None
     if has_own_length and job.context > 1 and shorter.fits:
         yield f"{shorter.job.context:,} tokens", shorter.job

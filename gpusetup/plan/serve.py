@@ -1,5 +1,5 @@
-"""The answer of `plan --serve`: whether an inference server fits, its longest context, and its
-start command. Pure functions."""
+"""Builds the answer of `plan --serve`: whether an inference server fits, its longest context, and
+its start command. Pure functions."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def version_note(server: Server) -> str:
 
 
 def uncounted_by_serving(server: Server) -> tuple[str, ...]:
-    """What plan cannot count for a server that fits, so that it may still not start."""
+    """The reasons why a server that should fit may still not start."""
     reasons: list[str] = []
     shape = server.shape
     if shape.assumed:
         reasons.append(f"the shape of {shape.name} ({shape.assumed})")
-    # A server tries the largest image that the model takes before it starts.
+    # At its start a server tries the largest image that the model accepts.
     free = free_beside_requests(server)
     reads_images = shape.tower > 0 and server.engine_name != LLAMA_CPP
     if reads_images and free < LARGEST_IMAGE:
@@ -66,7 +66,7 @@ def uncounted_by_serving(server: Server) -> tuple[str, ...]:
     if is_tight:
         reasons.append(f"{free / GIB:.1f} GiB are left, which is within the estimate's error")
     before = server.engine.whole_context_before
-    # Unless the question names a version, the installed engine may be older.
+    # If the user names no version, the installed engine may be an older one.
     may_be_older = before and not server.engine_version
     if may_be_older and not whole_context_fits(server):
         reasons.append(f"{server.engine_name} before {before} refuses this context")
@@ -74,10 +74,10 @@ def uncounted_by_serving(server: Server) -> tuple[str, ...]:
 
 
 LARGEST_IMAGE = 2.5 * GIB
-"""Bytes that trying the largest image takes on a GPU: what vLLM 0.8.4 logs for Qwen2.5-VL."""
+"""The bytes that trying the largest image needs on a GPU, as vLLM 0.8.4 logs it for Qwen2.5-VL."""
 WITHIN_ERROR = 0.02
-"""The share of a GPU by which estimates of servers are wrong: their CUDA graphs and NCCL's buffers
-differ by version."""
+"""The error of estimates for servers, as a share of the GPU's memory: CUDA graphs and NCCL's
+buffers differ between versions."""
 
 
 def free_beside_requests(server: Server) -> float:
@@ -101,13 +101,13 @@ def command_of(server: Server) -> str:
 
 
 def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
-    """The answer for one server: whether it fits, and the longest context and the most requests
-    that fit."""
+    """The answer for one server: whether it fits, the longest context that fits, and the largest
+    number of requests that fit."""
     server = server_of(options, hardware, fetch)
     check_server(server)
     shape = server.shape
-    # What remains for the cache. An engine that computes whole prompts at once needs more memory
-    # for a longer context, so this depends on the context.
+    # The memory that remains for the cache. It depends on the context, because an engine that
+    # computes whole prompts at once needs more memory for a longer one.
     free = free_with_context(server, server.context)
     bytes_of_sequence = sequence_bytes(server, server.context)
     used = server.sequences * bytes_of_sequence
@@ -133,14 +133,14 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
         token_kib=round(token_bytes_of(server) / 1024, 2),
         largest_context=largest_context(server),
         largest_sequences=most_sequences,
-        # The engine refuses a context beyond the model's own.
+        # The engine refuses a context longer than the model's native one.
         command=command_of(server) if fits and not is_beyond(server) else None,
         notes=tuple(serve_notes(server, fits)),
     )
 
 
 def free_with_context(server: Server, tokens: int) -> float:
-    """The bytes that remain for the cache, beside the weights and a pass, at this context
+    """The bytes that remain for the cache after the weights and a forward pass, at this context
     length."""
     if not server.computes_whole_prompts:
         return free_for_cache(server)
@@ -157,7 +157,7 @@ def largest_context(server: Server) -> int:
         free = free_with_context(server, tokens)
         return server.sequences * one_sequence <= free
 
-    # No context is longer than the model's positions, however much memory there is.
+    # Even with enough memory, the context cannot be longer than the model's native one.
     native = server.shape.native_context or LARGEST_SOLUTION
     return min(largest(fits), native)
 
@@ -171,7 +171,8 @@ def is_beyond(server: Server) -> bool:
 
 
 def serve_notes(server: Server, fits: bool) -> Iterator[str]:
-    """Notes beside the answer: the engine's version, an assumed shape, and the machine."""
+    """Notes for the answer about the engine's version, the model's shape and context, and the
+    machine."""
     shape = server.shape
     yield version_note(server) if fits else modelled_version(server)
     if shape.base:

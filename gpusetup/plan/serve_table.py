@@ -14,14 +14,15 @@ from gpusetup.model.versions import Capability
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 
 LARGE_GPU = 70 * GIB
-"""Bytes from which on vLLM and SGLang compute more tokens at once."""
+"""GPUs with at least this many bytes of memory: vLLM and SGLang compute more tokens at once on
+them."""
 
 
 class LargeGpu(Frozen):
     """The settings that an engine uses on a GPU with at least `LARGE_GPU` bytes of memory."""
 
     capability: Capability
-    """The oldest GPUs on which it does so."""
+    """The lowest compute capability of GPUs with these settings."""
     tokens: int
     sequences: int
 
@@ -30,27 +31,28 @@ class ServingEngine(Frozen):
     """How an inference engine uses memory in addition to its cache, and how it is started."""
 
     capability: Capability
-    """The oldest GPUs that it computes on."""
+    """The lowest compute capability that the engine supports."""
     share: float
-    """The share of the GPU's memory that it uses unless another is said."""
+    """The share of the GPU's memory that the engine uses by default."""
     tokens: int
-    """Tokens of a prompt that one pass computes."""
+    """The number of prompt tokens that one forward pass computes."""
     sequences: int
-    """Rows of logits at once, in 32 bits."""
+    """The number of rows of logits that exist at once, in 32 bits."""
     fixed_gib: float
-    """CUDA's context, graphs and workspaces."""
+    """The memory for the CUDA context, CUDA graphs and workspaces."""
     large: LargeGpu | None = None
     outside: bool = False
-    """Whether the share is of weights and cache alone, and passes take of the rest."""
+    """Whether the share only covers weights and cache, so that forward passes use the rest of the
+    memory."""
     version: str
-    """The version that is modelled."""
+    """The version of the engine whose memory use plan models."""
     whole_context_before: str = ""
-    """Versions before this one compute a whole prompt in one pass, and refuse a context whose pass
-    does not fit; "" if there are none."""
+    """Versions before this one compute a whole prompt in one pass, and refuse to start if the pass
+    for the full context does not fit; "" if there are none."""
     command: str
-    """How the server is started."""
+    """A template for the shell command that starts the server."""
     small_cache: str
-    """What is added for a cache of fewer than 16 bits."""
+    """The option that is added to the command for a cache with fewer than 16 bits."""
 
 
 class Window(Frozen):
@@ -58,22 +60,22 @@ class Window(Frozen):
 
     tokens: int
     layers: float
-    """Their share of all layers."""
+    """The share of all layers that have a sliding window."""
 
 
 class ServeTable(Frozen):
     as_of: str
     sources: Mapping[str, str]
     published: Mapping[str, str]
-    """Family -> format of the weights that its files have; of others bf16."""
+    """Family -> the format of its published weights; bf16 for families that are not listed."""
     windows: Mapping[str, Window]
-    """By family."""
+    """Model family -> its sliding-window layers."""
     weights: Mapping[str, float]
-    """Format -> bits a weight of the layers; embedding and head stay in 16 bits."""
+    """Format -> bits per weight in the layers; embedding and head stay in 16 bits."""
     gguf: Mapping[str, float]
-    """Format -> bits a weight of the whole file."""
+    """Format -> bits per weight, averaged over the whole file."""
     cache: Mapping[str, float]
-    """Type -> bytes an element."""
+    """Type -> bytes per element of the cache."""
     engines: Mapping[str, ServingEngine]
 
 

@@ -16,11 +16,11 @@ from gpusetup.plan.serve_table import LARGE_GPU, LargeGpu, ServingEngine, serve_
 from gpusetup.plan.shape import Shape
 
 Fetch = Callable[[str], Shape] | None
-"""How the shape of an unknown model is fetched; None: nothing may be fetched."""
+"""A function that downloads the shape of an unknown model; None if downloads are not allowed."""
 USUAL_CONTEXT = 8192
-"""Tokens of a request if nobody says how many."""
+"""The default length of a request, in tokens."""
 LLAMA_CPP = "llama.cpp"
-"""The engine whose weights are one GGUF file."""
+"""The engine that reads its weights from a GGUF file."""
 
 
 class Server(Frozen):
@@ -30,12 +30,12 @@ class Server(Frozen):
     engine_name: str
     engine: ServingEngine
     engine_version: str = ""
-    """The engine's version if one was named; "" for the modelled one."""
+    """The version that the user named; "" means the modelled version."""
     share: float
-    """The share of the GPU's memory that it may use."""
+    """The share of the GPU's memory that the server may use."""
     weights: str
     weight_bits: float
-    """Bits a weight of the layers."""
+    """Bits per weight in the layers."""
     cache: str
     cache_element_bytes: float
     context: int
@@ -54,7 +54,7 @@ class Server(Frozen):
         """The number of rows of logits that one forward pass computes on this GPU, at least one per
         request."""
         profile = self.large_gpu or self.engine
-        # As many requests as are asked for may end a token in one pass.
+        # All requests may need logits in the same pass.
         return max(profile.sequences, self.sequences)
 
     @property
@@ -66,7 +66,7 @@ class Server(Frozen):
         if large is None or not is_large:
             return None
         capability = self.hardware.capability
-        # A GPU that was named by its memory alone may be of any age.
+        # The capability is unknown if the user only gave the memory size, so assume a new GPU.
         is_new_enough = capability is None or capability >= large.capability
         return large if is_new_enough else None
 
@@ -155,7 +155,7 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
     name = model or ""
     if engine_name == LLAMA_CPP:
         in_name = GGUF_FORMAT.search(name)
-        # llama.cpp's own tools default to it, and so do most files on the hub.
+        # The default of llama.cpp's tools is Q4_K_M, and most files on the hub have this format.
         return in_name[1].lower() if in_name else "q4_k_m"
     storage = format_in_name(name)
     if storage is not None:
@@ -188,8 +188,8 @@ def is_older(version: str, than: str) -> bool:
 
 
 def version_numbers(version: str) -> list[int]:
-    """The parts of a version as numbers, so that versions can be compared."""
-    # As text 0.10 would come before 0.8.
+    """The parts of a version as numbers, for comparing versions."""
+    # If compared as texts, 0.10 would come before 0.8.
     numbers = version.split(".")
     return list(map(int, numbers))
 

@@ -1,9 +1,9 @@
 """The memory that an inference server needs on each GPU: weights, the cache of keys and values, and
 a forward pass.
 
-Weights are parameters times bits; the cache is two tensors of the key-value heads' width for every
-token and layer (one compressed one in DeepSeek's latent attention, arXiv 2405.04434; nothing in
-layers of linear attention or state space).
+The weights need parameters times bits. For every token and layer, the cache has two tensors of the
+key-value heads' width (with DeepSeek's latent attention one compressed tensor, arXiv 2405.04434).
+Layers with linear attention or a state space have no cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from gpusetup.plan.serve_table import serve_table
 from gpusetup.plan.server import Server
 
 LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
-"""Family -> width of the one tensor that latent attention keeps (512 and 64 of rotated keys)."""
+"""Family -> the width of the tensor that latent attention caches (512, and 64 for the rotated
+keys)."""
 
 
 def weight_bytes_of(server: Server) -> float:
@@ -26,7 +27,7 @@ def weight_bytes_of(server: Server) -> float:
         unquantised = 0
     quantised = server.shape.parameters - unquantised
     all_bits = quantised * bits
-    # A model in 32 bits has its embedding in 32 bits, too.
+    # In a 32-bit model the embedding has 32 bits too.
     all_bits += unquantised * max(bits, 16)
     return all_bits / 8 / server.gpus
 
@@ -35,13 +36,13 @@ def token_bytes_of(server: Server) -> float:
     """The bytes per GPU that the cache needs for one token, over all layers."""
     shape = server.shape
     layers = shape.layers
-    # A hybrid's other layers keep a state that does not grow with the context.
+    # The other layers of a hybrid model keep a state that does not grow with the context.
     if shape.cached_layers is not None:
         layers = shape.cached_layers
-    # Latent attention has one tensor, which every GPU keeps whole.
+    # With latent attention, every GPU keeps the whole compressed tensor.
     width: float = shape.latent or LATENT.get(shape.kind, 0)
     if not width:
-        # A head of keys and values is never cut: more GPUs than heads hold copies.
+        # A key-value head is never split. If there are more GPUs than heads, some GPUs hold copies.
         shards = min(server.gpus, shape.key_value_heads)
         width = 2 * shape.key_value / shards
     return server.cache_element_bytes * layers * width
@@ -51,14 +52,15 @@ def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
     """The bytes of one forward pass: the widest tensors of a layer in 16 bits, and the logits in 32
     bits.
 
-    `pass_tokens`: tokens of a prompt that it computes; None: as the modelled version does.
+    `pass_tokens`: the number of prompt tokens in the pass; None means the number of the modelled
+    version.
     """
     shape = server.shape
     tokens = pass_tokens or server.tokens_at_once
     elements_per_token: float = 4 * shape.hidden
-    # The MLP is divided among the GPUs; gate, up and their product are there at once.
+    # The MLP is divided among the GPUs; gate, up projection and their product exist at once.
     elements_per_token += 3 * shape.intermediate / server.gpus
-    # Each expert of a token gives an output of its own, before they are summed.
+    # Each of a token's experts has a separate output before the outputs are summed.
     elements_per_token += shape.experts * shape.hidden
     layer_bytes = tokens * elements_per_token * 2
     # The sampler gathers the logits of the whole vocabulary on each GPU, in 32 bits.
@@ -87,7 +89,7 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
     used = weight_bytes_of(server)
     used += engine.fixed_gib * GIB
     if server.gpus > 1:
-        # NCCL's buffers, as in a training.
+        # NCCL needs the same buffers as in training.
         used += NCCL
     if not engine.outside:
         used += pass_bytes_of(server, pass_tokens)
@@ -98,8 +100,8 @@ def whole_context_fits(server: Server) -> bool:
     """Whether an engine version that computes whole prompts in one pass at its start can serve a
     request of the full context.
 
-    It tried a pass over the whole context, and kept what was left for the cache, which had to take
-    one whole context as well.
+    Such a version ran a forward pass over the whole context and used the remaining memory for the
+    cache, which also had to hold one whole context.
     """
     pass_tokens = max(server.context, server.tokens_at_once)
     free = free_for_cache(server, pass_tokens)

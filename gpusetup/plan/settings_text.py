@@ -11,9 +11,10 @@ from typing import Any, Literal
 from gpusetup.configs.settings import EMPTY, FALSE, TRUE
 
 Values = dict[str, Any]
-"""Keys of a trainer's config with their values; None: the trainer needs no such key."""
+"""The keys of a trainer's config with their values; None leaves a key out."""
 Format = Literal["yaml", "json", "flags", "overrides"]
-"""`flags`: `--name value`; `overrides`: `name=value`, as Hydra and torchtune take them."""
+"""The output format. `flags` means `--name value`; `overrides` means `name=value`, as Hydra and
+torchtune read them."""
 
 
 def without_none(values: Values) -> Values:
@@ -37,7 +38,7 @@ def written(values: Values, form: Format) -> str:
     for name, value in dotted_names(values):
         line = flag(name, value) if form == "flags" else override(name, value)
         lines.append(line)
-    # A backslash at a line's end continues a command of a shell.
+    # A backslash at the end of a line continues a shell command.
     return " \\\n".join(lines) + "\n"
 
 
@@ -64,7 +65,7 @@ def flag(name: str, value: Any) -> str:
 def spelled(value: Any) -> str:
     """A value as text, with `true` and `false` in lower case as in YAML."""
     text = str(value)
-    # Python spells switches with a capital.
+    # Python writes True and False with a capital letter.
     if isinstance(value, bool):
         return text.lower()
     return text
@@ -112,6 +113,6 @@ def yaml_scalar(value: Any) -> str:
     if not isinstance(value, str):
         return spelled(value)
     is_word = re.fullmatch(r"[A-Za-z][\w./-]*", value)
-    # YAML 1.1 reads some words as switches or as nothing.
+    # YAML 1.1 reads some words as booleans or as null.
     is_switch = value in (*TRUE, *FALSE, *EMPTY)
     return value if is_word and not is_switch else json.dumps(value)

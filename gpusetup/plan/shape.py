@@ -5,15 +5,17 @@ from __future__ import annotations
 from gpusetup.model.frozen import Frozen
 
 DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
-"""Families whose samples have as many tokens as the image or video has patches."""
+"""Families of diffusion models, whose samples have one token for each patch of the image or
+video."""
 
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
-"""Families that read a text whole, and are fine-tuned with a classifier."""
+"""Families of text encoders, which read a whole text at once and are usually fine-tuned with a
+classifier."""
 SPEECH = frozenset(("whisper",))
-"""Families that read sound in windows of one length."""
+"""Families of speech models, which read audio in windows of a fixed length."""
 TRANSLATORS = ("t5", "bart")
-"""Families of two stacks, which write a text for another."""
+"""Families with an encoder and a decoder, which turn one text into another."""
 
 
 class Shape(Frozen):
@@ -21,7 +23,8 @@ class Shape(Frozen):
 
     name: str
     kind: str = "transformer"
-    """The family of its `config.json` (`qwen3`, `mixtral`, ...); `transformer` when guessed."""
+    """The model family in `config.json` (`qwen3`, `mixtral`, ...); `transformer` if the shape is a
+    guess."""
     parameters: int
     active: int
     """The parameters that one token uses (fewer than all in a mixture of experts)."""
@@ -35,42 +38,46 @@ class Shape(Frozen):
     key_value: int
     """The width of all key heads together (that of the value heads is the same)."""
     intermediate: int
-    """The width of the MLP that one token passes: experts per token times an expert's."""
+    """The MLP width that one token uses; with experts, the experts per token times the width of
+    one."""
     gated: bool = True
-    """Whether the MLP has a gate beside its up projection (SwiGLU)."""
+    """Whether the MLP has a gate in addition to its up projection (SwiGLU)."""
     rms_norm: bool = True
-    """RMSNorm computes in 32 bits and keeps that copy; LayerNorm does not."""
+    """Whether the norms are RMSNorm, which keeps a 32-bit copy of its input, and not LayerNorm."""
     query_key_norm: bool = False
     dropout: bool = False
-    """Whether attention and MLP end in a dropout, which keeps a mask."""
+    """Whether attention and MLP end with a dropout, which keeps a mask."""
     tied: bool = False
-    """Whether the head is the embedding."""
+    """Whether the output head shares its weights with the embedding."""
     experts: int = 0
-    """The experts that one token passes; 0 where there are none."""
+    """The number of experts that one token uses; 0 if the model has no experts."""
     vocabulary: int = 0
-    """The width of the logits of every token; 0 where there is no such head."""
+    """The vocabulary size, which is the width of the logits; 0 if the model has no language
+    head."""
     tower: int = 0
-    """Parameters of a tower of images beside the text."""
+    """The number of parameters in an image or audio encoder in addition to the text model."""
     classes: int = 0
-    """The width of the one output of a sample, where that is all there is (ViT)."""
+    """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
-    """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
-    frames and resolution."""
+    """The number of tokens in a sample if the model fixes it: the patches of an image, or those of
+    a diffusion model at its usual frames and resolution."""
     encoder_parameters: int = 0
-    """The parameters of the frozen encoders of text and the VAE of a denoiser."""
+    """The number of parameters in a diffusion model's frozen text encoders and VAE."""
     adapted: int = 0
-    """Inputs and outputs of all linear layers that LoRA is beside, if they are not the usual."""
+    """The sum of inputs and outputs over all linear layers with LoRA; 0 if it follows from the
+    shape as usual."""
     latent: int = 0
-    """The width of the one tensor that latent attention caches; 0 for keys and values."""
+    """The width of the tensor that latent attention caches; 0 if keys and values are cached."""
     roughly: bool = False
-    """Whether some layers are of a kind whose activations plan only estimates (state space,
-    linear attention, convolutions)."""
+    """Whether plan can only roughly estimate the activations of some layers (state space, linear
+    attention, convolutions)."""
     cached_layers: int | None = None
-    """The layers that keep keys and values for every token; None: all of them."""
+    """The number of layers that cache keys and values for every token; None means all layers."""
     base: str = ""
-    """The model that it was fine-tuned from, if its shape is that one's by name."""
+    """The base model that the shape was taken from, because its name is part of the model's
+    name."""
     assumed: str = ""
-    """What the shape was taken from, if the model's own is not known."""
+    """A phrase that tells how the shape was guessed; "" if it is known."""
     native_context: int | None = None
 
     @property
@@ -83,7 +90,7 @@ class Shape(Frozen):
         """Whether the model is a text decoder, for which trainers may fill a token budget."""
         if self.tokens is not None or self.encoder:
             return False
-        # A translator writes a text for another, sample by sample.
+        # Encoder-decoder models are trained on separate samples, not on a token budget.
         if self.kind in TRANSLATORS:
             return False
         return self.vocabulary > 0
@@ -92,11 +99,11 @@ class Shape(Frozen):
     def outside(self) -> int:
         """The number of parameters in the embedding and the head, which stay unquantised."""
         tables = self.vocabulary
-        # A tied head is the embedding itself.
+        # A tied head shares the embedding's weights.
         if not self.tied:
             tables *= 2
         parameters = tables * self.hidden
-        # A config with an absurd vocabulary must not give more than the whole model.
+        # If a config has an absurd vocabulary, the result must not exceed the whole model.
         return min(parameters, self.parameters)
 
     @property
@@ -104,14 +111,15 @@ class Shape(Frozen):
         """The number of key-value heads, which several query heads may share; at least 1."""
         query_width = max(self.query, 1)
         shared_heads = self.heads * self.key_value // query_width
-        # Latent attention and state space have no such heads: one counts.
+        # Latent attention and state space have no key-value heads, so count one.
         return max(1, shared_heads)
 
 
 def lora_parameters(shape: Shape, rank: int) -> int:
     """The number of parameters that LoRA of this rank adds to all linear layers.
 
-    A linear layer of `a` inputs and `b` outputs gets rank x (a + b) (Hu et al., arXiv 2106.09685).
+    For a linear layer with `a` inputs and `b` outputs, LoRA adds rank x (a + b) parameters (Hu et
+    al., arXiv 2106.09685).
 
     >>> from gpusetup.plan.models import model_named
     >>> lora_parameters(model_named("qwen3-0.6b"), 8)
@@ -119,10 +127,11 @@ def lora_parameters(shape: Shape, rank: int) -> int:
     """
     if shape.adapted:
         return rank * shape.adapted
-    # Queries and output: hidden to query and back. Keys and values: hidden to their width.
+    # Queries and output map hidden to query width and back; keys and values map hidden to their
+    # width.
     attention_width = shape.query + shape.key_value
     attention = 4 * shape.hidden + 2 * attention_width
-    # The up and the down projection, and the gate beside them.
+    # The MLP has an up and a down projection, and perhaps a gate.
     mlp_matrices = 3 if shape.gated else 2
     mlp = mlp_matrices * (shape.hidden + shape.intermediate)
     width_of_layer = attention + mlp

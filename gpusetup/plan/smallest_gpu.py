@@ -1,8 +1,8 @@
 """Finds the smallest card that is enough for a job, with a safety margin for the error of the
 estimate.
 
-A card is named to be bought or rented, so it must be large enough even if the run needs more than
-was estimated: the margin is what 9 of 10 published runs of this kind stayed within.
+People may buy or rent the card that is named, so it must be large enough even if the run needs more
+than estimated. About 9 of 10 published runs of each kind stayed within the margin.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from gpusetup.plan.decide import RecipeDecision, decide, error_margin
 from gpusetup.plan.place import JETSON, UNIFIED, capacity
 
 MOST_NAMES = 3
-"""Cards of a size that are named."""
+"""The maximum number of cards to name for one memory size."""
 OLDEST_CAPABILITY = Capability.parse("7.0")
-"""Volta: older GPUs have no tensor cores, and today's trainers no kernels for them."""
+"""The compute capability of Volta. Older GPUs have no tensor cores, and current trainers have no
+kernels for them."""
 NOT_FOR_TRAINING = JETSON | UNIFIED | {"laptop"}
-"""Words in the names of GPUs that nobody buys for a training."""
+"""Words in the names of GPUs that people do not buy for training."""
 
 
 class CardSize(Frozen):
@@ -29,9 +30,9 @@ class CardSize(Frozen):
 
     memory_gb: float
     capacity: float
-    """Bytes that CUDA gives on the one that gives least."""
+    """The bytes that CUDA can use on the card of this size that offers the least."""
     names: tuple[str, ...]
-    """The fastest of them first."""
+    """The names of the fastest cards, fastest first."""
 
 
 def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
@@ -43,7 +44,7 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
             rows_of_size.append(row)
     for memory_gb in sorted(rows_by_size):
         cards = rows_by_size[memory_gb]
-        # Of one size the cards differ in what ECC and the driver keep.
+        # Cards of the same size differ in how much memory ECC and the driver keep.
         capacities = [capacity(row.name, row.memory_bytes) for row in cards if row.memory_bytes]
         yield CardSize(
             memory_gb=memory_gb,
@@ -53,9 +54,9 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
 
 
 def is_for_training(row: GpuRow) -> bool:
-    """Whether people buy or rent this card for training: no laptop or board GPU, Volta or newer,
-    and sold without a fixed platform."""
-    # A GPU that is only on one platform comes with its machine (GB200).
+    """Whether people buy or rent this card for training: Volta or newer, not in a laptop or on a
+    board such as Jetson, and not tied to one platform."""
+    # A GPU that is tied to one platform is only sold with its machine (GB200).
     if row.on is not None or row.capability < OLDEST_CAPABILITY:
         return False
     words = tokens(row.name)
@@ -66,7 +67,7 @@ def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
     """The names of the fastest cards, fastest first, at most `MOST_NAMES`."""
 
     def speed(row: GpuRow) -> float:
-        # Cards before Ampere have no peak in bf16, and come last.
+        # Cards before Ampere have no bf16 peak, so they come last.
         return row.peak_tflops.get("bf16", 0)
 
     by_speed = sorted(cards, key=speed, reverse=True)
@@ -76,10 +77,7 @@ def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
 
 def smallest_gpu(decision: RecipeDecision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
     """The smallest card on which the job fits with the safety margin and without offload, on the
-    same number of GPUs; None if there is none.
-
-    On as many GPUs as the job has.
-    """
+    same number of GPUs; None if there is none."""
     job = decision.job
     margin = error_margin(job, decision.shown.recipe)
     for size in card_sizes(rows):

@@ -1,9 +1,9 @@
 """Estimates how many times faster several GPUs train than one: their number, reduced by the time
 for exchanging gradients.
 
-Each GPU computes its own samples, so n GPUs do n times the work in a step; in each step they also
-exchange gradients, and weights if those are sharded. How long that takes depends on the link. What
-is sent while the GPUs compute costs nothing, so the answer is a range.
+Each GPU computes different samples, so n GPUs do n times the work in a step. In each step they also
+exchange gradients, and weights if these are sharded, which takes time that depends on the link. How
+much of this time overlaps with computing is unknown, so the answer is a range.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ class Link(NamedTuple):
 
     name: str
     bytes_per_second: float
-    """In one direction."""
+    """The speed in one direction."""
 
 
 PCIE = Link("PCIe 4.0", 20e9)
-"""16 lanes carry 32 GB/s in one direction; programs see about 20."""
+"""PCIe 4.0 with 16 lanes carries 32 GB/s in one direction; programs reach about 20."""
 NVLINKS: tuple[tuple[str, Link], ...] = (
     ("V100 SXM2", Link("NVLink", 150e9)), ("A100 SXM4", Link("NVLink", 300e9)),
     ("H100 SXM5", Link("NVLink", 450e9)), ("H800 SXM5", Link("NVLink", 200e9)),
     ("H200 SXM", Link("NVLink", 450e9)), ("H20", Link("NVLink", 450e9)),
     ("B200", Link("NVLink", 900e9)), ("B300", Link("NVLink", 900e9)),
 )  # fmt: skip
-"""Cards whose machines join them by NVLink; half of what NVIDIA's datasheets give for both
-directions together. Cards that are only sometimes bridged count as PCIe."""
+"""Cards that are always connected by NVLink in their machines. NVIDIA's datasheets give the sum of
+both directions, so each number is half of it. Cards that are only sometimes connected by an NVLink
+bridge count as PCIe."""
 
 SHARE_OF_PEAK = 0.4
-"""The share of a GPU's peak that trainings reach: published runs are between 25 and 65 %
-(torchtitan's and llm-foundry's tables)."""
+"""The share of a GPU's peak speed that a training run reaches. Published runs reach 25 to 65 %
+(tables of torchtitan and llm-foundry)."""
 
 
 def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
     """How many times faster the job's GPUs are than one of them, as a range; None if one GPU is not
     enough for the job.
 
-    `gpu`: the card's name, for its peak and its link.
+    `gpu` is the card's name, from which its peak speed and its link are known.
     """
     job = decision.job
     if job.gpus == 1 or not decision.fits or not one_gpu_is_enough(decision):
@@ -57,7 +58,7 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     link = link_of(gpu, rows)
     sending = sent_bytes / link.bytes_per_second
     computing = computing_seconds(decision, flops_of(gpu, rows))
-    # With an unknown peak all of the exchange may hide behind the computing, or none of it.
+    # If the peak speed is unknown, the exchange may overlap completely with computing, or dominate.
     lowest, highest = 1.0, float(job.gpus)
     if computing:
         lowest = job.gpus * computing / (computing + sending)
@@ -87,7 +88,8 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
     groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if groups > 1:
         return False
-    # A batch is of all GPUs together: one GPU takes its own share, and accumulates the rest.
+    # The batch is for all GPUs together. A single GPU would process its share and accumulate
+    # gradients for the rest.
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
         share = job.sequences // job.gpus
@@ -100,21 +102,22 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
 
 
 def exchanged_bytes(job: TrainingJob) -> float:
-    """The bytes that one GPU sends in a micro-step; with DataParallel, those that the first GPU
+    """The bytes that one GPU sends in a micro-step; with DataParallel, the bytes that the first GPU
     sends and receives.
 
-    A ring sends (n - 1) / n of a tensor to gather it or to reduce it to shards, twice that for an
-    all-reduce. Sharded weights are gathered in the forward and in the backward pass.
+    In a ring of n GPUs, each GPU sends (n - 1) / n of a tensor for an all-gather or a
+    reduce-scatter, and twice that for an all-reduce. Sharded weights are gathered in the forward
+    and in the backward pass.
     """
     weights, trained = job.shape.parameters, job.trained_parameters
     if job.strategy == "dp":
-        # The first GPU sends the weights to each of the others, and gets their gradients.
+        # The first GPU sends the weights to each other GPU and receives its gradients.
         copied = (weights + trained) * BYTES[job.dtype]
         return (job.gpus - 1) * copied
     sharded = SHARDED[job.strategy]
     times_gathered = 2 if "parameters" in sharded else 0
     times_reduced = 1 if "gradients" in sharded else 2
-    # Adapters are in 32 bits, and so are their gradients.
+    # Adapters and their gradients are in 32 bits.
     gradient_bytes = BYTES[job.dtype] if job.lora is None else 4
     gathered = weights * job.compute_bytes * times_gathered
     reduced = trained * gradient_bytes * times_reduced
@@ -125,10 +128,11 @@ def exchanged_bytes(job: TrainingJob) -> float:
 def step_flop(job: TrainingJob, recipe: Recipe) -> float:
     """The floating-point operations that one GPU performs in a micro-step.
 
-    For each parameter that a token uses 2 in the forward pass, 2 for the gradient of the input, and
-    2 for that of a trained weight (Kaplan et al., arXiv 2001.08361); checkpointing computes the
-    forward pass twice. Attention: two products of the queries with half of the sequence's keys and
-    values, three times as much with the backward pass.
+    Each parameter that a token uses costs 2 operations in the forward pass, 2 for the gradient of
+    the input, and 2 for the gradient of a trained weight (Kaplan et al., arXiv 2001.08361).
+    Checkpointing computes the forward pass twice. Attention adds two matrix products per token,
+    with the keys and the values of half of the sequence on average; with the backward pass it costs
+    three times as much.
     """
     shape = job.shape
     trained_share = min(1.0, job.trained_parameters / max(shape.parameters, 1))
@@ -160,7 +164,7 @@ def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
     if unknown."""
     peaks = []
     for row in rows_or_none(gpu, rows):
-        # Cards before Ampere compute in fp16 alone.
+        # Of the 16-bit types, cards before Ampere only support fp16.
         peak = row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16")
         if peak:
             peaks.append(peak * 1e12)

@@ -8,32 +8,34 @@ from gpusetup.plan.job import BYTES, SHARDED, ModelBeside, Recipe, Shardable, Tr
 from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
-"""Extra bytes for each parameter if a sharded strategy has only one GPU; fitted to the measured
-cells, as are the next two numbers."""
+"""Extra bytes per parameter if a sharded strategy runs on one GPU. This number and the next two
+were fitted to the measured table (`measured.py`)."""
 GATHERED_UNIT = 11.565
-"""Bytes for each parameter of the largest FSDP unit while it is gathered, with its gradients."""
+"""Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
-"""The same if the states are on the host."""
+"""Bytes per parameter of the gathered unit if the states are offloaded to the host."""
 FROZEN_UNIT = 4.0
-"""The same for a frozen unit, which has no gradients: the 16-bit weights of this unit and of the
-next one."""
+"""Bytes per parameter of a frozen gathered unit, which has no gradients: the 16-bit weights of this
+unit and of the next one."""
 
 
 class Optimizer(Frozen):
     """The memory of an optimizer per trained parameter."""
 
     moments: float = 0.0
-    """States in the dtype of the parameters (32 bits if a 32-bit copy is kept)."""
+    """The number of states in the type of the parameters (in 32 bits if there is a 32-bit copy of
+    the weights)."""
     fixed: float = 0.0
-    """Bytes of other states."""
+    """The bytes of states that have their own type."""
     copies: float = 0.0
-    """Copies of the parameters that a `foreach` step makes at once."""
+    """The number of copies of the parameters that a `foreach` step makes at once."""
     paged: bool = False
-    """Whether states leave the GPU when the rest needs the room (CUDA's unified memory)."""
+    """Whether states move to the host when the GPU runs short of memory (CUDA's unified memory)."""
 
 
 EIGHT_BITS = 1 + 4 / 256
-"""A byte and a 32-bit scale for 256 of them (Dettmers et al., arXiv 2110.02861)."""
+"""Bytes of an 8-bit state: one byte, and a 32-bit scale for every 256 of them (Dettmers et al.,
+arXiv 2110.02861)."""
 
 OPTIMIZERS: dict[str, Optimizer] = {
     **dict.fromkeys(("adamw", "adam"), Optimizer(moments=2, copies=1)),
@@ -46,16 +48,17 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "paged-adamw8bit": Optimizer(fixed=2 * EIGHT_BITS, paged=True),
     "lion8bit": Optimizer(fixed=EIGHT_BITS), "prodigy": Optimizer(moments=4),
 }  # fmt: skip
-"""AdamW keeps two moments, SGD none or one; `foreach` takes the square root of all second moments
-at once (torch.optim's documentation); bitsandbytes and torchao keep one byte or half of one a
-moment; Lion one moment (arXiv 2302.06675); Prodigy AdamW's two, its sums and the first weights;
-Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)."""
+"""Optimizer -> its memory. AdamW keeps two moments; SGD keeps none, or one with momentum. `foreach`
+computes the square roots of all second moments at once, which needs a copy (torch.optim's
+documentation). bitsandbytes and torchao store a moment in one byte or half a byte. Lion keeps one
+moment (arXiv 2302.06675). Prodigy keeps AdamW's two, its sums and the initial weights. Adafactor
+keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible."""
 
 
 # --- how parameters are divided -------------------------------------------------------------------
 
 NODE = 8
-"""GPUs of a node: HSDP divides among them, and copies from node to node."""
+"""The number of GPUs in a node. HSDP shards within a node, and each node holds a copy."""
 
 
 def shard_count(job: TrainingJob, state: Shardable) -> int:
@@ -69,13 +72,14 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of these parameters one GPU holds, in the largest pipeline stage.
+    """How many of these parameters one GPU holds in the largest pipeline stage.
 
-    `state`: what is held of them, divided as the strategy divides it; None: nothing divides it.
+    `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
+    shard; None means that nothing is sharded.
     """
     share = share_of_stage(job)
     shards = shard_count(job, state) if state else 1
-    # What is sharded is divided among all GPUs already, experts or not.
+    # Sharded parameters are already divided among all GPUs, including those of experts.
     if shards == 1:
         share *= share_with_experts(job)
     return parameters * share / job.tensor_parallel / shards
@@ -84,10 +88,10 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
 def share_of_stage(job: TrainingJob) -> float:
     """The share of the model's parameters in the largest pipeline stage, from 0 to 1.
 
-    An embedding and a head are on the first and last stage, a tied one on both.
+    The embedding is on the first stage and the head on the last; a tied embedding is on both.
     """
     stages = job.pipeline_parallel
-    # Adapters are in the layers alone, which all stages have as many of.
+    # Adapters are only in the layers, and all stages have the same number of layers.
     if stages == 1 or job.lora is not None:
         return 1 / stages
     shape = job.shape
@@ -109,8 +113,8 @@ def share_with_experts(job: TrainingJob) -> float:
 def expert_share(shape: Shape) -> float:
     """The share of a model's parameters that belongs to experts, from 0 to 1.
 
-    The experts are those that a token uses, whose width is `intermediate`, and those that it does
-    not use, which make up the difference between `parameters` and `active`.
+    It sums the experts that a token uses (their width is `intermediate`) and the other experts (the
+    difference between `parameters` and `active`).
     """
     if not shape.experts:
         return 0.0
@@ -122,15 +126,15 @@ def expert_share(shape: Shape) -> float:
     return min(all_experts / shape.parameters, 1.0)
 
 
-# --- bytes of a parameter -------------------------------------------------------------------------
+# --- bytes per parameter --------------------------------------------------------------------------
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
     """Whether autocast keeps copies of the weights in its smaller type."""
-    # 16-bit weights with 32-bit masters need no cast.
+    # With 32-bit master copies the weights are already in 16 bits and need no cast.
     if job.master_weights:
         return False
-    # A sharded strategy gathers weights that are cast already.
+    # A sharded strategy casts the weights before it gathers them.
     if not job.copies_model:
         return False
     return job.compute_bytes < BYTES[job.dtype]
@@ -154,10 +158,10 @@ def weight_bytes(job: TrainingJob) -> int:
 
 
 def gradient_bytes(job: TrainingJob) -> int:
-    """The bytes of one gradient. DeepSpeed's gradients have the type of the computation, others
-    that of the trained weight."""
+    """The bytes of one gradient. With DeepSpeed they have the type used for computing, otherwise
+    the type of the trained weight."""
     has_adapters = job.lora is not None
-    # Adapters have gradients as wide as themselves.
+    # The gradients of adapters have the adapters' type.
     if has_adapters or not job.deepspeed_steps:
         return job.trained_bytes
     computed_in = job.amp or job.dtype
@@ -167,26 +171,27 @@ def gradient_bytes(job: TrainingJob) -> int:
 def optimizer_bytes(job: TrainingJob) -> float:
     """The bytes of optimizer states per trained parameter, on the GPU or the host."""
     optimizer = OPTIMIZERS[job.optimizer]
-    # Adapters are 32-bit, and need no other copy of themselves.
+    # Adapters are already in 32 bits and need no master copy.
     has_master_copy = job.master_weights and job.lora is None
     if not has_master_copy:
         moment_bytes = optimizer.moments * job.trained_bytes
         return moment_bytes + optimizer.fixed
     master_bytes = 4
-    # The moments are as wide as the copy that is stepped.
+    # The moments have the type of the 32-bit copy that the optimizer updates.
     moment_bytes = optimizer.moments * master_bytes
     return master_bytes + moment_bytes + optimizer.fixed
 
 
 def optimizer_on_host(job: TrainingJob) -> bool:
-    """Whether the optimizer's states are on the host: offloaded always, or paged out when GPU
-    memory runs short."""
+    """Whether the optimizer's states are on the host, because they are offloaded or may be paged
+    out."""
     optimizer = OPTIMIZERS[job.optimizer]
-    # Paged states leave the GPU only if memory runs short; only that case matters for a plan.
+    # Paged states leave the GPU only if memory runs short, which is the only case that matters for
+    # a plan.
     return optimizer.paged or job.offload_optimizer
 
 
-# --- what is there for a whole step ---------------------------------------------------------------
+# --- states that exist during a whole step --------------------------------------------------------
 
 
 def model_weights(job: TrainingJob) -> float:
@@ -197,7 +202,7 @@ def model_weights(job: TrainingJob) -> float:
     stored_bytes = job.stored_bytes
     if stored_bytes is None:
         return model_parameters * weight_bytes(job) + table_bytes
-    # Of a quantised model the embedding and the head stay as they are, or become 32-bit.
+    # In a quantised model the embedding and the head keep their type or become 32-bit.
     outside = per_gpu(job, job.shape.outside, "parameters")
     outside_bytes = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
     quantised_bytes = (model_parameters - outside) * stored_bytes
@@ -206,9 +211,10 @@ def model_weights(job: TrainingJob) -> float:
 
 def gradients_stay(job: TrainingJob) -> bool:
     """Whether gradients still exist while the next forward pass runs."""
-    # They are kept from one micro-batch to the next; an RL trainer's budget makes several.
+    # Gradients are kept from one micro-batch to the next, and a token budget means several
+    # micro-batches.
     has_micro_batches = job.fills_token_budget or job.accumulate > 1
-    # These engines have one buffer for them that is never freed.
+    # Megatron-LM and DeepSpeed's ZeRO 3 keep gradients in one buffer that is never freed.
     has_zero3_buffer = job.strategy == "zero3" and job.deepspeed_steps
     return has_micro_batches or job.megatron_ddp or has_zero3_buffer
 
@@ -265,7 +271,8 @@ def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
 
 
 FROZEN_ENCODER_BYTES = 2
-"""Bytes a weight of frozen encoders: diffusers' scripts load them in 16 bits (`weight_dtype`)."""
+"""Bytes per weight of frozen encoders, which diffusers' scripts load in 16 bits
+(`weight_dtype`)."""
 
 
 def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
@@ -275,8 +282,9 @@ def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """The extra bytes that the measured trainer needed when a sharded strategy runs on one GPU."""
-    # Only the trainer of the measured cells showed it.
+    """The extra bytes that Trinity-RFT needed in measurements when a sharded strategy ran on one
+    GPU."""
+    # Only Trinity-RFT, which fills a token budget, showed this in measurements.
     if recipe.offload or not job.fills_token_budget:
         return 0.0
     is_alone = job.gpus == 1 and job.shards_parameters
@@ -286,8 +294,8 @@ def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
 
 
 LIVE_PARAMETERS = 1e9
-"""ZeRO 3 keeps as many parameters gathered (`stage3_max_live_parameters`), and steps as many at
-once (`sub_group_size`)."""
+"""The number of parameters that ZeRO 3 keeps gathered (`stage3_max_live_parameters`) and that its
+optimizer updates at once (`sub_group_size`)."""
 
 
 def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
@@ -297,9 +305,10 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     rate = unit_rate(job, recipe)
     unit_parameters = job.shape.largest_unit / job.tensor_parallel
-    # The rates were fitted to units that are computed in 16 bits.
+    # The rates were fitted to runs that compute in 16 bits.
     unit = unit_parameters * rate * job.compute_bytes / 2
-    # Tables beside the model are in FSDP's outermost unit, which stays whole with its gradients.
+    # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
+    # gradients.
     unit += job.tables * 2 * job.compute_bytes
     if job.gpus == 1 or job.strategy != "zero3":
         return unit
@@ -318,9 +327,9 @@ def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def gradients(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of all gradients on one GPU; 0 if they are offloaded or used up during the backward
-    pass."""
-    # DeepSpeed moves gradients to the host beside the optimizer's states.
+    """The bytes of all gradients on one GPU; 0 if they are offloaded, or if the optimizer consumes
+    them during the backward pass."""
+    # When DeepSpeed offloads the optimizer's states, it also moves the gradients to the host.
     deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
     if recipe.offload or deepspeed_offloads:
         return 0.0
@@ -341,7 +350,7 @@ def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes on DataParallel's first GPU for the sum of all GPUs' gradients, in addition to its
     own gradients; 0 for other strategies.
 
-    All gradients are there before the first is added (`ReduceAddCoalesced` of the whole model).
+    All gradients exist before the first one is added (`ReduceAddCoalesced` of the whole model).
     """
     if job.strategy != "dp":
         return 0.0
@@ -351,21 +360,23 @@ def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
 
 
 ADAFACTOR_COPIES = 4.4
-"""Copies of the largest matrix in 32 bits that a step of transformers' Adafactor makes: gradient,
-parameter, squares, the product of its factors, and parts of others."""
+"""The number of 32-bit copies of the largest matrix that a step of transformers' Adafactor makes:
+gradient, parameter, squares, the product of the factors, and parts of others."""
 
 
 def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     """The additional bytes that the optimizer needs during its step, such as the copies of a
     `foreach` step."""
-    # RL trainers were fitted by the forward pass alone, and a step on the host copies nothing here.
+    # For token budgets only the forward pass was fitted, and a step on the host makes no copies on
+    # the GPU.
     if job.fills_token_budget:
         return 0.0
     if recipe.offload or job.offload_optimizer:
         return 0.0
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
     if job.deepspeed_steps:
-        # Its masters are one flat tensor of the GPU's part, which is copied twice in 32 bits.
+        # DeepSpeed keeps a GPU's share of the 32-bit copy in one flat tensor, and a step copies
+        # that tensor twice.
         group = min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped
         return 8 * group
     if job.optimizer == "adafactor":
@@ -387,7 +398,7 @@ def adafactor_step(job: TrainingJob) -> float:
     return ADAFACTOR_COPIES * matrix_bytes
 
 
-# --- the machine's own memory ---------------------------------------------------------------------
+# --- the memory of the host -----------------------------------------------------------------------
 
 
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
@@ -411,6 +422,6 @@ def offloaded_bytes(job: TrainingJob) -> float:
     models_beside = 0
     for model in job.models_beside:
         models_beside += model.parameters * model.weight_bytes
-    # Each group of shards has a whole copy of its own.
+    # Each group of GPUs that shards the model has its own full copy.
     groups = job.data_parallel / shard_count(job, "parameters")
     return (weights + adapters + trained + models_beside) * groups

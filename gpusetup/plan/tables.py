@@ -1,7 +1,8 @@
-"""Embedding tables that are trained in addition to a model, such as those for users or items.
+"""Embedding tables that are trained in addition to a model, such as one for users and one for
+items.
 
-A recommender's tables are often larger than its network. They are weights like all others: trained,
-they have gradients and the optimizer's states too.
+A recommender's tables are often larger than its network. Like other trained weights, they need
+gradients and optimizer states.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_reader import Reader
 
 LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
-"""Beyond these a number is a slip of the finger."""
+"""A larger number is certainly a typo."""
 
 
 class EmbeddingTable(Frozen):
     """An embedding table with its number of rows and its width."""
 
     name: str
-    """What its rows are: `users`."""
+    """A noun for the rows: `users`."""
     rows: int
     width: int
 
@@ -39,7 +40,7 @@ class EmbeddingTable(Frozen):
         'users 6,040 x 64'
         """
         size = f"{self.rows:,} x {self.width:,}"
-        # A table of an option may have no name.
+        # A table from an option may have no name.
         return f"{self.name} {size}".lstrip()
 
 
@@ -59,7 +60,7 @@ def table_named(text: str) -> EmbeddingTable:
             hint="rows x width: `--embedding users=6040x64`",
         )
     name, rows, width = hit.groups()
-    # People separate thousands.
+    # The user may separate thousands.
     digits = re.sub(r"[_,]", "", rows)
     table = EmbeddingTable(name=name or "", rows=int(digits), width=int(width))
     has_rows = 1 <= table.rows <= LARGEST_ROWS
@@ -78,11 +79,12 @@ WIDTH_NAMES = (
     "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "emb_size", "embed_size",
     "embedding_dims", "latent_dim", "latent_dims", "n_factors", "num_factors",
 )  # fmt: skip
-"""Keys with the width of a row, as recommenders' configs name it."""
+"""Keys that give the width of a row in the configs of recommenders."""
 COUNT_NAME = re.compile(
     r"(?:n|num|number_of)_([a-z_]+)|([a-z_]+?)_(?:num|count|cardinality|vocab_size|num_embeddings)"
 )
-"""`n_users`, `num_items`, `user_count`, `category_cardinality`: the noun is what the rows are."""
+"""Keys with a number of rows, such as `n_users`, `num_items`, `user_count` and
+`category_cardinality`. Each contains a noun for the rows."""
 NO_ROWS = frozenset((
     "accumulate", "accumulation", "anchors", "attention", "batch", "batches", "beams", "bins",
     "blocks", "channels", "checkpoints", "class", "classes", "cpu", "cpus", "decoder", "dim",
@@ -95,13 +97,14 @@ NO_ROWS = frozenset((
     "splits", "stages", "states", "steps", "test", "threads", "timesteps", "tokens", "train",
     "trials", "units", "val", "vocab", "warmup", "words", "workers",
 ))  # fmt: skip
-"""Words of what a config counts and keeps no table of: layers, steps, samples, machines. A language
-model's own vocabulary is counted with the model."""
+"""Nouns that configs count without having a table for them: layers, steps, samples, machines. A
+language model's vocabulary is already counted with the model."""
 LISTS = frozenset((
     "num_embeddings_per_feature", "cardinalities", "cat_cardinalities", "categorical_cardinalities",
     "field_dims", "embedding_sizes", "feature_cardinalities",
 ))  # fmt: skip
-"""Keys of a list with the rows of each table (torchrec's DLRM, FuxiCTR, tabular models)."""
+"""Keys of lists that give the number of rows of each table (torchrec's DLRM, FuxiCTR, tabular
+models)."""
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
@@ -114,7 +117,8 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
         noun = noun_of_rows(setting)
         if rows is None or noun is None:
             continue
-        # The nearest width counts: of the same noun, of the same map, of the config.
+        # The closest width counts: first the one for the same noun, then in the same map, then in
+        # the whole config.
         width = width_of(noun, widths) or sibling_width(reader, setting) or shared_width
         if width:
             table = EmbeddingTable(name=noun, rows=rows, width=width)
@@ -133,13 +137,13 @@ def widths_by_name(reader: Reader) -> dict[str, int]:
         is_width = name in WIDTH_NAMES or name.endswith(("_dim", "_embedding_size"))
         width = positive_number(reader, setting, LARGEST_WIDTH)
         if is_width and width:
-            # Of several the first counts.
+            # If a key occurs several times, the first one counts.
             widths.setdefault(name, width)
     return widths
 
 
 def noun_of_rows(setting: Setting) -> str | None:
-    """What the rows of a table are (`users`), if a setting gives their number; None if it counts
+    """The noun for a table's rows (`users`) if the setting gives their number; None if it counts
     something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
@@ -147,7 +151,7 @@ def noun_of_rows(setting: Setting) -> str | None:
     if parent in LISTS:
         return f"{parent}[{name}]"
     if name == "num_embeddings":
-        # torch.nn.Embedding's and torchrec's own word.
+        # This is the name in torch.nn.Embedding and torchrec.
         return parent or "rows"
     key = key_of(setting.path)
     if key is not None and key.role not in ("users", "items"):
@@ -176,7 +180,7 @@ def sibling_width(reader: Reader, setting: Setting) -> int | None:
     """The width that is set in the same map as the number of rows; None if there is none."""
     names: tuple[str, ...] = WIDTH_NAMES
     if name_of(setting.path) == "num_embeddings":
-        # The map is of one table alone.
+        # The map describes a single table, so `dim` is that table's width.
         names = (*WIDTH_NAMES, "dim")
     for name in names:
         path: Path = (*setting.path[:-1], name)
@@ -187,7 +191,7 @@ def sibling_width(reader: Reader, setting: Setting) -> int | None:
 
 
 def note_widths(reader: Reader) -> None:
-    """Record the settings with widths of embedding tables as read."""
+    """Record that the settings with widths of embedding tables were read."""
     for setting in widths_in(reader):
         reader.note(setting, "width of the embedding tables")
 

@@ -56,8 +56,8 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
     """The plan as settings for a trainer's config; None if the job does not fit or the trainer has
     no writer.
 
-    What the trainer has no key for is listed as `missing`: the text is read back as a config, and
-    what then differs from the plan is missing in it.
+    `missing` lists the parts of the plan that the trainer has no key for. To find them, the
+    settings are read back as a config and compared with the plan.
     """
     writer = WRITERS.get(trainer or "")
     if writer is None or trainer is None or not decision.fits:
@@ -73,7 +73,8 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
 
 
 def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
-    """What the trainer must also be told, because the settings do not express it."""
+    """The parts of the plan that the settings do not express, so that the user must set them in
+    another way."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
@@ -103,7 +104,8 @@ def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
     question = for_gpus(from_config, job.gpus)
     # The settings are only about memory, so the data's length and the model come from the plan.
     question = replace(question, context=job.context, tokens=job.tokens)
-    # LoRA's rank too. Settings that quantise the base are already read as a training with LoRA.
+    # The LoRA rank comes from the plan too. Settings that quantise the base are already read as
+    # LoRA training.
     is_quantised = question.job_fields.get("quantize") is not None
     if job.lora is not None and not is_quantised:
         job_fields = {**question.job_fields, "lora": job.lora}
@@ -117,5 +119,5 @@ NOT_COMPARED = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
     "tables", *BESIDE_FIELDS,
 }  # fmt: skip
-"""Fields of a job that a trainer derives by itself, that the reading back adds, or that are a
-matter of the person's own model, and of what stands beside it."""
+"""Job fields that are not compared, because the trainer derives them itself, because reading back
+adds them, or because they depend on the user's model and the additional models."""

@@ -1,7 +1,7 @@
 """Expresses a job and its recipe in the config keys and values of each trainer.
 
-The names are those of the versions in `data/plan/trainers.json`. Data, learning rate and the like
-are the person's own.
+The names are those of the trainer versions in `data/plan/trainers.json`. Data, learning rate and
+similar settings are left to the user.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class JobAndRecipe(NamedTuple):
 
     @property
     def has_4_bit_base(self) -> bool:
-        """Whether the weights are stored in 4 bits (nf4), as a base for adapters."""
+        """Whether the base for adapters is stored in 4 bits (nf4)."""
         storage = self.job.quantize
         return storage in ("nf4", "nf4-dq")
 
@@ -118,7 +118,7 @@ def verl(facts: JobAndRecipe) -> Values:
     }
 
 
-# --- transformers' Trainer and what builds on it --------------------------------------------------
+# --- transformers' Trainer and trainers based on it -----------------------------------------------
 
 HF_OPTIMIZERS = {
     "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
@@ -158,7 +158,7 @@ def hf(facts: JobAndRecipe) -> Values:
         "gradient_checkpointing": job.checkpointing,
         "optim": hf_optimizer(job),
         "dtype": TORCH_TYPES[job.dtype],
-        "bf16": only_if(job.amp == "bf16", True),  # autocast, over weights in `dtype`
+        "bf16": only_if(job.amp == "bf16", True),  # autocast, with weights in `dtype`
         "fp16": only_if(job.amp == "fp16", True),
         "torch_compile": only_if(job.compile, True),
         "use_liger_kernel": only_if(job.fused_kernels, True),
@@ -191,7 +191,7 @@ def llama_factory(facts: JobAndRecipe) -> Values:
     names_of_attention = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
     arguments = hf(facts)
     for name in ("gradient_checkpointing", "use_liger_kernel", "dtype"):
-        del arguments[name]  # LLaMA-Factory has its own words for them
+        del arguments[name]  # LLaMA-Factory has its own names for these
     return arguments | {
         "bf16": only_if(facts.half == "bf16", True),
         "fp16": only_if(facts.half == "fp16", True),

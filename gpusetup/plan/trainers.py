@@ -24,11 +24,11 @@ class TrainerTable(Frozen):
 def trainers() -> Mapping[str, Mapping[str, Any]]:
     """Trainer -> the job fields that it sets by default, and other facts about it.
 
-    `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
-    trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
-    that they take capped scores. `encodes_before`: whether it encodes texts and images before it
-    trains a denoiser. `weights`: whether it loads them `as published`, in the format of
-    the checkpoint.
+    `several` holds the fields that change with several GPUs, and `also` other names of the trainer.
+    `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`
+    weights (FSDP), or `never`. `kernels` marks trainers whose attention kernels support capped
+    scores. `encodes_before` tells whether it encodes texts and images before it trains a diffusion
+    model. `weights` is `as published` if it loads weights in the checkpoint's type.
     """
     table = from_json(
         ROWS.read_bytes(),
@@ -70,12 +70,14 @@ PUBLISHED_IN_32_BITS = (
     *("bart", "bert", "clip", "dinov2", "distilbert", "gpt2", "modernbert", "roberta", "t5"),
     *("vit", "xlm-roberta"),
 )
-"""Families whose checkpoints on the hub are in 32 bits: most are older than bfloat16."""
+"""Families whose checkpoints on the hub are in 32 bits; most of them are older than bfloat16."""
 SOFTCAPPED = ("gemma2",)
-"""Families that cap attention's scores by a tanh, for which transformers writes them to memory."""
+"""Families that cap attention scores with a tanh, so that transformers must write the scores to
+memory."""
 TRAINED_EAGERLY = ("gemma3",)
-"""Families that transformers warns to train with eager attention alone, and Unsloth does so: 67 GB
-were published for the 4B model with 16,384 tokens, 34 with flash attention would be."""
+"""Families that are trained with eager attention, because transformers warns against anything else.
+Unsloth does so too: 67 GB were published for the 4B model with 16,384 tokens, while flash attention
+would need 34."""
 ON_TRANSFORMERS = (
     "accelerate", "axolotl", "hf", "llama-factory", "ms-swift", "trl", "unsloth",
 )  # fmt: skip
@@ -88,7 +90,7 @@ def trainer_defaults(
     """The job fields that a trainer sets by default for a model family; fields in `named` take
     precedence.
 
-    ZeRO, as DeepSpeed means it, steps a 32-bit copy of trained 16-bit weights.
+    With DeepSpeed's ZeRO, the optimizer updates a 32-bit copy of trained 16-bit weights.
 
     >>> fields = trainer_defaults("hf", "llama", 2, {"strategy": "zero2"})
     >>> fields["dtype"], fields["amp"]
@@ -105,7 +107,8 @@ def trainer_defaults(
     if attends_eagerly(trainer, kind):
         fields["attention"] = "eager"
     if trainer == "diffusers" and named.get("lora") is not None:
-        # `weight_dtype` of its scripts: what is frozen is kept in what is computed in.
+        # The scripts of diffusers keep frozen weights in the type used for computing
+        # (`weight_dtype`).
         fields["dtype"] = named.get("amp") or fields["amp"]
     fields |= named
     if fields.get("upcast_rest") and fields.get("quantize") in ("nf4", "nf4-dq", "int8"):
@@ -116,7 +119,7 @@ def trainer_defaults(
         if keeps_32_bit_masters(row, fields, named):
             fields |= {"dtype": "fp32", "amp": fields["dtype"]}
         elif named.get("amp") == "fp16" and "dtype" not in named:
-            # torch's GradScaler refuses gradients in 16 bits, so the weights are in 32.
+            # torch's GradScaler refuses 16-bit gradients, so the weights must be in 32 bits.
             fields["dtype"] = "fp32"
     return fields
 
@@ -133,9 +136,9 @@ def row_of(trainer: str) -> Mapping[str, Any]:
 
 
 def attends_eagerly(trainer: str, kind: str) -> bool:
-    """Whether a trainer computes this family's attention without a flash kernel."""
+    """Whether a trainer uses eager attention (no flash kernel) for this family."""
     if kind in SOFTCAPPED:
-        # A trainer with kernels of its own has one that takes capped scores.
+        # Trainers with their own kernels have one that supports capped scores.
         return "kernels" not in row_of(trainer)
     return kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS
 
@@ -146,7 +149,7 @@ def keeps_32_bit_masters(
     """Whether the trainer keeps 32-bit master copies of trained 16-bit weights although the
     weights' type is 16 bits.
 
-    `fields`: of the job, trainer's defaults and `named` together; `named`: what was said.
+    `fields`: all job fields, those in `named` included. `named`: the fields that the user set.
     """
     if fields.get("dtype") not in ("bf16", "fp16") or fields.get("amp") == "fp32":
         return False
@@ -154,14 +157,15 @@ def keeps_32_bit_masters(
     if masters == "never":
         return False
     strategy = str(fields.get("strategy"))
-    # DeepSpeed's 16-bit optimizers keep a 32-bit copy of all that is trained. Its ZeRO stages do
-    # so even where the trainer itself is told to train in 16 bits alone (`pure_bf16`).
+    # DeepSpeed's 16-bit optimizers keep a 32-bit copy of all trained weights. With ZeRO this is
+    # true even if the trainer is set to train purely in 16 bits (`pure_bf16`).
     if strategy.startswith("zero"):
         return True
-    # Weights that were loaded in 16 bits on purpose stay (TRL's published 56.2 GB).
+    # If the user chose 16-bit weights on purpose, they stay in 16 bits (as in TRL's published 56.2
+    # GB).
     if named.get("amp") == "none" or "dtype" in named:
         return False
-    # accelerate makes FSDP's trained weights 32-bit under mixed precision, and LLaMA-Factory what
-    # it trains.
+    # With mixed precision, accelerate converts FSDP's trained weights to 32 bits; LLaMA-Factory
+    # converts all trained weights.
     is_sharded = strategy in ("fsdp", "fsdp1", "hsdp")
     return masters == "always" or (masters == "sharded" and is_sharded)

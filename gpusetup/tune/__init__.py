@@ -1,13 +1,13 @@
 """Adapts a training config to this machine, and finds a batch size that fits.
 
-Nothing heavy is imported here: what is listed in `__all__` is loaded on first use.
+Importing this package is cheap, because the names in `__all__` are only loaded on first use.
 """
 
 from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # as typing's, without importing it
+TYPE_CHECKING = False  # stands for typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from typing import Any
 

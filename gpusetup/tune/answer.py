@@ -20,7 +20,7 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     reason: str
     source: str
     line: int
-    """The line of the setting, or of the one below which it is added."""
+    """The line of the setting; for an added setting, the line below which it is added."""
     added: bool = False
 
 
@@ -37,12 +37,12 @@ class Row(Trial):
     speed_up: float | None = None
     kept: bool = False
     runs: int = 1
-    """How often it ran, in turn with the setting that it is compared with; the speed is the
-    median."""
+    """How often this combination of settings ran. It alternates with the combination that it is
+    compared with, and the speed is the median."""
     seconds_per_epoch: float | None = None
-    """Only if the data set has a known number of samples."""
+    """The time for one epoch; null if the data set's number of samples is unknown."""
     loss_steps: int | None = None
-    """In the row for AMP, the number of steps after which `loss` and `loss_without_amp` were
+    """In the row `+AMP`, the number of steps after which `loss` and `loss_without_amp` were
     read."""
     loss_without_amp: float | None = None
 
@@ -60,25 +60,26 @@ class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
     cannot_fit: str | None = None
-    """Why not even one sample fits on this card, with plan's table; null if one may fit."""
+    """Why not even one sample fits on this card, according to plan; null if one may fit."""
     recommendations: tuple[str, ...] = ()
-    """Advice that would change the experiment or cannot be written."""
+    """Advice that tune does not write into the config, because it would change the experiment or
+    has no key there."""
     trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
-    """The largest (or, with `--objective speed`, the fastest) size that ran."""
+    """The largest batch size that ran or, with `--objective speed`, the fastest."""
     limit_bytes: int | None = None
     """The memory that the search was allowed to use."""
     stopped: str | None = None
-    """The message of the next larger size that was tried; null if there was none."""
+    """Why the next larger size that was tried failed; null if no larger size failed."""
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
     """Why no change made the training faster, or what to measure next."""
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
     presets: tuple[PresetRow, ...] = ()
-    """The presets that there are, with `--preset list`."""
+    """All presets, with `--preset list`."""
     preset: str = ""
-    """The text of a preset: a config to start from."""
+    """The text of a preset, which is a config to start from."""
     diff: str = ""
     written: str | None = None
     interrupted: bool = False
@@ -89,6 +90,6 @@ def difference(name: str, before: str, after: str) -> str:
     before_lines = before.splitlines()
     after_lines = after.splitlines()
     new_name = f"{name} (tuned)"
-    # One line around each change shows its place.
+    # One line of context is enough to show where a change is.
     lines = difflib.unified_diff(before_lines, after_lines, name, new_name, lineterm="", n=1)
     return "".join(f"{line}\n" for line in lines)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpusetup.configs.config import Config
 
 DEFAULT_BATCH = 8
-"""The size that is benchmarked where no config names one."""
+"""The batch size to benchmark if no config gives one."""
 
 
 class MeasureRequest(Frozen):
@@ -24,13 +24,14 @@ class MeasureRequest(Frozen):
     benchmark: bool
     job: BenchJob
     finds_fastest: bool = False
-    """Whether the fastest size is looked for, in place of the largest."""
+    """Whether to search for the fastest batch size instead of the largest."""
     largest: int | None = None
-    """No size above this one is tried."""
+    """The largest batch size to try; None means no limit."""
     grows: bool = False
-    """Whether the config may get a larger effective batch."""
+    """Whether tune may write a larger effective batch into the config (`--grow-batch`)."""
     workers: int = 0
-    """How many loader workers the table tries: what the rules would write for this machine."""
+    """The number of loader workers that the table tries, as the rules would write it for this
+    machine."""
 
 
 class Setup(Frozen):
@@ -40,10 +41,11 @@ class Setup(Frozen):
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     workers: int | None = None
-    """Of the loader; None: as the code's own DataLoader has it."""
+    """The number of loader workers; None keeps the number of the code's DataLoader."""
 
     def in_words(self) -> str:
-        """
+        """The settings as words, separated by commas.
+
         >>> Setup(batch=8, amp="bf16", compile=True, workers=2).in_words()
         'batch 8, bf16, 2 workers, compiled'
         """
@@ -62,7 +64,7 @@ class Baseline(Frozen):
 
     setup: Setup = Setup()
     effective: int | None = None
-    """The batch that a step of the optimizer sees; None if no config says."""
+    """The number of samples in one optimizer step; None without a config."""
 
 
 DEFAULT_BASELINE = Baseline()
@@ -81,7 +83,7 @@ def baseline_of(config: Config) -> Baseline:
             setup = replace(setup, batch=number)
         elif role == "accumulation" and number and is_count:
             steps = number
-        # 0 workers: the process loads by itself.
+        # 0 workers are allowed: the process then loads the data itself.
         elif role == "workers" and number is not None and number >= 0:
             setup = replace(setup, workers=number)
         elif role == "compile" and switch is not None:
@@ -98,7 +100,7 @@ def search_goal(
 ) -> Goal:
     """The goal of a batch search; with `effective`, it tries no size above the effective batch."""
     bounds = (request.largest, effective)
-    # None: as far as the memory reaches.
+    # None means that only memory limits the batch.
     known_bounds = [bound for bound in bounds if bound]
     largest = min(known_bounds, default=None)
     return Goal(limit_bytes=limit_bytes, start=start, largest=largest)

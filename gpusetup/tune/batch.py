@@ -1,8 +1,9 @@
-"""Changes the split of the same effective batch into micro-batch and accumulation steps. Pure
+"""Splits the same effective batch differently into a micro-batch and accumulation steps. Pure
 functions.
 
-A micro-batch is changed only by what was measured here, or by what `plan` calls clear for this very
-config on this card. If something else goes with the batch, the change is refused with its reason.
+A micro-batch is only changed if the new size was measured on this machine, or if `plan` is certain
+that it fits for this config on this card. If something else in the config depends on the batch,
+nothing is changed and the reason is given.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from gpusetup.tune.refusals import refusals
 from gpusetup.tune.verdict import BY_PLAN, CannotJudge, how_to_fit, plan_verdict
 
 LARGEST_EFFECTIVE = 1 << 16
-"""Above this the divisors of a batch are not tried one by one: a hostile config may name any."""
+"""The largest effective batch whose divisors are tried one by one; a malicious config may contain
+any number."""
 
 
 def measuring(case: ConfigCase) -> str:
     """The shell command that measures a batch size for this config."""
     config = config_word(case)
-    # The placeholder is the person's own function.
+    # The user replaces the placeholder with their own function.
     return f"gpusetup tune {config} --batch-size --code MODULE:FUNCTION"
 
 
@@ -47,7 +49,8 @@ class Split(Frozen):
     size: int
     partner: Setting | None
     steps: int
-    """Of accumulation; 0 if several batches share one."""
+    """The number of accumulation steps; 0 if several batch settings share one accumulation
+    setting."""
     derived: bool
     """Whether a global batch in the same map lets the trainer derive the accumulation."""
 
@@ -70,8 +73,8 @@ SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
 
 
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
-    """For each batch setting, suggest a better split of the same effective batch, or explain why it
-    stays."""
+    """For each batch setting, suggest a better split of the same effective batch, or explain why
+    the setting is kept."""
     unit = _other_unit(case)
     for setting, key in case.keyed:
         if key.role != "batch":
@@ -117,13 +120,14 @@ def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
     if partner is not None:
         steps = whole_number(partner) or 0
     has_several_batches = len(case.with_role("batch")) > 1
-    # One accumulation for several batches: changing it for one would change the others.
+    # If several batches share one accumulation setting, changing it for one would change the
+    # others.
     if partner is not None and not same_map and has_several_batches:
         steps = 0
     return Split(setting=setting, size=size, partner=partner, steps=steps, derived=derived)
 
 
-# --- a batch that stays ---------------------------------------------------------------------------
+# --- a batch size that is kept --------------------------------------------------------------------
 
 
 def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
@@ -136,7 +140,8 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
         yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
         return
     verdict = plan_verdict(case, split.size)
-    # Several batches are of several loaders or stages: the mark is said once.
+    # Several batch settings belong to several loaders or stages, so mention the guides' value only
+    # once.
     is_first = split.setting is case.with_role("batch")[0]
     mark = batch_mark(case) if is_first else None
     is_sure = isinstance(verdict, BatchVerdict) and verdict.verdict == "clear"
@@ -154,7 +159,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
         yield f"{stays}: {reason}. `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
-        # A recommender's tier is said in any case, by `_recommenders_tier`.
+        # `_recommenders_tier` already mentions the value for a recommender.
         if not mark.of_all_gpus:
             yield _marked(case, split, mark)
 
@@ -163,7 +168,7 @@ def _recommenders_tier(case: ConfigCase, split: Split) -> Iterator[str]:
     """The multi-GPU guide's batch for a recommender, which is mentioned even if plan is certain of
     the batch; nothing if a batch was measured."""
     mark = batch_mark(case)
-    # What ran here says more than a guide.
+    # A measurement on this machine counts more than a guide.
     if mark is None or case.measured.batch_size:
         return
     if mark.of_all_gpus:
@@ -190,14 +195,14 @@ def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
 
 
 def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
-    """A sentence part with the batch that a guide starts with on this card, and each GPU's share of
-    it."""
+    """Part of a sentence with the batch that a guide starts with on this card, and each GPU's share
+    of it."""
     unit = "in all" if mark.of_all_gpus else "on a GPU"
     text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
     gpus = case.facts.gpus
     is_shared = mark.of_all_gpus and gpus > 1
     if is_shared:
-        # At least one sample, however many GPUs.
+        # Each GPU gets at least one sample.
         batch_of_gpu = max(mark.most // gpus, 1)
         text += f", {batch_of_gpu} on each of the {gpus} GPUs"
     return text
@@ -206,7 +211,7 @@ def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
 def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
     """A sentence with the command that measures batch sizes up to the guides' value."""
     command = measuring(case)
-    # No larger size is tried: the mark is its guide's largest.
+    # `--max` ends the search there, because it is the guide's largest value.
     return f"This is a mark to measure: `{command} --max {mark.most}`"
 
 
@@ -214,14 +219,14 @@ def _pieces_within(split: Split, mark: BatchMark) -> str:
     """The effective batch in micro-batches no larger than the guides' value, in words (`128 x 4
     accumulated`).
 
-    Empty if the batch lies within the mark already, or cannot be cut like this.
+    Empty if the batch is already within the guides' range, or cannot be split like this.
     """
     is_within = mark.least <= split.size <= mark.most
     is_plausible = 0 < split.effective <= LARGEST_EFFECTIVE
     if is_within or not is_plausible:
         return ""
     micro = next(divisors(split.effective, mark.most))
-    # A batch below the mark is not made smaller still.
+    # Do not make a batch even smaller that is already below the guides' range.
     moves_away = split.size < mark.least and micro < split.size
     if micro == split.size or moves_away:
         return ""
@@ -243,7 +248,7 @@ def in_pieces(micro: int, effective: int) -> str:
 QUARTER = 4
 
 
-# --- a batch that changes -------------------------------------------------------------------------
+# --- a batch size that is changed -----------------------------------------------------------------
 
 
 def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
@@ -256,7 +261,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
             yield from _split_by_plan(case, split)
         return
     if measured > effective > 0:
-        # A larger effective batch is written only if it was asked for.
+        # A larger effective batch is only written with `--grow-batch`.
         if case.measured.grows:
             yield from grown_batch(case, split, measured)
             return
@@ -265,7 +270,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         return
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
-    # Less than a quarter of what ran: these pieces would leave most of the card unused.
+    # With less than a quarter of the batch that ran, most of the card would be unused.
     wastes_the_card = micro * QUARTER < largest
     if not micro or wastes_the_card:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
@@ -280,7 +285,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
     """
-    # 0 has none.
+    # For the number 0 the loop yields nothing.
     largest = min(most, number)
     for size in range(largest, 0, -1):
         if number % size == 0:
@@ -304,7 +309,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
         yield from _more_may_run(case, split, largest_clear)
         return
     smallest = plan_verdict(case, 1, split.effective)
-    # If plan says that it may fit after all, it is not called impossible.
+    # If plan knows a reason why it may still fit, do not call it impossible.
     may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
     if not may_fit:
         yield DoesNotFit(
@@ -316,7 +321,7 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
     """A note if a guide's batch is larger than the largest that plan is certain to fit."""
     mark = batch_mark(case)
-    # A recommender's tier is said in any case, by `_recommenders_tier`.
+    # `_recommenders_tier` already mentions the value for a recommender.
     if mark is None or mark.of_all_gpus:
         return
     is_below_mark = largest_clear < mark.least
@@ -331,7 +336,7 @@ def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
     """The largest micro-batch that plan is certain to fit, with the same effective batch; None if
     it is not certain of any."""
     effective = split.effective
-    # The largest divisor comes first.
+    # The divisors come in descending order, so the first clear one is the largest.
     for size in divisors(effective, effective):
         verdict = plan_verdict(case, size, effective // size)
         # A verdict is only clear if about a fifth of the card's memory stays free.
@@ -341,14 +346,14 @@ def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
 
 
 def _way_to_fit(case: ConfigCase, split: Split) -> str:
-    """What to do if plan is not certain of any batch: measure it, or plan's advice if not even a
-    batch of 1 fits."""
+    """Advice if plan is not certain of any batch: to measure it, or plan's suggestions if not even
+    a batch of 1 fits."""
     measure_it = f"`{measuring(case)}` measures it"
     verdict = plan_verdict(case, 1, split.effective)
     card = case.facts.card
     if card is None or isinstance(verdict, CannotJudge):
         return measure_it
-    # It fits without the margin.
+    # A batch of 1 fits, but without the safety margin.
     if verdict.total_gib <= verdict.capacity_gib:
         return measure_it
     ways = how_to_fit(case.config, card, split.effective)
@@ -381,6 +386,6 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
                 "nothing: a smaller batch alone is another experiment"
             ]
         changes += added
-    # If one of the two cannot be written, the other is not written either.
+    # Write either both settings or neither.
     problems = [part for part in changes if isinstance(part, str)]
     return [*problems] or changes

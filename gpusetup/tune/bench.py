@@ -1,8 +1,9 @@
 """Runs trials on the real device, in a child process with the environment's Python
 (`child_scripts/bench.py`).
 
-A trial that runs out of memory, crashes or hangs ends alone. What it said is judged here: out of
-memory in any spelling is a trial that failed, anything else an error.
+A trial that runs out of memory, crashes or hangs only ends the child. The parent judges the child's
+output: a message about lack of memory, in any wording, means that this batch does not fit; anything
+else is an error.
 """
 
 from __future__ import annotations
@@ -27,29 +28,33 @@ from gpusetup.tune.search import Goal, Trial, code_fails, next_batch, next_for_s
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
 CHILD_ENVIRONMENT = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC_ARENA_MAX": "2"}
-"""Variable -> its value in the child. Every further arena of glibc takes memory, in some runs and
-in others not."""
+"""Environment variables of the child. The number of malloc arenas is limited because glibc creates
+more of them in some runs than in others, which would disturb the measured memory."""
 TIMED_SECONDS = 20.0
-"""How long one trial times steps at most."""
+"""The maximum time in seconds for which one trial times its steps."""
 STARTING_SECONDS = 280.0
-"""What a trial may take in addition: importing torch, building the model."""
+"""The additional time in seconds that a trial may need for importing torch and building the
+model."""
 COMPILING_SECONDS = 900.0
-"""What torch.compile may take in addition."""
+"""The additional time in seconds that torch.compile may need."""
 LEAST_STEPS = 4
-"""One to warm up, one that is read, two that are timed."""
+"""The minimum number of steps in a trial: one to warm up, one whose memory is read, and two that
+are timed."""
 TIMED_SHARE = 0.1
-"""The share of a search's time that one trial times steps: the larger sizes need the rest."""
+"""The share of a search's remaining time for which one trial times its steps; larger sizes need the
+rest."""
 FIRST_SECONDS = 30.0
-"""What the first trial of a search may take beyond its time: without it there is no answer."""
+"""The extra time for the first trial of a search, because there is no result without it."""
 LEAST_CLIMB = 1.5
-"""A size that is less than so many times the largest one tells nothing new about the speed."""
+"""A size must be at least this many times the largest one that ran to tell something new about the
+speed."""
 FREE_SHARE = 0.02
-"""The share of the memory that is left free, for fragments and for other programs."""
+"""The share of the memory to keep free for fragmentation and other programs."""
 LEAST_FREE_BYTES = 300 << 20
-"""The least that is left free of a GPU: kernels that are loaded later and NCCL take 0.1 to 0.5 GB
-outside of the allocator, and 2 % of a card of 4 GB are 80 MB."""
+"""The minimum memory to keep free on a GPU. Kernels that are loaded later and NCCL need 0.1 to 0.5
+GB outside of the allocator, and 2 % of a 4 GB card would only be 80 MB."""
 STDERR_BYTES = 64 << 10
-"""Bytes that are read from the end of a trial's standard error."""
+"""The number of bytes to read from the end of a trial's standard error."""
 
 Say = Callable[[str], None]
 
@@ -67,17 +72,18 @@ class BenchJob(Frozen):
     memory_limit_bytes: int | None = None
     steps: int = 12
     timed: bool = True
-    """Whether more steps are timed, whose memory is not read."""
+    """Whether additional steps are timed. Their memory is not read."""
     seconds: float = TIMED_SECONDS
     least_seconds: float | None = None
-    """How long steps are timed at least; None: half a second."""
+    """The shortest time for which steps are timed; None means half a second."""
     left: float | None = None
-    """Seconds after which the trial is ended."""
+    """The seconds after which the trial is stopped; None means no limit from the search."""
     python: str | None = None
     loaded: bool = False
     """Whether the timed steps take their batches from the code's data set, if it returns one."""
     workers: int | None = None
-    """Of that loader; None: as many as the code's own DataLoader has, else none."""
+    """The number of workers of that loader; None means as many as the code's DataLoader has, or
+    none."""
 
 
 class Device(Frozen):
@@ -86,9 +92,9 @@ class Device(Frozen):
     device: str
     name: str
     limit_bytes: int
-    """What may be used of its memory."""
+    """The bytes of the device's memory that may be used."""
     half: Literal["bf16", "fp16"] = "bf16"
-    """The 16-bit type that it computes in: fp16 below compute capability 8.0."""
+    """The 16-bit type that suits the device: fp16 below compute capability 8.0, otherwise bf16."""
 
     @property
     def is_gpu(self) -> bool:
@@ -104,7 +110,7 @@ class Device(Frozen):
         3700
         """
         share_bytes = int(self.limit_bytes * FREE_SHARE)
-        # The host's memory has no kernels that are loaded later.
+        # Only a GPU loads kernels into its memory later.
         least_bytes = LEAST_FREE_BYTES if self.is_gpu else 0
         margin_bytes = max(share_bytes, least_bytes)
         return max(1, self.limit_bytes - margin_bytes)
@@ -120,7 +126,7 @@ class Bench:
         self._argv = (python, str(SCRIPT))
         self._folder = folder
         self._lines: StreamingChild | None = None
-        # What a child that died said last.
+        # The child's standard error, which is needed if it dies.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -138,7 +144,8 @@ class Bench:
     def ask(self, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
         """The child's answer to a request, which is the job with `changes` applied.
 
-        One that ended without an answer has `died`, with its exit code and its last words.
+        If the child ended without an answer, the status is `died`, with its exit code and the end
+        of its standard error.
         """
         from gpusetup.model.codec import to_plain
 
@@ -150,7 +157,7 @@ class Bench:
             child = self._child()
             child.tell(json.dumps(request))
             answer: dict[str, Any] = json.loads(child.next(limit))
-            # The child says that its process must not run another trial.
+            # `spent` means that this process must not run another trial.
             if answer.pop("spent", False):
                 self._end()
         except EOFError:
@@ -170,7 +177,7 @@ class Bench:
         """The running child process; starts one if there is none."""
         if self._lines is None:
             environment = {**os.environ, **CHILD_ENVIRONMENT}
-            # The code to train is found from the folder in which `tune` was called.
+            # Run in the folder in which `tune` was called, so that the user's code is found.
             self._lines = StreamingChild(
                 self._argv, environment=environment, cwd=self._folder, errors=self._errors
             )
@@ -179,7 +186,7 @@ class Bench:
     def _last_words(self) -> str:
         """The end of the child's standard error."""
         self._errors.seek(0)
-        # A library may have written much before.
+        # Libraries may have written a lot before that.
         end = self._errors.read()[-STDERR_BYTES:]
         return end.decode("utf-8", "replace")
 
@@ -191,7 +198,7 @@ class Bench:
             raise self._no_device(answer)
         limit = answer["limit_bytes"]
         if not limit:
-            # A GPU's own limit stands in the answer; for the CPU it is known here alone.
+            # The child only reports a GPU's limit; for the CPU, use the option or the free memory.
             limits = (self.job.memory_limit_bytes, free_memory(System()))
             known_limits = [size for size in limits if size]
             limit = min(known_limits, default=None)
@@ -210,18 +217,18 @@ class Bench:
         return ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
 
     def trial(self, batch: int, **changes: Any) -> Trial:
-        """Run one trial with this batch size."""
+        """Runs one trial with this batch size and returns its result."""
         answer = self.ask("steps", batch, **changes)
-        # What the child said is judged here, in any spelling.
+        # The parent decides whether the child's message means out of memory.
         return trial_of(batch, answer)
 
     def find(
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
     ) -> None:
-        """Try batch sizes until the largest that fits (with `speed`, the fastest) is certain or the
-        time is over.
+        """Try batch sizes until it is certain which is the largest that fits (with `speed`, the
+        fastest), or until the time is over.
 
-        Every trial is put into `trials` as soon as it ran, so that a Ctrl-C loses nothing.
+        Every trial is added to `trials` as soon as it has run, so that Ctrl-C loses nothing.
         """
         chooser = next_for_speed if speed else next_batch
         settings = {**settings, "timed": speed}
@@ -234,7 +241,7 @@ class Bench:
             line = f"batch {batch}"
             if goal.ends is not None:
                 remaining = goal.ends - began
-                # A trial takes at least as long as the quickest so far.
+                # Assume that the trial takes at least as long as the quickest one so far.
                 batch = affordable(batch, trials, remaining - quickest_trial)
                 if batch is None:
                     break
@@ -251,7 +258,7 @@ class Bench:
         time of the search."""
         share = max(1.0, remaining * TIMED_SHARE)
         timed_seconds = min(self.job.seconds, share)
-        # Without the first trial there is no answer.
+        # The first trial gets extra time, because without it there is no result.
         grace = FIRST_SECONDS if is_first else 0.0
         return {"left": remaining + grace, "seconds": timed_seconds}
 
@@ -262,19 +269,19 @@ def seconds_allowed(job: BenchJob) -> float:
     seconds = job.seconds + STARTING_SECONDS
     if job.compile:
         seconds += COMPILING_SECONDS
-    # A search may have less time left.
+    # The search may have less time left than that.
     if job.left:
         seconds = min(seconds, job.left)
     return max(1.0, seconds)
 
 
 LONGEST_DETAIL = 300
-"""Letters from the end of what a child wrote: the error stands in the last line."""
+"""The number of characters to show from the end of the child's output, where the error is."""
 
 
 def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
-    """The given size if it can be measured in this time, otherwise the largest that can; None if
-    that is hardly above a size that already ran.
+    """The given batch size if it can be measured in this time, otherwise the largest size that can.
+    None if that size is hardly larger than one that already ran.
 
     >>> ran = Trial(batch=8, status="ok", samples_per_second=10.0)
     >>> [affordable(size, [ran], 10.0) for size in (4, 32)], affordable(32, [ran], 4.0)
@@ -285,7 +292,7 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
     if largest is None or not largest.samples_per_second:
         is_in_time = seconds > 0 or not trials
         return batch if is_in_time else None
-    # Larger sizes are about as fast as the largest that ran, which need not be the fastest.
+    # Assume that larger sizes are about as fast as the largest that ran.
     samples_in_time = seconds * largest.samples_per_second
     largest_in_time = int(samples_in_time / LEAST_STEPS)
     if batch <= largest_in_time:
@@ -308,7 +315,7 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
     else:
         detail = answer["detail"]
         ran_out = is_out_of_memory(detail)
-    # Anything else than memory is an error of the code, or of the machine.
+    # Anything other than lack of memory is an error in the code or of the machine.
     return Trial(batch=batch, status="oom" if ran_out else "error", detail=detail)
 
 
@@ -322,7 +329,7 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
         return
     first = failed[0]
     name = job.code or "the model"
-    # The child may know what to do about it.
+    # The child may have added a hint to its message.
     detail, _, hint = (first.detail or "").partition("\nhint: ")
     usual_hint = (
         "one training step must run by itself within the time limit; the batch size is not "

@@ -29,7 +29,7 @@ class Facts(Frozen):
     """The name of the GPU with the least memory."""
     gpus: int = 0
     memory_bytes: int | None = None
-    """Of the smallest visible GPU."""
+    """The memory of the smallest visible GPU; None if unknown."""
     capability: tuple[int, int] | None = None
     cores: int | None = None
     ram_bytes: int | None = None
@@ -40,12 +40,13 @@ class Facts(Frozen):
 
     @property
     def card(self) -> Place | None:
-        """The GPU with the least memory as a place to plan for; None if its memory is unknown."""
+        """The GPU with the least memory, in the form that `plan` needs; None if its memory is
+        unknown."""
         if not self.memory_bytes:
             return None
         system: System = "windows"
         if self.family == "linux":
-            # WSL shares its memory with Windows, which moves what does not fit to the host.
+            # On WSL, Windows moves data that does not fit on the GPU to the host's memory.
             system = "wsl" if self.wsl else "linux"
         place = place_of(self.gpu, self.memory_bytes)
         return replace(place, count=self.gpus, system=system)
@@ -57,11 +58,12 @@ class Measured(Frozen):
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
     grows: bool = False
-    """Whether a batch that ran is written although the effective batch grows by it."""
+    """Whether to write a batch that ran even if it makes the effective batch larger."""
     is_faster: Mapping[str, bool] = {}
-    """Whether `amp`, `workers` and `compile` were faster; absent: not measured."""
+    """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
+    it was not measured."""
     interrupted: bool = False
-    """Whether measuring was interrupted: then only what was measured is written."""
+    """Whether the measurement was interrupted, in which case only measured changes are written."""
 
 
 class Proposed(Frozen):
@@ -76,7 +78,8 @@ class Proposal(Frozen):
     edits: tuple[Edit, ...] = ()
     words: tuple[str, ...] = ()
     cannot_fit: str | None = None
-    """What to say first: not even one sample of the model fits on this card."""
+    """A sentence to show first if not even one sample of the model fits on this card; otherwise
+    None."""
 
 
 MEASURED = "measured on this machine"
@@ -94,7 +97,7 @@ Suggestion = Proposed | str
 def facts_of(snapshot: Snapshot) -> Facts:
     """The facts about a machine, for the GPUs that are visible to a program."""
     gpus = visible_gpus(snapshot)
-    # The smallest GPU sets the limit: each of them holds the model and its share of the batch.
+    # The smallest GPU sets the limit, because each GPU holds the model and its share of the batch.
     by_memory = sorted(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf)
     smallest = by_memory[0] if by_memory else None
     capabilities = [
@@ -126,9 +129,10 @@ class ConfigCase(Frozen):
     measured: Measured
     keyed: tuple[KeyedSetting, ...]
     tuned: Config | None = None
-    """The config once everything but its batch is changed."""
+    """The config after all changes except those of the batch."""
     fixed_by: str | None = None
-    """Why another file holds the batch and the precision too, as a sentence."""
+    """A sentence that explains why another file also sets the batch and the precision; None if none
+    does."""
 
     def with_role(self, *roles: str) -> list[Setting]:
         """The settings with one of these roles, in the file's order."""
@@ -148,7 +152,7 @@ class ConfigCase(Frozen):
 def config_word(case: ConfigCase) -> str:
     """The config's file name, quoted as a command-line argument."""
     name = case.config.name
-    # It may have spaces.
+    # The name may contain spaces.
     return shlex.quote(name)
 
 
@@ -172,19 +176,19 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
-        # Another place would change too.
+        # With a YAML anchor, another place would change too.
         if setting.shared:
             obstacle = "used in several places through a YAML anchor"
         name = label(setting)
         yield f"{name} is {obstacle}: set it to {value} by hand; {why.reason}"
-    # The value stands there already.
+    # Nothing to do if the setting already has this value.
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
 
 
 def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
-    """An edit with its reason. `setting` is the one that changes, or the one below which a line is
-    added."""
+    """An edit as a proposed change with its reason. `setting` is the setting that changes, or the
+    one below which a line is added."""
     is_added = edit.start == edit.end
     new_value: int | bool | str = value
     if value.isdigit():
@@ -211,7 +215,7 @@ def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestio
     for row in key_table().added:
         if row.role != role:
             continue
-        # A name in the config shows the trainer that reads the key.
+        # These names in the config show that its trainer reads the key.
         signs = row.needs.split()
         is_read = not signs or any(case.with_name(*signs))
         if not is_read:
@@ -226,9 +230,9 @@ def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestio
 
 def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> Edit | None:
     """The edit that adds a key below a setting; None if it cannot be added there."""
-    # `--batch-size` has neighbours that are spelled in another way.
+    # In a map with keys like `--batch-size`, the new key would need the same spelling.
     is_spelled_alike = setting.path[-1] == row.beside
-    # The same name may mean something else in this place.
+    # In this place the name may mean something else.
     means_something = key_of(setting.path) is not None
     if not is_spelled_alike or not means_something:
         return None
@@ -239,32 +243,33 @@ def not_a_number(setting: Setting) -> str:
     """A note that a setting stays as it is because its value is not a plain number."""
     text = setting.text or f"a {setting.kind}"
     is_shared = setting.kind == "alias" or setting.shared
-    # Its text is only a reference.
+    # The text of an alias is only a reference, so do not show it.
     if is_shared:
         text = "shared through an anchor"
     name = label(setting)
     return f"{name} is {text}, not a plain number, so it stays as it is"
 
 
-# --- whose config it is -------------------------------------------------------------------------
+# --- the trainer of a config ----------------------------------------------------------------------
 
-# A trainer counts its steps in micro-batches (each call of the loader) or in updates (each step of
-# the optimizer); what is counted in updates means the same after another split of one batch.
+# A trainer counts its steps in micro-batches (batches from the loader) or in updates (steps of the
+# optimizer). Counts of updates keep their meaning if the same effective batch is split differently.
 
 COUNTS_ALL_GPUS = (
     "zero_optimization", "train_micro_batch_size_per_gpu", "micro_batch_size",
     "per_device_train_batch_size", "train_micro_batch_size",
 )  # fmt: skip
-"""Names beside which a total batch is that of all GPUs, as DeepSpeed, NeMo and Megatron mean it."""
+"""Names that show that `train_batch_size` counts all GPUs together, as in DeepSpeed, NeMo and
+Megatron."""
 RAY = "ray"
-"""The row of trainers whose `num_workers` are no loader's (Ray, Dask)."""
+"""The table row for frameworks whose `num_workers` do not belong to a data loader (Ray, Dask)."""
 
 
 def trainer_in(config: Config) -> Loop | None:
     """The trainer of a config and how it counts steps; None if it is unknown."""
     names = names_in(config.settings)
     trainer = trainer_of(config)
-    # `plan`'s trainers count updates, whatever else their configs have.
+    # All trainers that `plan` knows count updates, even if their configs have other names too.
     if trainer:
         batch_names = key_table().batches[trainer].split()
         if not names.isdisjoint(batch_names):
@@ -286,7 +291,7 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     without_ray = names.isdisjoint(ray_rows[0].names.split())
     keyed = []
     for setting in config.settings:
-        # A map has no value of its own.
+        # A map itself has no value.
         key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue
@@ -295,7 +300,8 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
         is_named_total = name == "train_batch_size" and key.role == "total"
         if is_named_total and not counts_all_gpus:
-            # In a loop of one's own it is the loader's batch, and only named.
+            # In a user's own training loop, this is the loader's batch, which is mentioned but not
+            # changed.
             key = replace(key, role="batch", written=False)
         is_of_a_loader = key.role in ("workers", "pin")
         if is_of_a_loader and not belongs_to_loader(setting.path, without_ray):

@@ -14,7 +14,7 @@ from gpusetup.model.shell import own_line
 from gpusetup.system.refusals import blocked_by, blocked_by_files
 
 SUFFIX = ".gpusetup-previous"
-"""Ends the name of the file that keeps the previous config of a change in place."""
+"""The suffix of the file that keeps the previous config when a config is changed in place."""
 
 
 def read_bytes(path: str) -> bytes:
@@ -29,7 +29,7 @@ def read_bytes(path: str) -> bytes:
 
 CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".toml", ".py")
 MOST_NAMES = 5
-"""File names that a hint lists."""
+"""The maximum number of file names in a hint."""
 
 
 def what_is_there(path: str) -> str:

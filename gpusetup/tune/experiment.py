@@ -1,8 +1,8 @@
-"""Advice on settings that would change the experiment, such as the size of the network. It is
-printed and never written. Pure functions.
+"""Advice on settings that would change the experiment, such as the size of the network. The advice
+is printed and never written into the config. Pure functions.
 
-The size of a network, the length of a sequence, another loss, clipping and the learning rate decide
-what is learned. gpusetup says what the guides advise for this card and leaves the choice to you.
+Network size, sequence length, loss, gradient clipping and learning rate affect what a model learns.
+So gpusetup only shows what the guides advise for this card, and the user decides.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
         for setting in plain_values(case, role):
             name, value = name_of(setting.path), preset.value(guide_key)
             current = unquoted(setting.text)[:40]
-            # A reference to another setting (`!ref <width>`, `${width}`) is no size to compare.
+            # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
             if current.startswith(("!", "$", "<", "&", "*")):
                 continue
             comparisons.append(f"{name} {value} (yours: {current}, line {setting.line})")
@@ -82,7 +82,8 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
 # --- the length of a sequence ---------------------------------------------------------------------
 
 SHORT_LENGTHS = (128, 256)
-"""Tokens that the set-up guide advises on its laptop with 4 GB."""
+"""The range of sequence lengths, in tokens, that the set-up guide advises for a laptop with 4
+GB."""
 
 
 def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
@@ -105,10 +106,10 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
             )
 
 
-# --- a loss that explodes -------------------------------------------------------------------------
+# --- an exploding loss ----------------------------------------------------------------------------
 
 CLIP_AT = "1.0"
-"""The optimisation guide's limit of the gradients' norm."""
+"""The optimisation guide's limit for the norm of the gradients."""
 
 
 def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
@@ -127,7 +128,7 @@ def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def _calmer_steps(case: ConfigCase) -> str:
-    """The steps against an exploding loss, with the config's own keys and values."""
+    """Steps to try against an exploding loss, with the config's own keys and values."""
     rate_step = "then try half of the learning rate, then a tenth"
     warm_up_step = "then let the learning rate warm up"
     return (
@@ -141,7 +142,7 @@ def _current_value(case: ConfigCase, role: str) -> str:
     there is none."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
-        # A key without a value says nothing.
+        # Skip keys without a value.
         if text not in EMPTY:
             value = text[:LONGEST_RATE]
             return f" ({label(setting)} is {value})"
@@ -149,7 +150,7 @@ def _current_value(case: ConfigCase, role: str) -> str:
 
 
 LONGEST_RATE = 20
-"""Letters of a number that a sentence repeats."""
+"""The maximum number of characters of a value that a sentence repeats."""
 
 
 def _is_off(setting: Setting) -> bool:
@@ -166,16 +167,17 @@ def _is_off(setting: Setting) -> bool:
 # --- a recommender's cache ------------------------------------------------------------------------
 
 BYTES_PER_NUMBER = 4
-"""Of an embedding in float32."""
+"""Bytes per number of an embedding in float32."""
 CACHE_OFF_BELOW_GB = 4
-"""The multi-GPU guide switches the cache off on smaller GPUs."""
+"""On GPUs with less memory, the multi-GPU guide switches the cache off."""
 LARGE_SHARE = 0.05
-"""A cache that takes more of a GPU than this is worth the time that computing it again costs."""
+"""If the cache takes a larger share of the GPU's memory than this, switching it off is worth the
+time for computing the embeddings again."""
 
 
 def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
-    """How much memory the cached embeddings of a recommender need, and whether to switch the cache
-    off."""
+    """Advice on the cache for a recommender's embeddings: the memory it needs, and whether to
+    switch it off."""
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return

@@ -1,7 +1,8 @@
 """Writes a larger effective batch than the config's, which is another experiment and is therefore
 done only on request. Pure functions.
 
-What goes with a batch changes with it: the learning rate, and everything that is counted in steps.
+Settings that depend on the batch must change with it: the learning rate, and everything that is
+counted in steps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.tune.batch import Split
 
 RATE_NAMES = ("lr", "learning_rate", "base_lr", "max_lr", "peak_lr", "init_lr", "lr0")
-"""How configs call the learning rate of the whole training."""
+"""Names of the learning rate in configs."""
 GROW = "`--grow-batch` writes it"
 
 

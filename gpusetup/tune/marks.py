@@ -1,8 +1,9 @@
 """The values that the guides recommend for a card: batch sizes, network sizes and recommender
 tiers. Pure functions.
 
-A mark is a figure to start from and to measure. None is written into a config: a larger batch may
-not fit, and another network is another experiment.
+The code calls such a value a mark: a number to start from and to check by measuring. Marks are
+never written into a config, because a larger batch may not fit, and another network is another
+experiment.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from gpusetup.tune.refusals import has_batch_norm
 # --- the memory of a card -------------------------------------------------------------------------
 
 NOMINAL_SHARE = 0.92
-"""What a card must show of the memory that it is sold with.
+"""The share of its nominal memory that a card must report to count as that size.
 
-ECC and the driver take a part: a T4 of 16 GB shows 14.7 GiB, an A10G of 24 GB 22.5. A card of 11 GB
-shows 11.0 of 12 GiB and is below this share, so it counts as one of 8 GB.
+ECC and the driver take a part of the memory: a T4 with 16 GB reports 14.7 GiB, and an A10G with 24
+GB reports 22.5. A card with 11 GB has too little to count as 12 GB, so it counts as 8 GB.
 """
 
 
@@ -42,41 +43,48 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
     (True, True, False)
     """
     least_gb = nominal_gb * NOMINAL_SHARE
-    # The gigabytes on a card's box are GiB: one sold with 24 GB has about 24 GiB.
+    # Card makers write GB but mean GiB, so a card sold with 24 GB has about 24 GiB.
     least_bytes = least_gb * GIB
     return memory_bytes >= least_bytes
 
 
-# --- what is trained ------------------------------------------------------------------------------
+# --- the kind of training -------------------------------------------------------------------------
 
 Training = Literal["recommender", "images", "sequences", "language", "unknown", "other"]
-"""Whose marks count. `unknown` shows nothing of its model; `other` is a model without marks."""
+"""The kinds of training, which have different marks. `unknown` means that the config does not show
+its model; `other` is a model for which the guides have no marks."""
 
 SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
-"""In values that name a recurrent model or a transformer built by hand: `BiLSTM`, `tiny_gru`."""
+"""Matches values that name a recurrent model or a custom transformer: `BiLSTM`, `tiny_gru`."""
 NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
-"""In names of models that only share the word, and (`/`) in names of published ones."""
+"""Matches names of other models that contain such a word (`vision transformer`), and ids of
+published models, which contain `/`."""
 LONGEST_KIND = 100
-"""Letters of a value that may name the kind of a model: a longer one is a text."""
+"""The number of characters to look at in a value that may name a kind of model; a longer value is a
+text."""
 MODEL_KIND_KEYS = frozenset((
     "model_type", "model", "type", "name", "model_name", "arch", "architecture", "network", "net",
     "rnn_type", "cell_type", "cell", "encoder",
 ))  # fmt: skip
-"""Keys whose value may name the kind of a model."""
+"""Keys whose value may name a kind of model."""
 MODEL_WORDS = frozenset((
     "model", "network", "net", "arch", "architecture", "backbone", "policy", "generator",
     "discriminator", "encoder", "decoder", "unet", "vae", "head",
 ))  # fmt: skip
-"""Words of keys that speak of a model: a config with one of them shows what it trains."""
+"""Words in keys about a model. A config with such a key shows something about its model, so it
+counts as `other` and not as `unknown`."""
 IMAGE_KEYS = frozenset((
     "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
     "size_divisor", "num_classes",
 ))  # fmt: skip
-"""Keys of models that see, detect or draw, for which the guides have no batch."""
+"""Keys of models for image recognition, detection or generation, for which the guides have no batch
+size."""
 LARGEST_VIT_PATCH = 32
-"""Vision transformers call 8 to 32 pixels a patch; a patch to train on is larger."""
+"""The largest patch of vision transformers, which have patches of 8 to 32 pixels. Larger patches
+are cut out of images for training."""
 LONGEST_SMALL_SEQUENCE = 256
-"""Tokens. The guides' marks are for short sequences; longer ones are a language model's."""
+"""The longest sequence, in tokens, that the guides' marks are for; longer ones belong to language
+models."""
 
 
 def training_of(case: ConfigCase) -> Training:
@@ -116,7 +124,7 @@ def _names_other_model(case: ConfigCase) -> bool:
         return True
     names = names_in(case.config.settings)
     is_about_images = not IMAGE_KEYS.isdisjoint(names)
-    # A model with BatchNorm sees images, or hears.
+    # Models with BatchNorm usually process images or audio.
     return is_about_images or has_batch_norm(case)
 
 
@@ -131,15 +139,16 @@ def _speaks_of_model(case: ConfigCase) -> bool:
 
 LARGEST_SMALL_WIDTH = 1023
 LARGEST_SMALL_DEPTH = 11
-"""The acceleration guide's networks have up to 256 numbers and 4 layers. One of 1,024 numbers or 12
-layers (BERT's and GPT-2's smallest) is a language or speech model, for which it has no marks."""
+"""The acceleration guide's networks have a width of up to 256 and up to 4 layers. A network with a
+width of 1,024 or with 12 layers (like the smallest BERT and GPT-2) is a language or speech model,
+for which the guide has no marks."""
 
 
 def _is_larger_than_the_guides(case: ConfigCase) -> bool:
     """Whether the network is far wider or deeper than the networks in the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
-    # One of the two is enough.
+    # Either of the two is enough.
     return width > LARGEST_SMALL_WIDTH or depth > LARGEST_SMALL_DEPTH
 
 
@@ -147,7 +156,7 @@ def _largest(case: ConfigCase, role: str) -> int:
     """The largest whole number that is set for a role; 0 if there is none."""
     largest = 0
     for setting in plain_values(case, role):
-        # A reference to another setting is no number.
+        # A reference to another setting does not count as a number.
         value = whole_number(setting) or 0
         largest = max(largest, value)
     return largest
@@ -158,7 +167,7 @@ def _trains_on_image_patches(case: ConfigCase) -> bool:
     guide."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
-    # A vision transformer's patches are far smaller.
+    # The patches of a vision transformer are much smaller.
     largest_patch = _largest(case, "patch")
     return largest_patch > LARGEST_VIT_PATCH
 
@@ -178,14 +187,14 @@ def _reads_text(case: ConfigCase) -> bool:
     if any(case.with_name("model_name_or_path")):
         return True
     for setting in case.with_role("length"):
-        # `null`: as long as the model allows.
+        # `null` means as long as the model allows, and counts as 0 here.
         length = whole_number(setting) or 0
         if length > LONGEST_SMALL_SEQUENCE:
             return True
     return False
 
 
-# --- marks of batch -------------------------------------------------------------------------------
+# --- marks for batch sizes ------------------------------------------------------------------------
 
 
 class BatchMark(NamedTuple):
@@ -194,17 +203,17 @@ class BatchMark(NamedTuple):
     least: int
     most: int
     where: str
-    """For what and on which cards, as the beginning of a sentence."""
+    """The kind of model and cards that the mark is for, as the beginning of a sentence."""
     source: str
     of_all_gpus: bool = False
-    """Whether it is the batch of all GPUs together."""
+    """Whether the batch is for all GPUs together."""
 
     @property
     def range_text(self) -> str:
         """The range of batch sizes in words: `16`, `8 to 16`, `up to 128`."""
         if self.least == self.most:
             return str(self.most)
-        # Small cards have no lower end.
+        # For small cards the range has no lower end.
         if not self.least:
             return f"up to {self.most}"
         return f"{self.least} to {self.most}"
@@ -223,13 +232,13 @@ SEQUENCE_ROWS = (
     SequenceRow(16, 1024, 2048, "cards from 16 GB on"),
     SequenceRow(12, 512, 1024, "cards from 12 GB on"),
     SequenceRow(8, 256, 512, "cards from 8 GB on"),
-    # The guide has no row between its marks below 5 GB and of 8 GB: this one lies between them.
+    # The guide has no row between less than 5 GB and 8 GB, so this row fills the gap.
     SequenceRow(5, 128, 256, "cards from 5 GB on"),
     SequenceRow(0, 0, 128, "cards with less than 5 GB"),
 )
 
 SMALL_CARD_GB = 5
-"""Below this the set-up guide's advice for its laptop with 4 GB counts."""
+"""On smaller cards, the set-up guide's advice for a laptop with 4 GB applies."""
 LANGUAGE_MARK = BatchMark(
     least=8, most=16, where="For language models on cards with 4 GB,", source="set-up guide"
 )
@@ -239,7 +248,7 @@ TIERS = (
     (1024, "GPUs with 4 to 8 GB"),
     (512, "GPUs with less than 4 GB"),
 )
-"""The multi-GPU guide's batch of a recommender, of all GPUs together."""
+"""The multi-GPU guide's batch sizes for recommenders, for all GPUs together."""
 
 
 def batch_mark(case: ConfigCase) -> BatchMark | None:
@@ -263,7 +272,7 @@ def batch_mark(case: ConfigCase) -> BatchMark | None:
 def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
     """The acceleration guide's batch for a card with this much memory; `is_certain` says whether
     the model is known to be of the guide's kind."""
-    # The last row is for every card.
+    # The last row fits every card.
     fitting_rows = [row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb)]
     row = fitting_rows[0]
     what = "For small recurrent models and transformers"
@@ -279,7 +288,7 @@ def _tier(memory_bytes: int) -> BatchMark:
     batch, gpus = small
     if has_memory(memory_bytes, 4):
         batch, gpus = middle
-    # The next size that cards are sold with is 10 GB.
+    # After 8 GB, the next size in which cards are sold is 10 GB.
     if has_memory(memory_bytes, 10):
         batch, gpus = large
     where = f"For recommenders on {gpus},"
@@ -291,17 +300,17 @@ def _tier(memory_bytes: int) -> BatchMark:
 # --- the cards of the optimisation guide ----------------------------------------------------------
 
 SMALLEST_IMAGE_CARD_GB = 8
-"""A GTX 1080's; the guide has no figures for smaller cards."""
+"""The memory of a GTX 1080; the guide has no values for smaller cards."""
 LARGER_THAN_IMAGE_CARDS_GB = 32
-"""The next size above an RTX 4090's 24 GB."""
+"""The next memory size above the 24 GB of an RTX 4090."""
 IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-1080"))
-"""GB from which a card counts as one of the class of a preset's card."""
+"""The minimum memory in GB with which a card belongs to the class of a preset's card."""
 
 
 def image_preset(memory_bytes: int) -> Preset:
     """The optimisation guide's preset for a card with this much memory."""
     for least_gb, name in IMAGE_CARDS:
-        # The last row is for every card.
+        # The last row fits every card.
         if has_memory(memory_bytes, least_gb):
             return preset_named(name)
     raise AssertionError("the last row has no least memory")
@@ -311,14 +320,15 @@ def sequence_preset(memory_bytes: int) -> Preset:
     """The acceleration guide's preset for a card with this much memory."""
     if has_memory(memory_bytes, 12):
         return preset_named("top")
-    # "8 to 12 GB" and "8 GB or less" both have 8 GB: the smaller one is the sure one.
+    # The guide's "8 to 12 GB" and "8 GB or less" both include 8 GB, so use the smaller preset,
+    # which is safer.
     return preset_named("balanced" if has_memory(memory_bytes, 10) else "saving")
 
 
 def card_of(case: ConfigCase, preset: Preset) -> str:
     """The preset's card in words and, if this machine has another card, how the two compare.
 
-    A card that the guide does not name belongs to the class of the named one with as much memory.
+    A card that the guide does not name belongs to the class of the named card with the same memory.
     """
     gpu = case.facts.gpu or ""
     memory_bytes = case.facts.memory_bytes or 0
@@ -339,7 +349,7 @@ def _image_mark(case: ConfigCase, memory_bytes: int) -> BatchMark:
     """The optimisation guide's batch for an image network on a card with this much memory."""
     preset = image_preset(memory_bytes)
     most = preset.whole_number("batch_size")
-    # For cards below the guide's smallest one its batch size is only an upper end.
+    # On cards smaller than the guide's smallest one, its batch size is only an upper limit.
     is_in_guide = has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB)
     least = most if is_in_guide else 0
     where = f"For image networks on {card_of(case, preset)},"

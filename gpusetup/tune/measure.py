@@ -1,6 +1,6 @@
 """Runs the measurements of `gpusetup tune`: the batch search, or the acceleration guide's table.
 
-What was measured before a Ctrl-C is kept and answered.
+If the user presses Ctrl-C, the answer contains what was measured so far.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from gpusetup.tune.search import FIRST, Trial, fastest, largest_that_ran, stoppe
 from gpusetup.tune.table import TrialTable, cause_of, gains_by_role
 
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
-"""Number of trials expected -> a context whose value is told what is measured."""
+"""A function from the expected number of trials to a context manager, whose value is called with a
+line about each trial."""
 SEARCH_TRIALS = 5
-"""Roughly how many trials a search runs, for the progress."""
+"""The approximate number of trials in a search, for the progress bar."""
 TABLE_TRIALS = 25
-"""Roughly how many trials the table runs, for the progress."""
+"""The approximate number of trials for the table, for the progress bar."""
 
 
 def measure(
@@ -32,7 +33,7 @@ def measure(
     with Bench(request.job) as bench:
         if not request.benchmark:
             return search_batch(request, bench, showing, baseline)
-        # The table also searches the batch, in its own row.
+        # The table has its own row for the batch search.
         table = TrialTable(request, bench, baseline)
         return fill_table(table, showing)
 
@@ -81,7 +82,7 @@ def search_batch(
         bench.find(goal, trials, say, speed=request.finds_fastest)
         is_interrupted = False
     raise_if_code_fails(request.job, trials)
-    # After a Ctrl-C it is the best of what ran.
+    # After Ctrl-C this is the best size that has run.
     choose = fastest if request.finds_fastest else largest_that_ran
     batch_size = choose(trials, goal)
     ran = [trial for trial in trials if trial.batch == batch_size]
@@ -108,16 +109,16 @@ def reserved_bytes_of(trial: Trial) -> int:
 def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
     """A note if a batch ran but torch's allocator reserved more memory for it than the limit.
 
-    A trial counts the bytes of its tensors, and it runs under the allocator's own limit: that it
-    ran proves that these very shapes fit, with the gaps between blocks. It proves nothing of the
-    shapes of other batches, which leave other gaps.
+    A trial counts the bytes of its tensors, and torch's allocator enforces the limit. So a trial
+    that ran proves that tensors of exactly these shapes fit, gaps included. Batches with other
+    shapes leave other gaps and may not fit.
     """
     tight = [trial for trial in ran if reserved_bytes_of(trial) > limit_bytes]
     if not tight:
         return
     tightest = max(tight, key=reserved_bytes_of)
     reserved = reserved_bytes_of(tightest)
-    # A trial without a figure for its tensors has nothing to compare with.
+    # Without the bytes of the tensors there is nothing to compare with.
     if not tightest.peak_bytes:
         return
     gaps = 100 * (reserved / tightest.peak_bytes - 1)

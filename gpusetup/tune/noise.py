@@ -10,26 +10,29 @@ from gpusetup.tune.search import Trial
 
 Verdict = Literal["gain", "no gain", "open"]
 LEAST_GAIN = 1.03
-"""A step that gains less than 3 % is not worth its trouble."""
+"""The smallest speed-up that counts as a gain: less than 3 % is not worth the trouble."""
 CONFIRMED_RUNS = 2
-"""Runs of both settings before a gain counts: other programs come and go between two runs."""
+"""The number of runs that both settings need before a gain counts, because other programs may
+disturb a single run."""
 ENOUGH_RUNS = 3
-"""From so many runs on their own speeds tell the noise. If two settings are equally fast, all three
-runs of one are above all three of the other in one case of twenty."""
+"""With this many runs, the differences between runs are enough to judge the noise. If two settings
+are equally fast, all three runs of the first are faster than all three of the second in one of
+twenty cases."""
 MOST_RUNS = 5
-"""Runs of a setting, at most, to find out whether it is faster than another one."""
+"""The maximum number of runs of a setting to find out whether it is faster than another one."""
 FIRST_SECONDS = 0.5
-"""How long steps are timed in the first run of a setting."""
+"""The time in seconds for which steps are timed in a setting's first run."""
 LONGEST_SECONDS = 2.0
-"""How long steps are timed in a later run, at most."""
+"""The maximum time in seconds for which steps are timed in later runs."""
 TABLE_SECONDS = 120.0
-"""After this time each comparison of a table ends as soon as both settings ran twice."""
+"""After this many seconds for the whole table, each comparison ends as soon as both settings have
+run twice."""
 MOST_SECONDS = 30.0
-"""After this time a single comparison ends as soon as both settings ran twice."""
+"""After this many seconds, a single comparison ends as soon as both settings have run twice."""
 
 
 def timed_seconds(runs: int) -> float:
-    """The seconds that the next run of a setting times its steps; later runs are longer.
+    """The seconds for which the next run of a setting times its steps; later runs are longer.
 
     >>> [timed_seconds(runs) for runs in range(4)]
     [0.5, 1.0, 2.0, 2.0]
@@ -41,7 +44,7 @@ def timed_seconds(runs: int) -> float:
 def middle_half(runs: Sequence[Trial]) -> list[Trial]:
     """The runs sorted by speed, slowest first; of four or more, only the middle half."""
     ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
-    # Of three runs or fewer all count.
+    # With three runs or fewer, all count.
     quarter = len(ordered) // 4
     end = len(ordered) - quarter
     return ordered[quarter:end]
@@ -57,7 +60,7 @@ class SpeedRange(NamedTuple):
     @property
     def spread_percent(self) -> float:
         """The difference between the fastest and the slowest run, in percent of the middle one."""
-        # The slowest and the fastest of those that count.
+        # `slowest` and `highest` only include the runs that count (`middle_half`).
         distance = self.highest - self.slowest
         return 100 * distance / self.middle
 
@@ -65,7 +68,8 @@ class SpeedRange(NamedTuple):
 def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
     """The range of speeds over several runs; None if a run timed only one step.
 
-    One or two runs say little of each other, so the range of the steps within them counts too.
+    With one or two runs, the differences between runs say little, so the spread of the steps within
+    each run counts too.
 
     >>> def run(speed):
     ...     return Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=2.0)
@@ -83,7 +87,7 @@ def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
         speed, spread = run.samples_per_second, run.spread_percent
         if speed is None or spread is None:
             return None
-        # The spread goes to both sides.
+        # Half of the spread lies on each side.
         half = spread / 200 if are_few else 0.0
         slowest.append(speed * (1 - half))
         highest.append(speed * (1 + half))
@@ -96,10 +100,11 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     """Whether one setting is faster than another, judged by several runs of both: `gain`, `no
     gain`, or `open` if noise hides the answer.
 
-    It is a gain if all its runs are faster than all runs of the other, and its middle run is faster
-    than the fastest run of the other by `LEAST_GAIN`. It is no gain if even its fastest run is not
-    faster by that than the slowest run of the other, or if its middle run is slower. A gain, and a
-    middle run that is slower, count only from `CONFIRMED_RUNS` runs of both.
+    It is a gain if all runs of `after` are faster than all runs of `before`, and the middle run of
+    `after` is faster than the fastest of `before` by `LEAST_GAIN`. It is no gain if even the
+    fastest run of `after` does not beat the slowest of `before` by that factor, or if the middle
+    run of `after` is slower. A gain, and a slower middle run, only count if both have
+    `CONFIRMED_RUNS` runs.
 
     >>> def runs(speed, spread=0.0):
     ...     trial = Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)
@@ -115,7 +120,7 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     least_best = LEAST_GAIN * speed_before.slowest
     if speed.highest < least_best:
         return "no gain"
-    # Several runs of both: one run alone may have been disturbed.
+    # Both need several runs, because a single run may have been disturbed.
     fewest_runs = min(len(after), len(before))
     is_confirmed = fewest_runs >= CONFIRMED_RUNS
     if is_confirmed and speed.middle < speed_before.middle:

@@ -1,7 +1,7 @@
 """Recognises how torch, CUDA, its libraries, other accelerators and the host report that memory ran
 out.
 
-The batch search and the recovery read it.
+The batch search and `recover_from_oom` use it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ OUT_OF_MEMORY = re.compile(
     r"out[ _]?of[ _]?memory|memoryerror\b|memoryallocation|alloc_?failed|bad_alloc"
     r"|invalid buffer size:|(?:can't|cannot) allocate memory|allocator: not enough memory"
     r"|unable to allocate .* for an array"  # numpy
-    r"|nvml_success == r.*cudacachingallocator"  # it asks NVML only while it reports a shortage
-    r"|dataloader worker.*is killed by signal: killed",  # by the Linux OOM killer
+    r"|nvml_success == r.*cudacachingallocator"  # torch asks NVML only when it reports an OOM
+    r"|dataloader worker.*is killed by signal: killed",  # the Linux OOM killer ended it
     re.IGNORECASE,
 )
 KILLED_EXITS = (-9, 137)
-"""How a child ends that the Linux OOM killer took: by SIGKILL, and as a shell reports that."""
+"""The exit codes of a child that the Linux OOM killer ended: the signal SIGKILL, and the code by
+which a shell reports it."""
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:
@@ -32,7 +33,7 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
         match = OUT_OF_MEMORY.search(problem)
         return match is not None
     for cause in causes(problem):
-        # A class of torch's or its base says it where the text does not.
+        # The name of the exception class or of its base may show it even if the message does not.
         class_names = [kind.__name__ for kind in type(cause).__mro__]
         text = f"{' '.join(class_names)}: {cause}"
         if OUT_OF_MEMORY.search(text):
@@ -53,7 +54,7 @@ def causes(problem: BaseException) -> Iterator[BaseException]:
     """An exception, followed by the chain of exceptions that caused it."""
     seen: set[int] = set()
     cause: BaseException | None = problem
-    # Somebody may have made a ring of causes.
+    # Stop if an exception occurs twice, because causes can form a cycle.
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         yield cause

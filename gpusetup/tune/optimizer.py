@@ -30,31 +30,32 @@ from gpusetup.tune.search import (
 )
 
 TOTAL_SECONDS = 120.0
-"""How long a search takes at most."""
+"""The default time limit of a search."""
 BUSY_PERCENT = 85.0
-"""Percent of the time; below it the GPU waits for something."""
+"""The default for `target_gpu_util`, in percent of the time. A GPU that is busy for less than this
+waits for something."""
 OPTIONS = (
     "loss", "optimizer", "amp", "compile", "device", "max_batch_size", "memory_limit_bytes",
     "total_seconds", "steps", "seconds", "say",
 )  # fmt: skip
-"""The keys of a search's own."""
+"""The keys in the config dict that are options of the search."""
 MOST_NAMES = 8
-"""Keys that are named one by one."""
+"""The maximum number of ignored keys that a message lists."""
 
 
 class SearchConfig(Frozen):
-    """What a batch search reads from the dict it is given: search options, or values of a training
-    config."""
+    """The settings that a batch search reads from the user's dict: search options, or values of a
+    training config."""
 
     options: Mapping[str, Any]
     batch_size: int | None = None
-    """Of the training config: the search starts there."""
+    """The training config's batch size, with which the search starts; None if it gives none."""
     ignored: tuple[str, ...] = ()
-    """Keys that mean nothing to a search for the batch."""
+    """Keys that the batch search does not use."""
 
 
 def search_config(config: Mapping[str, Any]) -> SearchConfig:
-    """Read the search options from a dict, or the batch, mixed precision and compile settings of a
+    """Read a dict of search options, or the batch, mixed precision and compile settings of a
     training config.
 
     >>> read = search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
@@ -67,7 +68,7 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
     for path, value in leaves(config):
         key = key_of(path)
         role = key.role if key else None
-        # True is a whole number to Python too, so the type must be the very one.
+        # In Python True is an int too, so compare the exact type.
         is_size = type(value) is int and value > 0
         is_switch = type(value) is bool
         if path[0] in OPTIONS and is_option(path, value):
@@ -75,7 +76,7 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
         elif role == "batch" and is_size:
             batch_size = value
         elif role in ("amp", "bf16", "fp16") and is_switch:
-            # A search's own `amp` comes before the config's.
+            # The search option `amp` takes precedence over the config's switches.
             if value:
                 options.setdefault("amp", True if role == "amp" else role)
         elif role == "compile" and is_switch:
@@ -109,19 +110,20 @@ def is_option(path: tuple[str, ...], value: Any) -> bool:
         return is_nothing or is_name or callable(value)
     if name == "amp":
         return value in (None, False, True, "bf16", "fp16")
-    # The others are numbers and names that no training config uses otherwise.
+    # Training configs do not use the other option names for anything else.
     return True
 
 
 class BatchSizeOptimizer:
     """Finds the batch size for a model on this machine by running it.
 
-    `config` may name `loss` (a callable of output and target), `optimizer` (a name, or a callable
-    of the parameters), `amp` (`bf16`, `fp16`, or True for the GPU's own), `compile`, `device`,
-    `max_batch_size`, `memory_limit_bytes` (on a CPU a quarter of what is free), `total_seconds`
-    (120), `steps`, `seconds` and `say` (a callable that is told each size; without it they stand on
-    standard error). It may also be the training's own config: its batch size, mixed precision and
-    compile are understood, and the other keys are named as not used.
+    `config` may contain `loss` (a function of output and target), `optimizer` (a name, or a
+    function of the parameters), `amp` (`bf16`, `fp16`, or True for the type that suits the GPU),
+    `compile`, `device`, `max_batch_size`, `memory_limit_bytes` (by default a quarter of the free
+    memory on a CPU), `total_seconds` (by default 120), `steps`, `seconds` and `say` (a function
+    that is called with a line about each size; by default these lines go to standard error). It may
+    also be your training config: the search uses its batch size, mixed precision and compile
+    settings, and lists the other keys as not used.
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -141,12 +143,14 @@ class BatchSizeOptimizer:
     def find_optimal_batch_size(
         self, sample_data: Any, target_gpu_util: float = BUSY_PERCENT
     ) -> tuple[int, dict[str, Any]]:
-        """The smallest batch that keeps the GPU busy for `target_gpu_util` percent of the time
-        (without NVML: reaches nearly the best speed), and statistics.
+        """Returns the smallest batch size that keeps the GPU busy for `target_gpu_util` percent of
+        the time, and statistics. Without NVML, it is the smallest batch size that reaches nearly
+        the best speed.
 
-        `sample_data` is one example batch, of any length: (inputs, target), a tensor, or keywords
-        of the model. Sizes grow as long as each is faster, for `total_seconds` at most. Raises
-        `Unsatisfiable` if not even one sample fits, `BadInput` if the model does not train.
+        `sample_data` is an example batch of any length: a pair (inputs, target), a tensor, or a
+        dict of keyword arguments for the model. The search tries larger sizes as long as they are
+        faster, for at most `total_seconds`. Raises `Unsatisfiable` if not even one sample fits, and
+        `BadInput` if the model does not train.
         """
         began = time.monotonic()
         config = search_config(self.config)
@@ -170,7 +174,7 @@ class BatchSizeOptimizer:
                     " (`memory_limit_bytes`)"
                 )
                 limited_device = replace(device, limit_bytes=limit_bytes)
-                # However long torch took to start, half of the time is for trials.
+                # Even if torch starts slowly, keep half of the time for trials.
                 half_from_now = time.monotonic() + total_seconds / 2
                 goal = Goal(
                     limit_bytes=limited_device.room(),
@@ -190,7 +194,7 @@ class BatchSizeOptimizer:
 def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
     """The error to raise if not even the smallest batch ran."""
     limit_gib = limit_bytes / GIB
-    # More of either may help.
+    # More memory or more time may help.
     return Unsatisfiable(
         f"Not even the smallest batch runs within {limit_gib:.1f} GiB and {total_seconds:g} s",
         hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
@@ -201,7 +205,7 @@ def ignored_in_words(names: tuple[str, ...]) -> str:
     """A sentence that lists the keys of the config that the search does not use."""
     first_names = ", ".join(names[:MOST_NAMES])
     hidden_count = len(names) - MOST_NAMES
-    # A training config may have a hundred.
+    # A training config may have a hundred keys, so list only the first ones.
     more = f" and {hidden_count} more" if hidden_count > 0 else ""
     options = ", ".join(OPTIONS)
     return f"not used by the search: {first_names}{more} (its own options: {options})"
@@ -216,7 +220,8 @@ def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[
         "model": model,
         "batch": sample_data,
         "loss": loss,
-        # A name goes into the request; a callable, or an optimizer, into the file.
+        # The optimizer's name is sent with the request; a callable or an optimizer object goes into
+        # the file.
         "optimizer": None if isinstance(optimizer, str) else optimizer,
     }
 
@@ -227,7 +232,7 @@ def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
     fields: dict[str, Any] = {}
     for name in ("amp", "memory_limit_bytes", "steps", "seconds"):
         value = options.get(name)
-        # `amp: True` waits for the device, which decides the 16-bit type.
+        # `amp: True` is resolved later, because the 16-bit type depends on the device.
         if value and value is not True:
             fields[name] = value
     if options.get("compile"):
@@ -246,7 +251,8 @@ def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
     limit_bytes = device.limit_bytes
     if device.is_gpu or options.get("memory_limit_bytes"):
         return limit_bytes, ""
-    # On a host others need memory too; 1 GiB at least, of which torch alone takes a part.
+    # Other programs need the host's memory too. Use at least 1 GiB, because torch itself needs a
+    # part of it.
     least_bytes = min(GIB, limit_bytes)
     quarter = max(limit_bytes // 4, least_bytes)
     return quarter, ", a quarter of the free memory"
@@ -258,7 +264,7 @@ def length_of(sample_data: Any) -> int | None:
     from gpusetup.child_scripts.trace_step import tensors
 
     for tensor in tensors(sample_data):
-        # A tensor without a dimension is a number.
+        # A tensor without dimensions is a single number, not a batch.
         if tensor.dim():
             return len(tensor) or None
     return None
@@ -275,7 +281,7 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
     if is_unfinished or is_late:
         reason = "its time was over"
     rows = [to_plain(trial) for trial in trials]
-    # The first run of this size: its row is the answer.
+    # The row of the first successful run of this size is the answer.
     answers = [row for row in rows if row["batch"] == size and row["status"] == "ok"]
     return {
         **answers[0],
@@ -289,7 +295,7 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
 def print_progress(line: str) -> None:
     """Print a line on standard error immediately."""
     text = f"gpusetup: {line}"
-    # At once: a trial may take minutes.
+    # Flush at once, because the next trial may take minutes.
     print(text, file=sys.stderr, flush=True)
 
 
@@ -341,12 +347,12 @@ class OptimizedConfig(TuneAnswer):
 
     def __len__(self) -> int:
         names = self.document()
-        # Settings of the file are no keys: they are only found by name.
+        # The file's settings do not count as keys; they are only found by name.
         return len(names)
 
     def __contains__(self, key: object) -> bool:
         absent = object()
-        # None is a value of some keys.
+        # A key may have the value None, so compare with another object.
         value = self.get(str(key), absent)
         return value is not absent
 
@@ -360,7 +366,8 @@ class OptimizedConfig(TuneAnswer):
         document = self.document()
         setting = self.setting(key)
         is_document_key = key in document
-        # `batch_size` is a key of both: here nothing was measured, so the document's is empty.
+        # `batch_size` may be a key of the document and a setting. Nothing was measured here, so the
+        # document's value is empty and the setting counts.
         has_value = bool(document.get(key))
         if has_value or (is_document_key and setting is None):
             return document[key]
@@ -376,7 +383,7 @@ class OptimizedConfig(TuneAnswer):
             return key
         ending = f".{key}"
         paths = [path for path in self.settings if path.endswith(ending)]
-        # Several settings of one name: the key does not say which.
+        # If several settings have this name, it is not clear which one is meant.
         if len(paths) != 1:
             return None
         return paths[0]
@@ -391,9 +398,9 @@ def auto_optimize_config(
     """Adapt the config at `source` to this machine (or to the machine named in `machine`), and
     write it to `target`.
 
-    Only what cannot change the experiment is changed: the answer's `changes` say what and why, its
-    `recommendations` the rest. `source` and `target` may be the same file. Raises `BadInput` for
-    what is no config.
+    Only settings that cannot change the experiment are changed. The result's `changes` list them
+    with reasons, and its `recommendations` contain all other advice. `source` and `target` may be
+    the same file. Raises `BadInput` if `source` is not a valid config.
     """
     from gpusetup.tune.config_file import read_bytes, write_tuned
 
@@ -418,7 +425,7 @@ def settings_of(config: Config) -> dict[str, Plain]:
     """Path of each setting with a plain value -> its value."""
     values: dict[str, Plain] = {}
     for setting in config.settings:
-        # A list or a map has no value of its own.
+        # A list or map has no plain value.
         if setting.kind == "scalar":
             path = dotted(setting.path)
             values[path] = value_of(setting)

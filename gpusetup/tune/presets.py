@@ -1,10 +1,11 @@
 """The guides' presets: ready-made configs in which every line has a source and a reason.
 
-Three are of the acceleration guide (`top`, `balanced`, `saving`: a small transformer or LSTM), the
-others of the optimisation guide (an image network on an RTX 4090, 4080, 4070 or GTX 1080). The
-figures are the guides'. Where a guide is wrong or out of date, the reason says what is right.
+Three come from the acceleration guide (`top`, `balanced`, `saving`, for a small transformer or
+LSTM), the others from the optimisation guide (for an image network on an RTX 4090, 4080, 4070 or
+GTX 1080). The values are those of the guides. If a guide is wrong or out of date, the reason in the
+line corrects it.
 
-`marks.py` compares a config with the same rows, so that a preset and the advice never differ.
+`marks.py` compares configs with the same rows, so presets and advice always agree.
 """
 
 from __future__ import annotations
@@ -33,12 +34,11 @@ class Preset(NamedTuple):
 
     name: str
     card: str
-    """The card that it is for, as a sentence names it: `an RTX 4090 (24 GB)`."""
+    """The card that the preset is for, as part of a sentence: `an RTX 4090 (24 GB)`."""
     trains: str
     guide: str
     expected: str
-    """The speed that the guide promises. The file does not repeat it, and says how to measure
-    it."""
+    """The speed, memory or utilisation that the guide promises."""
     lines: tuple[Line, ...]
 
     def value(self, key: str) -> str | None:
@@ -65,7 +65,7 @@ def _sequence_lines(
 ) -> tuple[Line, ...]:
     """The lines of one of the acceleration guide's presets.
 
-    `batch`: the batch size, and how many batches are accumulated for a step of the optimizer.
+    `batch` is the batch size and the number of accumulation steps.
     """
     batch_size, accumulation = batch
     steps_reason = "the batch is one step of the optimizer"
@@ -78,7 +78,7 @@ def _sequence_lines(
         Line("num_layers", "2", "2 to 4 are usual", f"{ACCELERATION}, its table"),
         Line("dropout", "0.2", "0.1 to 0.3 are usual", f"{ACCELERATION}, its table"),
         Line("epochs", str(epochs), "watch the validation loss, stop earlier", ACCELERATION),
-        # The file's head says how to measure it.
+        # "above" is the file's head, which explains how to measure it.
         Line("batch_size", str(batch_size), "a mark to measure, see above", ACCELERATION),
         Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
         Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
@@ -89,14 +89,15 @@ def _sequence_lines(
 
 
 def _workers(count: int, source: str = ACCELERATION) -> Line:
-    """The line with the guide's number of workers; `tune` replaces it with the machine's cores."""
+    """The line with the guide's number of workers, which `tune` replaces with a number that suits
+    the machine's cores."""
     reason = "one for each usable core is better: `gpusetup tune` sets it"
     return Line("num_workers", str(count), reason, f"{source}, corrected")
 
 
 # --- the optimisation guide -----------------------------------------------------------------------
 
-# A GTX 1080 has compute capability 6.1; tensor cores come with 7.0.
+# A GTX 1080 has compute capability 6.1, but tensor cores need 7.0.
 NO_TENSOR_CORES = "saves memory; hardly faster, because a GTX 1080 has no tensor cores"
 TENSOR_CORES = "tensor cores; saves 1 to 49 % of the memory, by model"
 COMPILE = "some models become slower: `--benchmark` measures it"
@@ -172,7 +173,7 @@ PRESETS: tuple[Preset, ...] = (
         trains="an LSTM",
         guide=ACCELERATION,
         expected="2 to 4 GB",
-        # The guide names no workers here: those of `balanced`.
+        # The guide gives no number of workers here, so use that of `balanced`.
         lines=_sequence_lines("lstm", 50, (128, 2), 64, _workers(2)),
     ),
     Preset(
@@ -189,7 +190,8 @@ PRESETS: tuple[Preset, ...] = (
         trains=IMAGES,
         guide=OPTIMISATION,
         expected="75 to 85 % utilisation instead of 20 %",
-        # The guide names only its batch and width: the rest is the next smaller card's.
+        # For this card the guide only gives batch and width; the other values are those of the next
+        # smaller card.
         lines=_image_lines(
             ImageFigures(48, 96, 8, 192, workers=8, depth_source=f"{OPTIMISATION}, RTX 4070")
         ),
@@ -217,7 +219,7 @@ PRESETS: tuple[Preset, ...] = (
 )
 
 LIST = "list"
-"""What `--preset` takes to show the presets instead of writing one."""
+"""The value of `--preset` that lists the presets."""
 
 
 def spelled(text: str) -> str:
@@ -226,7 +228,7 @@ def spelled(text: str) -> str:
     >>> spelled("RTX 4090"), spelled("gtx_1080"), spelled("Top")
     ('rtx-4090', 'gtx-1080', 'top')
     """
-    # `_`, `-` and any number of spaces count alike.
+    # Treat `_`, `-` and spaces alike.
     spaced = re.sub(r"[_-]", " ", text.lower())
     words = spaced.split()
     return "-".join(words)
@@ -247,12 +249,12 @@ def preset_named(name: str) -> Preset:
 # --- the file -------------------------------------------------------------------------------------
 
 WIDTH = 100
-"""Columns of the file's text; the reasons stand in one column where they fit."""
+"""The maximum line width of the file. The reasons are aligned in one column if they fit."""
 
 
 def preset_text(preset: Preset, file: str) -> str:
     """The preset as a YAML file; the commands in its comments use the name of that file."""
-    # A line break in the name would end the comment.
+    # A line break in the file name would end the comment.
     quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
     head = (
         f"Preset `{preset.name}`: {preset.trains} on {preset.card}.",

@@ -1,7 +1,7 @@
 """Finds reasons why the batch or precision of a config must not change. Pure functions.
 
-Another micro-batch is the same experiment only if nothing else depends on it: no step count, no
-BatchNorm, no loss over the pairs in one batch, no second file that holds a batch too.
+Another micro-batch size only leaves the experiment unchanged if nothing else depends on it: no step
+count, no BatchNorm, no loss over pairs within a batch, and no second file that also sets the batch.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.tune.case import ConfigCase, label, trainer_in
 
-# --- another file decides too ---------------------------------------------------------------------
+# --- settings in other files ----------------------------------------------------------------------
 
 DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
-"""Names that only DeepSpeed's own JSON has."""
+"""Keys that occur only in DeepSpeed's JSON config."""
 DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
-"""Keys whose value names DeepSpeed's settings: a file, a preset's name, or `true`."""
+"""Keys that refer to DeepSpeed's settings by a file, the name of a preset, or `true`."""
 FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
 BASE_FILES = "_base_"
-"""mmengine's key for the files that a config takes its other settings from."""
+"""mmengine's key for the config files that a config inherits from."""
 OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES)
 
 
 def batch_fixed_by(config: Config) -> str | None:
     """Why the batch and precision of a config must not change; None if they may.
 
-    A config of transformers and its DeepSpeed JSON must agree, or the trainer refuses to start.
+    For example, transformers refuses to start if a config and its DeepSpeed JSON differ.
 
     >>> batch_fixed_by(Config(name="train.yaml", text="", format="yaml", settings=()))
     """
@@ -48,7 +48,7 @@ def batch_fixed_by(config: Config) -> str | None:
             return f"{label(setting)} is auto: the trainer's own config sets the value"
         names_deepspeed = name_of(setting.path) in DEEPSPEED_KEYS
         if names_deepspeed and _names_settings(setting):
-            # A word without a file's ending names settings that a program brings along.
+            # A word without a file extension names settings that come with a program.
             is_file = FILE_NAME.fullmatch(text) is not None
             holder = text if is_file else "DeepSpeed's own configuration"
             return f"{holder} sets a batch and a precision too: change both files by hand"
@@ -56,8 +56,8 @@ def batch_fixed_by(config: Config) -> str | None:
 
 
 def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """Why the sharding of the model is unknown, because another file decides it; None if no setting
-    refers to such a file."""
+    """A sentence that names the other file that decides how the model is sharded; None if no
+    setting refers to such a file."""
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
             continue
@@ -71,7 +71,7 @@ def _names_settings(setting: Setting) -> bool:
     """Whether a setting's value refers to settings elsewhere, rather than containing them as
     a map."""
     if setting.kind == "list":
-        # A list of files; `fsdp: [full_shard]` is one of words.
+        # Only `_base_` has a list of files; `fsdp: [full_shard]` is a list of words.
         return name_of(setting.path) == BASE_FILES
     if setting.kind not in ("scalar", "alias"):
         return False
@@ -91,12 +91,12 @@ STEP_COUNTS = re.compile(
     r"|overfit_batches|by_epoch)$"
     r"| ^(?:eval|save)_every\w*$"
 )
-"""Names of what is counted in steps of some kind."""
+"""Matches names of settings that are counted in some kind of steps."""
 OTHER_COUNTS = re.compile(
     r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs"
     r"|^limit_(?:val|test|predict)|sanity"
 )
-"""Names that look like them and count something else."""
+"""Matches names that look similar but count something else."""
 
 
 def step_counts(case: ConfigCase) -> Iterator[Setting]:
@@ -106,10 +106,10 @@ def step_counts(case: ConfigCase) -> Iterator[Setting]:
         if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
             continue
         maps = [word for word in setting.path[:-1] if isinstance(word, str)]
-        # Steps of an evaluation have a loader of their own.
+        # Evaluation has a separate loader, so its steps do not depend on this batch.
         if any(map(is_other_phase, maps)):
             continue
-        # mmengine: `by_epoch: false` counts everything in iterations.
+        # With `by_epoch: false`, mmengine counts everything in iterations.
         counts_iterations = name == "by_epoch" and switch_value(setting) is False
         number = whole_number(setting) or 0
         is_positive = setting.kind == "scalar" and number > 0
@@ -118,7 +118,7 @@ def step_counts(case: ConfigCase) -> Iterator[Setting]:
 
 
 LONGEST_VALUE = 200
-"""Letters of a value that are looked at: a longer one is a text."""
+"""The number of characters of a value to look at; a longer value is a text."""
 
 
 # --- the model and its loss -----------------------------------------------------------------------
@@ -127,13 +127,13 @@ CONTRASTIVE = re.compile(
     r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
     r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
 )
-"""Words of losses over pairs in one batch: their value depends on the micro-batch."""
+"""Matches names of losses over the pairs in a batch, whose value depends on the micro-batch."""
 BATCH_NORM = re.compile(
     r"(?i)^(?:(?:sync_?)?bn(?:[123]d)?|(?:sync_?)?batch_?norm\w*|(?:wide_?|se_?)?resne[tx]t?\w*"
     r"|efficientnet\w*|tf_efficientnet\w*|mobilenet\w*|regnet\w*|densenet\w*|vgg\d+_bn"
     r"|(?:\w*_)?conformer|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
 )
-"""Values that name BatchNorm, or a model that is built with it."""
+"""Matches values that name BatchNorm or a model that contains it."""
 BATCH_NORM_KEYS = (
     "norm", "norm_layer", "norm_type", "normalization", "type", "model", "arch", "backbone",
     "model_name", "name", "encoder_name", "encoder", "cnn_module_norm", "conv_norm_type",
@@ -145,7 +145,7 @@ TIED_TO_MICRO_BATCH = {
     "steps_per_generation": "depends on the micro-batch",
     "generation_batch_size": "depends on the micro-batch",
 }
-"""Setting, where it is on or a number -> what it says against another micro-batch."""
+"""Setting that counts if it is on or a positive number -> why the micro-batch must not change."""
 
 
 def names_batch_norm(setting: Setting) -> bool:
@@ -158,7 +158,8 @@ def names_batch_norm(setting: Setting) -> bool:
     if name not in BATCH_NORM_KEYS:
         return False
     text = unquoted(setting.text)[:LONGEST_VALUE]
-    # `torchvision.models.resnet50` names it last, `yolo11n.pt` first.
+    # The model's name may be the last part (`torchvision.models.resnet50`) or the first
+    # (`yolo11n.pt`).
     last_word = text.rpartition(".")[2]
     first_word = text.partition(".")[0]
     return any(map(BATCH_NORM.match, (last_word, first_word)))
@@ -167,7 +168,7 @@ def names_batch_norm(setting: Setting) -> bool:
 def has_batch_norm(case: ConfigCase) -> bool:
     """Whether any setting shows that the model has BatchNorm."""
     settings = case.config.settings
-    # One layer is enough.
+    # One layer with BatchNorm is enough.
     return any(map(names_batch_norm, settings))
 
 
@@ -181,7 +182,7 @@ def refusals(case: ConfigCase) -> Iterator[str]:
 
 
 def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
-    """The reasons against another micro-batch that one setting gives."""
+    """The reasons against another micro-batch that follow from one setting."""
     name = name_of(setting.path)
     text = unquoted(setting.text)[:LONGEST_VALUE]
     switch = switch_value(setting)
@@ -200,7 +201,7 @@ def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
         yield "auto_scale_lr is on: the learning rate changes with the loader's batch"
     if "GradientAccumulationScheduler" in text:
         yield f"line {setting.line} schedules the accumulation itself"
-    # In axolotl `batch_size` at the top is another thing than `micro_batch_size`.
+    # In axolotl the top-level `batch_size` is the total batch, unlike `micro_batch_size`.
     is_top_batch = setting.path == ("batch_size",)
     if is_top_batch and _is_axolotls(case):
         yield (
@@ -217,7 +218,7 @@ def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
 def _is_axolotls(case: ConfigCase) -> bool:
     """Whether the config is for axolotl."""
     trainer = trainer_in(case.config)
-    # A loop of one's own has no trainer.
+    # A user's own training loop has no known trainer.
     if trainer is None:
         return False
     return trainer.name == "axolotl"
@@ -234,7 +235,7 @@ def _refusals_of_counts(case: ConfigCase) -> Iterator[str]:
         may_count_either = trainer.steps == "unknown" and name not in update_names
         if name in micro_names:
             yield f"{label(setting)} counts micro-batches: change it and the batch by hand"
-        # Updates mean the same after another split of one batch.
+        # A count of updates keeps its meaning if the same effective batch is split differently.
         elif may_count_either:
             yield (
                 f"{label(setting)} counts steps, but gpusetup does not know whether of "

@@ -1,7 +1,7 @@
 """The rules for data loader, precision and compilation, applied to a config and a machine. Pure
 functions.
 
-A change never alters the experiment; what would is said in words.
+A change never alters the experiment; advice that would alter it is only printed.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ from gpusetup.tune.refusals import batch_fixed_by
 from gpusetup.tune.verdict import cannot_fit
 
 MOST_WORKERS = 16
-"""Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
+"""The maximum number of workers to suggest. With more, the loader's main process becomes the
+bottleneck (the guide stops at 8 for 16 cores and more)."""
 WORKER_BYTES = GIB
-"""RAM of a worker that has imported torch: 0.3 to 0.8 GiB, and its batches."""
+"""The RAM for one worker: 0.3 to 0.8 GiB for importing torch, and room for its batches."""
 WINDOWS_WORKER_BYTES = 3 * GIB
-"""On Windows a worker also commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is
-too small)."""
+"""The memory for one worker on Windows, where it also commits 2 to 3 GiB for the CUDA libraries. If
+that fails, Windows reports error 1455 (the paging file is too small)."""
 LEAST_PREFETCH = 2
-"""Batches of a worker: torch's own default."""
+"""The minimum number of batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = (
     "acceleration guide, corrected (it takes half of the cores): a worker for each usable core "
     f"(affinity, cgroup), {MOST_WORKERS} at most"
@@ -74,7 +75,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     (8, 16)
     """
     cores = facts.cores or 0
-    # One process for each GPU, and one without any.
+    # There is one training process per GPU, or a single one without GPUs.
     processes = max(1, facts.gpus)
     cores_each = max(1, cores // processes)
     count = min(cores_each, MOST_WORKERS)
@@ -102,14 +103,15 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     count, why = worker_count(facts)
     is_faster = case.measured.is_faster.get("workers")
     if is_faster is False:
-        # Without workers, persistent ones and a prefetch are errors of the loader.
+        # Do not add settings for persistent workers or prefetching, because a loader without
+        # workers raises an error for them.
         yield from _workers_stay(settings, count)
         return
     if is_faster:
         why = Why(reason=f"it trains faster with {count} loader workers", source=MEASURED)
     for setting in settings:
         workers = whole_number(setting)
-        # A negative number is no count of workers.
+        # A negative number is not a valid number of workers.
         if workers is None or workers < 0:
             yield not_a_number(setting)
         else:
@@ -137,7 +139,7 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     for setting in case.with_role("prefetch"):
         size = whole_number(setting)
         is_too_small = size is not None and size < LEAST_PREFETCH
-        # `null` can be replaced; a key without a value has no place for one.
+        # `null` can be replaced, but a key without a value has no text to replace.
         is_null = setting.text != "" and setting.text in EMPTY
         if is_too_small or is_null:
             yield from change_value(case, setting, str(LEAST_PREFETCH), why)
@@ -146,15 +148,15 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
 def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
     """A note for each worker setting that more workers were not clearly faster on this machine."""
     for setting in settings:
-        # The table tried as many as the rules would write.
+        # The table tried the number of workers that the rules would write.
         name = label(setting)
         yield f"{name} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
 
 
 def _suggest_switching_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
-    """Suggest to switch on each setting with this role that is off."""
+    """Suggest switching on each setting with this role that is off."""
     for setting in case.with_role(role):
-        # A value other than true or false is left as it is.
+        # Any value other than true or false stays as it is.
         is_off = switch_value(setting) is False
         if is_off:
             yield from change_value(case, setting, "true", why)
@@ -186,15 +188,16 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
 TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
 TENSOR_CORES_SINCE = (7, 0)
-"""Compute capability of Volta."""
+"""The compute capability of Volta, the first GPUs with tensor cores."""
 BF16_SINCE = (8, 0)
-"""Compute capability of Ampere; older GPUs compute bf16 in float32."""
+"""The compute capability of Ampere; older GPUs emulate bf16 in float32."""
 WITHOUT_TENSOR_CORES = "GTX 16"
-"""Turing cards of this series have capability 7.5 and no tensor cores."""
+"""Turing cards of this series have no tensor cores although their capability is 7.5."""
 FULL_PRECISION = ("32", "32-true")
-"""Lightning's and litgpt's words for 32 bits."""
+"""The values for 32 bits in Lightning and litgpt."""
 HALF_PRECISION = re.compile(r"(?i)\b(?:bf16|fp16|bfloat16|float16|half|16)\b|^pure_bf16$")
-"""Values, and switches that are on, which say that the training computes in 16 bits already."""
+"""Matches values, and names of switches, that mean that the training already computes in 16
+bits."""
 DTYPE_NAMES = ("torch_dtype", "dtype", "model_dtype", "amp_dtype", "pure_bf16")
 AMP_WHY = Why(
     reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
@@ -204,7 +207,7 @@ AMP_WHY = Why(
 
 def half_type(facts: Facts) -> str:
     """The 16-bit type that suits the GPU: bf16, or fp16 before Ampere."""
-    # A GPU whose capability is not known is taken for a new one.
+    # If the capability is unknown, assume a new GPU.
     capability = facts.capability or BF16_SINCE
     return "bf16" if capability >= BF16_SINCE else "fp16"
 
@@ -215,7 +218,7 @@ def has_tensor_cores(facts: Facts) -> bool:
     if capability < TENSOR_CORES_SINCE:
         return False
     name = facts.gpu or ""
-    # The capability alone does not tell a GTX 1660 from an RTX 2060.
+    # A GTX 1660 and an RTX 2060 have the same capability, so the name decides.
     return WITHOUT_TENSOR_CORES not in name
 
 
@@ -232,7 +235,7 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
             if switch_value(setting) is False:
                 yield f"{label(setting)} stays off: {case.fixed_by}"
         return
-    # What was measured to be faster here counts more than the name of the card.
+    # A measurement on this machine counts more than the name of the card.
     gains = has_tensor_cores(case.facts) or is_faster
     if not gains:
         if settings:
@@ -260,7 +263,8 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
         switch = switch_value(setting)
         is_off = switch is False
         is_this_kind = role in ("amp", kind)
-        # A second switch would be on beside the first.
+        # Switch on only one of the two types, because a second switch would conflict with the
+        # first.
         may_switch_on = role == "amp" or (is_this_kind and not is_on)
         if is_off and may_switch_on:
             value = _on_value(case, setting, kind)
@@ -294,7 +298,7 @@ def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iter
     """Suggest what to do about a switch for the other 16-bit type, such as `fp16: false` on a GPU
     that bf16 suits better."""
     if case.with_role(kind, "amp"):
-        return  # the config has a better switch, which is changed or on
+        return  # the config has a better switch, which is on or will be changed
     half = _computes_in_half(case)
     if half is not None:
         yield f"{label(setting)} stays off, because {label(half)} is {unquoted(half.text)[:20]}"
@@ -318,7 +322,8 @@ def _computes_in_half(case: ConfigCase) -> Setting | None:
     """The setting that already makes the training compute in 16 bits; None if there is none."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
         switch = switch_value(setting)
-        # Either the value names a type (`torch_dtype: bfloat16`), or a switch does (`pure_bf16`).
+        # Either the value names the type (`torch_dtype: bfloat16`), or the name of a switch does
+        # (`pure_bf16`).
         text = name_of(setting.path) if switch else unquoted(setting.text)[:40]
         is_off = switch is False
         if not is_off and HALF_PRECISION.search(text):
@@ -332,7 +337,7 @@ def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
     if name_of(setting.path) != "mixed_precision":
         return "true"
     trainer = trainer_in(case.config)
-    # accelerate and diffusers take the name of a type, quoted or not.
+    # accelerate and diffusers expect the name of a type, with or without quotes.
     of_accelerate = trainer is not None and trainer.name in ("accelerate", "diffusers")
     is_quoted = unquoted(setting.text) != setting.text
     return kind if is_quoted or of_accelerate else "true"
@@ -346,7 +351,7 @@ def compiling(case: ConfigCase) -> Iterator[Suggestion]:
         why = "fused kernels read the memory less often; the first step takes minutes"
         yield from _suggest_switching_on(case, "compile", Why(reason=why, source=MEASURED))
         yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
-    # A measurement, whatever it showed, leaves nothing to explain.
+    # After a measurement there is nothing to explain, whatever its result.
     if is_faster is not None:
         return
     for setting in case.with_role("compile"):
@@ -362,8 +367,8 @@ NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the 
 
 
 def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
-    """Suggest a change that was measured to be faster but that the config has no key for: a new
-    key, or a line of code."""
+    """If the config has no key for a change that was measured to be faster, suggest a new key or a
+    line of code."""
     if case.with_role(*roles):
         return
     why = Why(reason="it trains faster", source=MEASURED)
@@ -374,7 +379,7 @@ def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator
         yield NO_KEY.format(line)
 
 
-# --- in words only ------------------------------------------------------------------------------
+# --- advice that is only printed ------------------------------------------------------------------
 
 
 def rollout(case: ConfigCase) -> Iterator[Suggestion]:
@@ -412,7 +417,8 @@ RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
     unstable_loss,
     embedding_cache,
 )
-"""All but the batch, which is judged by the config as these leave it."""
+"""All rules except those for the batch, which runs last because plan judges it with the other
+changes made."""
 
 NOTHING_MEASURED = Measured()
 
@@ -427,9 +433,9 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     for rule in RULES:
         suggestions.extend(rule(case))
     if measured.interrupted:
-        # After a Ctrl-C only what was measured is written; sentences stay.
+        # After Ctrl-C write only measured changes, but still show advice in words.
         suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
-    # The batch is judged by the config as the other rules leave it.
+    # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
     sample_problem = cannot_fit(case)
@@ -440,7 +446,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     batch_problem = batch_problems[0] if batch_problems else None
     problem = sample_problem or batch_problem
     changes: list[Proposed] = []
-    # If the run does not fit, a faster loader is no answer: nothing is proposed.
+    # If the run does not fit, a faster loader does not help, so propose no change.
     if not problem:
         changes = [part for part in suggestions if isinstance(part, Proposed)]
     changes.sort(key=lambda part: (part.edit.start, part.edit.text))
@@ -448,15 +454,15 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     return Proposal(
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
-        # Two rules may say the same.
+        # Two rules may give the same advice.
         words=tuple(dict.fromkeys(words)),
-        # A plain text: `DoesNotFit` has no form in JSON.
+        # Convert to a plain string, because `DoesNotFit` cannot be written as JSON.
         cannot_fit=None if problem is None else str(problem),
     )
 
 
 def is_measured(suggestion: Proposed) -> bool:
     """Whether a proposed change is based on a measurement on this machine."""
-    # The others come from a guide.
+    # Other changes come from a guide or from plan.
     source = suggestion.change.source
     return source == MEASURED

@@ -1,9 +1,10 @@
 """Finds the largest batch that fits, or the fastest one, with few trials. Pure functions.
 
-A trial is one batch size that really ran (or did not) in a child; `next_batch` looks at the trials
-so far and names the next size, or None when the answer stands. Memory grows along one straight line
-per phase (forward, backward, optimizer), and the highest line counts. Two trials give the lines,
-the third jumps to just below the limit, the last one proves. Only a size that ran is ever answered.
+A trial runs one batch size in a child process. `next_batch` looks at the trials so far and returns
+the size to try next, or None when the result is certain. In each phase (forward, backward,
+optimizer), memory grows linearly with the batch size, and the highest line counts. Two trials give
+the lines, the third jumps to just below the limit, and the last one confirms the result. The result
+is always a size that really ran.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, NamedTuple
 from gpusetup.model.frozen import Frozen
 
 FIRST = 2
-"""The first size, where none is named: what holds only a handful runs out of memory at more."""
+"""The first batch size if none is given. It is small because some models fit only a few samples."""
 
 
 class Trial(Frozen):
@@ -24,47 +25,50 @@ class Trial(Frozen):
     batch: int
     status: Literal["ok", "oom", "error"]
     peak_bytes: int | None = None
-    """The most that counted against the limit in any step: on a GPU what torch had allocated, on
-    the CPU what was resident."""
+    """The peak memory over all steps that counts against the limit: on a GPU the memory allocated
+    by torch, on the CPU the resident memory."""
     samples_per_second: float | None = None
     spread_percent: float | None = None
-    """How far the middle half of the steps lies apart; null if one was timed."""
+    """The spread of the middle half of the step times; null if only one step was timed."""
     utilization_percent: float | None = None
     detail: str | None = None
     static_bytes: int | None = None
-    """What stands before a batch arrives: parameters, gradients, the optimizer's states."""
+    """The memory in use before a batch arrives: parameters, gradients and optimizer states."""
     phases: Mapping[str, int] = {}
-    """Phase -> its peak in bytes, the mean of the readings."""
+    """Phase -> its peak memory in bytes, as the mean of the readings."""
     readings: int = 1
-    """How many steps were read."""
+    """The number of steps whose memory was read."""
     noise: float | None = None
-    """Half the range of the readings, as a part of their mean."""
+    """Half the range of the readings, as a share of their mean."""
     loss: float | None = None
-    """After the last step; null if it is no finite number."""
+    """The loss after the last step; null if it is not finite."""
     losses: tuple[float | None, ...] = ()
-    """Of the first steps, from the same weights, on the same samples in every trial."""
+    """The losses of the first steps. All trials start from the same weights and see the same
+    samples."""
     reserved_bytes: int | None = None
-    """What torch's allocator had taken of the GPU, with the gaps between its blocks."""
+    """The memory that torch's allocator had reserved on the GPU, including the gaps between its
+    blocks."""
     workers: int | None = None
-    """Of the loader that fed the timed steps; null if they trained on one batch."""
+    """The number of workers of the loader for the timed steps; null if these used a single
+    batch."""
     dataset_length: int | None = None
-    """Samples of an epoch, if the code gave a data set that says so."""
+    """The number of samples in an epoch; null if the code returned no data set with a length."""
 
 
 class Goal(Frozen):
     """What a batch search aims for, and its limits."""
 
     limit_bytes: int
-    """The memory that may be used: capacity less the margin."""
+    """The memory that may be used: the capacity minus a margin."""
     start: int = FIRST
     largest: int | None = None
-    """No size above this one is tried (`--max`)."""
+    """The largest size to try (`--max`); None means no limit."""
     trials: int = 14
     ends: float | None = None
-    """The time (`time.monotonic`) at which the search is to be over; None: whenever it is."""
+    """The time (`time.monotonic`) at which the search must end; None means no time limit."""
 
 
-# --- what the trials say ------------------------------------------------------------------------
+# --- what the trials show -------------------------------------------------------------------------
 
 
 def fits(trial: Trial, goal: Goal) -> bool:
@@ -91,7 +95,7 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
     8
     """
     sizes = sizes_that_fit(trials, goal)
-    # Only a size that ran is ever answered.
+    # Only sizes that really ran can be the result.
     return max(sizes, default=None)
 
 
@@ -99,13 +103,13 @@ def code_fails(trials: Sequence[Trial]) -> bool:
     """Whether the code itself fails: no batch size ran, and a trial failed with an error other than
     memory or time.
 
-    An error above a size that ran bounds the search, as running out of memory does.
+    If a smaller size ran, an error only limits the search, as running out of memory does.
     """
     if any(trial.status == "ok" for trial in trials):
         return False
     for trial in trials:
         detail = trial.detail or ""
-        # A trial that was ended for its time may only be slow.
+        # A trial that exceeded its time may only be slow.
         is_late = detail.startswith("no answer in")
         if trial.status == "error" and not is_late:
             return True
@@ -113,12 +117,12 @@ def code_fails(trials: Sequence[Trial]) -> bool:
 
 
 LONGEST_ERROR = 160
-"""Letters of a trial's error in the answer."""
+"""The maximum number of characters of a trial's error in the answer."""
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
-    """Why the smallest failed size above the result failed, as a sentence part; None if no larger
-    size failed.
+    """Why the smallest failed size above the result failed, as part of a sentence; None if no
+    larger size failed.
 
     >>> stopped([Trial(batch=8, status="ok"), Trial(batch=9, status="error", detail="x: y")],
     ...         Goal(limit_bytes=10))
@@ -129,7 +133,7 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     if not larger:
         return None
     next_larger = min(larger, key=lambda trial: trial.batch)
-    # An error may have several lines.
+    # Join the lines of the error.
     error_words = (next_larger.detail or "").split()
     error = " ".join(error_words)[:LONGEST_ERROR]
     reasons = {
@@ -141,16 +145,17 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     return f"batch {next_larger.batch} {reason}"
 
 
-# --- the lines of memory ------------------------------------------------------------------------
+# --- memory as lines over the batch size ----------------------------------------------------------
 
 NOISE = 0.015
-"""The largest relative error that is assumed for a reading of a peak."""
+"""The largest relative error that the search assumes for a peak reading."""
 NOISE_FLOOR = 0.002
-"""The smallest one."""
+"""The smallest relative error that the search assumes."""
 NOISE_HEADROOM = 1.25
-"""The range of a few readings is smaller than that of many: so much more is assumed."""
+"""A few readings have a smaller range than many would have, so multiply their range by this
+factor."""
 DEVIATIONS = 2.5
-"""Standard deviations of a mean that a line may be off."""
+"""The number of standard deviations by which a mean reading may be off."""
 
 
 class MemoryLine(NamedTuple):
@@ -164,8 +169,8 @@ class MemoryLine(NamedTuple):
     def largest_batch_below(self, limit_bytes: float) -> float:
         """The batch size at which the line reaches the memory limit; infinite if it never does.
 
-        A line that does not rise never crosses it (infinite), or is above it already: then no
-        more than the line's own point is known.
+        A line that does not rise never reaches the limit (infinite), or is already above it; the
+        result is then the batch size of the line's known point.
 
         >>> MemoryLine(batch=10, bytes_at_batch=200, bytes_per_sample=10).largest_batch_below(1000)
         90.0
@@ -174,7 +179,7 @@ class MemoryLine(NamedTuple):
         if self.bytes_per_sample > 0:
             more_samples = free_bytes / self.bytes_per_sample
             return self.batch + more_samples
-        # The line is level, or falls.
+        # The line does not rise.
         if free_bytes > 0:
             return math.inf
         return self.batch
@@ -187,10 +192,10 @@ class PhaseReading(NamedTuple):
     peak_bytes: int
 
     def line_to(self, last: PhaseReading, error: float) -> MemoryLine:
-        """The line through two readings, if this one is too high by the relative `error` and `last`
-        is too low by it.
+        """The line through two readings, assuming that this one is too high by the relative `error`
+        and `last` too low by the same.
 
-        With a negative error it is the other way round.
+        With a negative error, this reading is too low and `last` too high.
         """
         # One reading is too high and the other too low, so the errors add up.
         doubt_bytes = error * (last.peak_bytes + self.peak_bytes)
@@ -208,10 +213,11 @@ class Crossing(NamedTuple):
     """The batch size at which memory reaches the limit, as an estimate with bounds."""
 
     earliest: float
-    """If every reading is off in the worse direction."""
+    """The batch size if every reading is wrong in the unfavourable direction."""
     expected: float
     latest: float
-    """If every reading is off in the better one; infinite after one trial."""
+    """The batch size if every reading is wrong in the favourable direction; infinite after a single
+    trial."""
 
 
 def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
@@ -223,13 +229,14 @@ def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
     phases_of_trials = [set(trial.phases) for trial in ran]
     shared_phases = set.intersection(*phases_of_trials)
     crossings = []
-    # Without phases the whole step's peak is the only line.
+    # Without phases use one line, for the peak of the whole step.
     for phase in shared_phases or {""}:
         *others, last = readings_of(phase, ran)
         crossing = phase_crossing(others, last, error, limit_bytes)
         crossings.append(crossing)
     latest = min(crossing.latest for crossing in crossings)
-    # The line of one trial starts at what stands without a batch, which is too low a start.
+    # With a single trial the line starts at the memory without a batch, which is too low, so there
+    # is no upper bound.
     if len(ran) == 1:
         latest = math.inf
     return Crossing(
@@ -271,8 +278,8 @@ def phase_crossing(
 ) -> Crossing:
     """Where a phase reaches the limit: the estimate with the narrowest bounds among lines through
     the last reading and another one."""
-    # Between the last reading and one above the limit lies the crossing: that is surer than a line
-    # that goes on beyond its readings.
+    # Prefer a reading above the limit, because the crossing then lies between two readings, which
+    # is more reliable than extrapolating.
     beyond_limit = [reading for reading in others if reading.batch > last.batch]
     crossings = []
     for reading in beyond_limit or others:
@@ -282,7 +289,7 @@ def phase_crossing(
         steep = steep_line.largest_batch_below(limit_bytes)
         flat = flat_line.largest_batch_below(limit_bytes)
         crossing = Crossing(
-            # Which of the two is earlier depends on which reading is the larger one.
+            # Which line crosses earlier depends on which reading is at the larger batch size.
             earliest=min(steep, flat),
             expected=expected_line.largest_batch_below(limit_bytes),
             latest=max(steep, flat),
@@ -291,28 +298,31 @@ def phase_crossing(
     return min(crossings, key=lambda crossing: crossing.latest - crossing.earliest)
 
 
-# --- the largest --------------------------------------------------------------------------------
+# --- the largest batch ----------------------------------------------------------------------------
 
 FAR = 0.86
-"""Below this part of the limit a trial is for learning; the next one jumps."""
+"""If the largest run is below this share of the expected limit, the next size jumps to just below
+the limit."""
 AIM = 0.985
-"""Where the jump lands at most: workspaces and kinks between phases have room above it."""
+"""The share of the way to the limit that a jump covers. The rest is room for workspaces, and for
+kinks where another phase takes over."""
 AFTER_FAILURE = 0.55
-"""After a failure only this part of the way to the size that failed is gone."""
+"""After a failure, the next size covers only this share of the way to the size that failed."""
 SETTLED = 0.035
-"""After a failure the answer may lie this far below that size, or below where the lines end: a
-second failure costs more than it can bring."""
+"""After a failure, the result may be this share below the size that failed, or below the limit of
+the lines, because a second failure costs more than it can gain."""
 TOLERANCE = 0.025
-"""Without a failure the answer may lie this far below the largest size that is possible."""
+"""Without a failure, the result may be this share below the largest possible size."""
 NEAR = 0.12
-"""The smallest size that settles the search is tried if it is at most this share above one that
-ran."""
+"""After a failure, the smallest size that would end the search is tried if it is at most this share
+above the largest that ran."""
 BEND = 0.15
-"""Samples that a line may be off if the answer is a handful."""
+"""The error of a line in samples, which matters if only a few samples fit."""
 FURTHEST = 128
-"""No size is tried that is more than this many times one that ran."""
+"""The next size is at most this many times the largest that ran."""
 SHRINK = 8
-"""Where nothing ran yet, the next size is this many times smaller than the one that failed."""
+"""If no size has run yet, the next size is this many times smaller than the smallest that
+failed."""
 UNBOUNDED = 1 << 40
 
 
@@ -332,14 +342,15 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
 
     fitting.sort(key=lambda trial: trial.batch)
     largest_run = fitting[-1].batch
-    # A size that ran above the limit tells the lines more; one that crashed tells them nothing.
+    # A size that ran above the limit gives another point for the lines, but a size that crashed
+    # does not.
     above_limit = [trial for trial in failing if trial.status == "ok"]
     crossing = crossing_of([*above_limit, *fitting], goal.limit_bytes)
     if failing and not above_limit:
         return after_crash(largest_run, ceiling, crossing)
 
     latest = crossing.latest
-    # Of a handful of samples one more is a lot, and a line is not that exact.
+    # If only a few samples fit, one more is a large step, and the lines are not that exact.
     is_handful = latest * SETTLED < 1
     if is_handful and not failing:
         latest += BEND
@@ -358,7 +369,8 @@ class Bounds(NamedTuple):
     largest_run: int
     largest_possible: int
     ceiling: int
-    """No size above this one is tried: `--max`, or below one that failed."""
+    """The largest size that may be tried: `--max`, or one less than the smallest size that
+    failed."""
     good_enough: int
     """The smallest size that ends the search."""
 
@@ -367,19 +379,19 @@ def target_below(crossing: Crossing, bounds: Bounds) -> float:
     """The size to try next, given where the memory lines reach the limit."""
     largest_run = bounds.largest_run
     furthest = largest_run * FURTHEST
-    # Memory is no limit: `largest` is.
+    # The ceiling is reached before the memory limit.
     if crossing.earliest >= bounds.ceiling:
         return min(bounds.largest_possible, furthest)
-    # The line of one trial starts too low: not as far as it says.
+    # The line of a single trial starts too low, so do not go as far as it suggests.
     if math.isinf(crossing.latest):
         reach = math.sqrt(crossing.earliest * crossing.expected)
         way = min(reach, furthest) - largest_run
         return largest_run + way * AIM
-    # Below even the steepest line of the readings.
+    # Stay below the crossing of the steepest possible line.
     if largest_run < FAR * crossing.expected:
         way = min(crossing.earliest, furthest) - largest_run
         return largest_run + way * AIM
-    # The size that settles it if it runs, unless it would likely not run.
+    # Try the size that would end the search, unless it is likely to fail.
     return min(crossing.expected, bounds.good_enough)
 
 
@@ -393,7 +405,7 @@ def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | Non
     if largest_run >= min(largest_possible, good_enough, settles):
         return None
     target: float = settles
-    # A second crash costs more than the last samples bring.
+    # A second crash would cost more than the last few samples are worth.
     largest_likely = min((1 + NEAR) * largest_run, crossing.expected)
     if settles > largest_likely:
         reach = min(crossing.earliest, ceiling + 1)
@@ -406,28 +418,29 @@ def clamped(target: float, largest_run: int, largest_possible: int) -> int:
     """The target rounded down, but above the largest size that ran and at most the largest possible
     one."""
     size = math.floor(target)
-    # The same size once more would tell nothing new.
+    # Running the same size again would show nothing new.
     least = largest_run + 1
     return min(max(size, least), largest_possible)
 
 
-# --- the fastest --------------------------------------------------------------------------------
+# --- the fastest batch ----------------------------------------------------------------------------
 
 KNEE = 0.95
-"""A size is fast enough when it reaches this part of the most samples a second that was seen."""
+"""A size is fast enough if it reaches this share of the highest measured speed."""
 CLIMB = 4
-"""The next size is at most so many times the largest that ran."""
+"""In the search for speed, the next size is at most this many times the largest that ran."""
 SLOW_CLIMB = 2
-"""The same once a larger size brought nothing: the knee is near."""
+"""The same factor once a larger size was not faster."""
 BEYOND = 2
-"""So many sizes above the knee bring nothing: one alone may have been disturbed."""
+"""The number of larger sizes that must bring no gain before the search stops going up; a single one
+may have been disturbed by other programs."""
 
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """The batch size to try next for speed: larger ones until two bring nothing, then halves of the
-    best; None at the end.
+    """The batch size to try next in the search for speed: larger sizes until two bring no gain,
+    then half of the best size; None at the end.
 
-    Memory bounds the way up: no size is tried that the search for the largest would not try.
+    On the way up it never exceeds the size that the search for the largest batch would try next.
     """
     fitting = sizes_that_fit(trials, goal)
     largest_run = max(fitting, default=0)
@@ -435,7 +448,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     larger = next_batch(trials, goal)
     sizes_above_knee = [size for size in fitting if size > knee]
     if larger is not None and len(sizes_above_knee) < BEYOND:
-        # Nothing ran yet.
+        # No size has run yet.
         if not fitting:
             return larger
         climb = CLIMB if largest_run == knee else SLOW_CLIMB
@@ -445,7 +458,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     tried = {trial.batch for trial in trials}
     if half < 1 or half in tried or len(trials) >= goal.trials:
         return None
-    # A size between the two ran already, and was slower: so is the half.
+    # If a size between the half and the best was slower, the half is slower too.
     has_slower_between = any(half <= size < knee for size in fitting)
     return None if has_slower_between else half
 
@@ -467,7 +480,7 @@ def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -
     for trial, speed in zip(timed, speeds, strict=True):
         if speed >= fast_enough:
             at_knee.append(trial.batch)
-        # Without NVML no trial tells its utilisation.
+        # Without NVML the utilisation is unknown.
         utilization = trial.utilization_percent or 0.0
         if busy and utilization >= busy:
             keeps_busy.append(trial.batch)

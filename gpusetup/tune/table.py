@@ -1,7 +1,8 @@
 """Measures the acceleration guide's table: the config unchanged, then one change after another.
 
-A step stays if it is faster by more than the noise: it runs in turn with what it is compared with
-until that is clear. The last row measures all that stayed together, beside the first row again.
+A change is kept if it is faster by more than the noise. To find out, runs with and without the
+change alternate until the result is clear. The last row measures all kept changes together,
+alternating with the first row.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ from gpusetup.tune.search import Trial, fastest
 
 
 class TrialTable:
-    """The rows of the table so far and all runs behind them, which survive a Ctrl-C."""
+    """The rows of the table so far and all their runs, which are kept after Ctrl-C."""
 
     def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
         self.request = request
         self.bench = bench
         self.baseline = baseline
-        # Nobody listens until the progress is shown.
+        # Print nothing until `say` is replaced by the progress display.
         self.say: Say = lambda line: None
         self.device: Device = bench.device()
         self.ends = 0.0
-        """When (`time.monotonic`) the comparisons are to be over."""
+        """The time (`time.monotonic`) at which the comparisons should end."""
         self.rows: list[Row] = []
         self.runs: dict[Setup, list[Trial]] = {}
-        """Each setting with what it took, each time it ran."""
+        """Setting -> the results of all its successful runs."""
         self.trials: list[Trial] = []
-        """Of the search in the row of the batch."""
+        """The trials of the batch search, which belongs to the row `+batch`."""
 
     def measure(self) -> None:
         """Measure the rows of the guide's table in order; a change that helps is kept in all later
         rows."""
         self.ends = time.monotonic() + TABLE_SECONDS
         setup = self.baseline.setup
-        # `--amp` of the command counts for the config's own row too.
+        # The option `--amp` also applies to the first row.
         base_setup = replace(setup, amp=self.bench.job.amp or setup.amp)
         base_row = self.first_row("base", base_setup)
         self.rows.append(base_row)
@@ -62,7 +63,7 @@ class TrialTable:
             row = self.row_of_step(step)
             self.rows.append(row)
         self.show_losses()
-        # Comparisons ran some settings again.
+        # Some settings ran again during comparisons, so update their rows.
         self.rows[:] = [self.with_all_runs(row) for row in self.rows]
         if self.best().name != "base":
             self.rows.append(self.all_together())
@@ -108,7 +109,7 @@ class TrialTable:
         row = row_of(name, setup, trial)
         has_other_workers = row.workers != setup.workers
         if trial.status == "ok" and has_other_workers:
-            # Later runs of this row name its workers.
+            # Store the runs under the setting with that worker count, which later runs use.
             runs = self.runs.pop(setup)
             self.runs[setup_of(row)] = runs
         return row
@@ -139,7 +140,8 @@ class TrialTable:
             is_late = time.monotonic() > ends and is_confirmed
             if verdict != "open" or is_late:
                 break
-            # In turn: what slows the machine for a while slows both.
+            # Alternate between the two settings, so that a temporary slowdown of the machine
+            # affects both.
             trial_before = self.run(before)
             trial = self.run(setup)
             both_ran = trial_before.status == "ok" and trial.status == "ok"
@@ -157,7 +159,7 @@ class TrialTable:
         row = self.first_row("all", best)
         if row.status == "ok":
             self.run(base)
-            # The base may fail this time: then nothing is clear.
+            # If the first row's setting fails this time, nothing can be compared.
             has_base = base in self.runs
             verdict = self.settle(best, base) if has_base else "open"
             row = self.with_all_runs(row)
@@ -181,7 +183,7 @@ class TrialTable:
         middle = counted[len(counted) // 2]
         speed = speed_range(runs)
         base_speed = speed_range(base_runs) if base_runs else None
-        # Of a single timed step nobody knows how exact it is.
+        # With a single timed step the error is unknown, so give no speed-up.
         speed_up = speed.middle / base_speed.middle if speed and base_speed else None
         middle_speed = middle.samples_per_second
         return replace(
@@ -201,7 +203,7 @@ class TrialTable:
         row = self.rows[index]
         mixed = row
         plain = self.rows[0]
-        # The config has it on: one more run, without it.
+        # If the config already uses mixed precision, run once more without it.
         if plain.amp:
             mixed = plain
             trial = self.bench.trial(plain.batch, amp=None, compile=plain.compile, timed=False)
@@ -236,7 +238,8 @@ class TrialTable:
         settings = {"amp": before.amp, "compile": before.compile}
         self.bench.find(goal, self.trials, self.say, speed=True, **settings)
         size = fastest(self.trials, goal) or before.batch
-        # Only a divisor can be accumulated to the same effective batch.
+        # Use the largest divisor of the effective batch, because only divisors can be accumulated
+        # to it.
         if effective and size <= effective:
             size = next(divisors(effective, size))
         if size == before.batch:
@@ -246,7 +249,7 @@ class TrialTable:
     def with_workers(self, before: Setup) -> Setup | str:
         """The setting with the number of loader workers that the rules would write, or the reason
         why there is nothing to try."""
-        # A trial that took no batch of a loader says nothing about workers.
+        # If the trial took no batch from a loader, the number of workers is unknown.
         if self.rows[0].workers is None:
             return NO_DATASET
         workers = self.request.workers
@@ -275,7 +278,7 @@ STEPS = (
     TableStep("+workers", TrialTable.with_workers),
     TableStep("+compile", TrialTable.with_compile),
 )
-"""In the acceleration guide's order."""
+"""The steps in the order of the acceleration guide."""
 ALREADY_ON = "it is on already"
 NO_OTHER_SIZE = "no other size is better"
 NO_OTHER_SPLIT = "no other size with the same effective batch is better"
@@ -301,14 +304,14 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
     measured = to_plain(trial) if trial else {"status": "skipped"}
     fields = measured | {"batch": setup.batch, "amp": setup.amp, "compile": setup.compile}
-    # A trial that took no batch of a loader says nothing about workers.
+    # If the trial took no batch from a loader, the number of workers is unknown.
     fields.setdefault("workers", None)
     return Row(**fields, name=name)
 
 
 def setup_of(row: Row) -> Setup:
-    """The setting that a row measured."""
-    # The rest of a row is what it took.
+    """The combination of settings that a row measured."""
+    # The other fields of a row are its results.
     return Setup(
         batch=row.batch,
         amp=row.amp,
@@ -352,7 +355,7 @@ def cause_of(rows: Sequence[Row]) -> str | None:
     gains = gains_by_role(rows)
     if not any(gains.values()):
         details = {row.detail for row in rows}
-        # Then a quieter machine may show a gain.
+        # In these cases a machine with fewer other programs may show a gain.
         is_open = WITHIN_NOISE in details or UNSTEADY in details
         return TOO_NOISY if is_open else NO_GAIN
     amp_brought_nothing = gains.get("amp") is False

@@ -1,5 +1,4 @@
-"""What `plan` says about a batch of this config on this card, or why it cannot judge the config.
-Pure functions."""
+"""Asks `plan` whether a batch of this config fits on this card. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,18 +18,18 @@ PREFERENCE = frozenset((
     "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
     "num_generations_per_prompt",
 ))  # fmt: skip
-"""Names of training by preferences or rewards, whose method may be one that plan does not know."""
+"""Keys of preference or reinforcement training, whose method plan may not know."""
 
 
 class CannotJudge(str):
-    """Why `plan` cannot judge a config, as the end of a sentence."""
+    """The reason why `plan` cannot judge a config, as the end of a sentence."""
 
 
 def plan_verdict(
     case: ConfigCase, size: int, steps: int | None = None
 ) -> BatchVerdict | CannotJudge:
-    """What plan says about this batch size with this number of accumulation steps (None: as in the
-    config), or why it cannot judge it."""
+    """plan's verdict on this batch size with this number of accumulation steps (None keeps the
+    config's), or the reason why plan cannot judge it."""
     card = case.facts.card
     config = case.config if steps is None else case.tuned or case.config
     if card is None:
@@ -42,7 +41,7 @@ def plan_verdict(
         from_config = question_of(config)
         question = from_config.question
         preference_names = sorted(names_in(config.settings) & PREFERENCE)
-        # If plan recognises the method, it counts what stands beside the model.
+        # If plan recognises the method, it counts the additional models.
         if preference_names and question.rl is None:
             return CannotJudge(
                 f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
@@ -64,7 +63,7 @@ def plan_verdict(
 def cannot_fit(case: ConfigCase) -> str | None:
     """A sentence on why not even one sample fits on this card; None if it may fit.
 
-    This is said before anything else.
+    The answer shows this sentence first.
     """
     card, config = case.facts.card, case.tuned or case.config
     if card is None or sharded_elsewhere(case) or case.measured.batch_size:
@@ -89,6 +88,6 @@ def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
     ways = ways_to_fit(config, card, steps)
     if not ways:
         return f"{BY_PLAN} says what saves most"
-    # What saves most comes first.
+    # The ways that save the most come first.
     first_ways = "; ".join(ways[:MOST_WAYS])
     return f"What makes it fit: {first_ways}"

@@ -6,10 +6,10 @@ batch.
         done = recover_from_oom(lambda part: loss_of(model, part), batch, model=model)
         optimizer.step()
 
-The whole batch is tried first. If memory runs out, everything that the attempt left behind is
-taken back (gradients, random numbers, memory), and the batch is cut in halves until the parts
-fit; each part's loss counts by its share of the samples, so that the sum of the gradients is the
-whole batch's to rounding. The size that fits is kept for the next batches.
+It first tries the whole batch. If memory runs out, it undoes all effects of the attempt (gradients,
+random numbers, memory) and halves the parts until they fit. Each part's loss is weighted by its
+share of the samples, so that the summed gradient equals that of the whole batch, apart from
+rounding. Later batches start with the size that fitted.
 """
 
 from __future__ import annotations
@@ -39,25 +39,27 @@ from gpusetup.tune.recover.undo import Undo, listed
 LOG = logging.getLogger("gpusetup.tune")
 RECOMPUTE_HINT = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
 LARGEST_CHECK = 8
-"""Samples whose gradient is compared with that of their halves, at most."""
+"""The maximum number of samples for the check that compares their gradient with that of their two
+halves."""
 
 
 class Recovered(Frozen):
     """How a batch was trained: its loss, and whether it had to be split."""
 
     loss: torch.Tensor
-    """The whole batch's, detached."""
+    """The loss of the whole batch, detached from the graph."""
     batch_size: int
     micro_batch_size: int
     attempts: int
-    """1 if nothing ran out."""
+    """How often the batch was tried; 1 if memory did not run out."""
     differs: tuple[str, ...] = ()
-    """In what the gradient of the parts is not the whole batch's; () if it is, to rounding."""
+    """The reasons why the gradient differs from that of the whole batch; () if they are equal apart
+    from rounding."""
 
     @property
     def split(self) -> bool:
         """Whether the batch was trained in several parts."""
-        # One part of the whole size is no split.
+        # One part with all samples does not count as split.
         micro_batch = self.micro_batch_size
         return micro_batch < self.batch_size
 
@@ -74,11 +76,12 @@ class ModelHistory:
 
     def __init__(self) -> None:
         self.holds_all_parameters = False
-        """Whether the model holds all that its loss trains."""
+        """Whether the check found that the loss trains only parameters of the model."""
         self.micro: int | None = None
-        """The largest micro-batch that fitted after memory ran out."""
+        """The micro-batch size that fitted after memory ran out; None if it never ran out."""
         self.checks: dict[Any, tuple[int, str | None]] = {}
-        """Code of the step -> its split batches, and what comparing samples with halves found."""
+        """Code of the step function -> the number of its split batches, and the difference that
+        comparing samples with their halves found."""
 
 
 Backward = Callable[[torch.Tensor], None]
@@ -102,17 +105,20 @@ def recover_from_oom(
     """Run forward and backward for one batch; if memory runs out, repeat it in smaller
     micro-batches.
 
-    `step(part)` returns the loss of a part, a mean over its samples (`reduction="sum"`: a sum;
-    `weight(part)`: what it is a mean over, the tokens that count for example). A loss over pairs of
-    samples (contrastive) must not be split. `backward(loss)` replaces `loss.backward()`, as for a
-    GradScaler: `lambda loss: scaler.scale(loss).backward()`.
+    `step(part)` must return the loss of a part as a mean over its samples, or as a sum with
+    `reduction="sum"`. If the mean is over something else, such as the tokens that count,
+    `weight(part)` returns their number. A loss over pairs of samples (contrastive) must not be
+    split. `backward(loss)` replaces `loss.backward()`, for example with a GradScaler: `lambda loss:
+    scaler.scale(loss).backward()`.
 
-    What splitting would change is refused unless `allow` names it: `batchnorm` (statistics over a
-    part differ from those over the batch), `random` (dropout draws other masks; allowed, and said).
-    Several ranks are refused: one that splits its batch would leave the others waiting.
+    If splitting would change the training, it is refused unless `allow` contains the reason:
+    `batchnorm` (statistics of a part differ from those of the batch) or `random` (dropout draws
+    other masks; allowed by default, with a message). Training with several ranks is refused,
+    because the others would wait for a rank that splits its batch.
 
-    Raises CannotRecover from the original error if one sample does not fit either or splitting
-    is refused, and lets every other error through; gradients are then as they were before the call.
+    Raises CannotRecover from the original error if not even one sample fits or if splitting is
+    refused; all other errors pass through. After an error, gradients are as they were before the
+    call.
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         hint = "use a smaller batch and gradient accumulation; `gpusetup plan` says which fits"
@@ -144,7 +150,7 @@ class _Attempts:
         self.undo = undo
         self.backward = backward
         self.count = case.count
-        # What earlier batches showed: it ends with the model.
+        # The history is deleted together with the model.
         self.history = HISTORIES.setdefault(model, ModelHistory())
         self.part_losses: list[PartLosses] = []
         self.draws_random = False
@@ -153,7 +159,7 @@ class _Attempts:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
         training."""
         undo = self.undo
-        # A later batch starts with what fitted before.
+        # Start with the size that fitted for an earlier batch.
         micro = min(self.count, self.history.micro or self.count)
         if micro < self.count:
             _refuse(what_differs(self.model, allow), None)
@@ -172,7 +178,7 @@ class _Attempts:
             if micro == 1:
                 message = f"Not even 1 of {self.count} samples fit"
                 raise CannotRecover(message, hint=RECOMPUTE_HINT) from problem
-            problem = None  # nothing of the failed attempt is held while the next one runs
+            problem = None  # drop the failed attempt's tensors before the next one
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
         differs = self.differences() if micro < self.count else []
         if attempts > 1:
@@ -207,7 +213,7 @@ class _Attempts:
     def whole(self) -> torch.Tensor:
         """Run forward and backward for the whole batch; returns its loss."""
         loss = self.case.loss(self.case.batch)
-        # Once for a model: walking the graph takes time.
+        # Check this once per model, because walking the graph takes time.
         if not self.history.holds_all_parameters:
             self.undo.check_leaves(loss)
             self.history.holds_all_parameters = True
@@ -223,10 +229,9 @@ class _Attempts:
         for start, stop in cuts(self.count, micro):
             loss, weight = self.case.part(start, stop, self.part_losses)
             if weight == 0:
-                continue  # nothing in it counts, so its mean is NaN
+                continue  # no sample counts, so the mean is NaN
             if not expected:
-                # The weight of the whole batch, if every part has as much weight per sample as the
-                # first one.
+                # Estimate the weight of the whole batch from the first part's weight per sample.
                 parts_like_this = 1.0 if sums else self.count / (stop - start)
                 expected = weight * parts_like_this
             total += weight
@@ -237,7 +242,7 @@ class _Attempts:
         if not losses:
             message = "The batch has nothing that counts for the loss"
             raise CannotRecover(message, hint="leave the batch out")
-        # Corrects the expected weight by the actual weight of all parts.
+        # Correct for the difference between the estimated and the actual weight.
         factor = 1.0 if sums else expected / total
         is_off = abs(factor - 1) > ROUNDING
         if is_off:
@@ -270,7 +275,8 @@ class _Attempts:
         """How the gradient of some samples differs from that of their two halves, in words; None if
         no difference was found.
 
-        Compared at the 1st, 2nd, 4th, 8th and so on split batch, until a difference is found.
+        The comparison runs at the 1st, 2nd, 4th, 8th and so on split batch until it finds a
+        difference.
         """
         code = getattr(self.case.step, "__code__", None)
         earlier_calls, difference = self.history.checks.get(code, (0, None))
@@ -280,7 +286,7 @@ class _Attempts:
         is_power_of_two = calls.bit_count() == 1
         is_to_try = is_power_of_two and difference is None
         if is_to_try and micro <= self.count:
-            # Other samples at each comparison.
+            # Use different samples for each comparison.
             possible_starts = self.count - micro + 1
             start = calls.bit_length() * micro % possible_starts
             with self.undo.preserved_state():
@@ -290,7 +296,7 @@ class _Attempts:
 
 
 ROUNDING = 1e-12
-"""A factor that is closer to 1 changes no gradient in 64 bits."""
+"""A factor closer to 1 than this is only a rounding error and need not be applied."""
 
 
 def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
@@ -306,8 +312,8 @@ def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
 
 
 def without_frames(problem: BaseException) -> BaseException:
-    """The exception without the stack frames of it and its causes, whose variables keep tensors
-    alive."""
+    """The exception after clearing the stack frames of it and its causes, because their variables
+    keep tensors alive."""
     cause: BaseException | None = problem
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
@@ -333,7 +339,7 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
         return []
     names = []
     for name, module in model.named_modules():
-        # While it evaluates, BatchNorm uses its running statistics.
+        # In evaluation mode, BatchNorm uses its running statistics.
         if isinstance(module, BATCH_NORM) and module.training:
             names.append(name)
     if not names:

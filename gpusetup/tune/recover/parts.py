@@ -1,14 +1,14 @@
 """Splits a batch into parts, finds how much each part's loss counts, and checks whether the sum is
 exact.
 
-A batch is a tensor or array, or a tuple, list, mapping, named tuple or dataclass of batches. What
-has a first dimension of the batch's size is cut along it, lists of that length too; everything
-else goes into each part as it is.
+A batch is a tensor or array, or a tuple, list, mapping, named tuple or dataclass of batches.
+Tensors, arrays and lists whose first dimension is the batch size are cut along it; each part gets
+everything else unchanged.
 
-A mean loss is a mean over what torch's loss functions divide by: `cross_entropy` leaves ignored
-labels out and divides by class weights, other losses divide by their elements. While a part's step
-runs, these calls are seen. Whether the parts then give the whole's gradient is tried on some
-samples and their halves.
+Loss functions divide by different numbers: `cross_entropy` leaves ignored labels out and divides by
+the sum of the class weights, other losses divide by the number of elements. So the calls of torch's
+loss functions are recorded while a part is computed. A check on a few samples and their two halves
+then shows whether the parts give the gradient of the whole batch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
     """
 
     def part_of_column(column: Any) -> Any:
-        # What has another length belongs to the whole batch.
+        # A column of another length belongs to the whole batch.
         if len(column) != size:
             return column
         return column[start:stop]
@@ -89,21 +89,21 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
     if has_dimensions or (is_list and _holds_samples(batch)):
         return column(batch)
     if isinstance(batch, Mapping):
-        copied: Any = copy.copy(batch)  # a tokenizer's batch stays one
+        copied: Any = copy.copy(batch)  # keeps the type of a tokenizer's batch
         for key, value in batch.items():
             copied[key] = _over(value, column)
         return copied
     if isinstance(batch, list | tuple):
         parts = [_over(value, column) for value in batch]
         kind = type(batch)
-        # A named tuple takes its fields one by one.
+        # A named tuple takes its fields as separate arguments.
         is_named_tuple = hasattr(batch, "_fields")
         return kind(*parts) if is_named_tuple else kind(parts)
-    # A dataclass itself is one too, but no batch.
+    # `is_dataclass` is also true for the class itself, which is not a batch.
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         values = {}
         for field in dataclasses.fields(batch):
-            # The others are computed from these.
+            # Fields without `init` are computed from the others.
             if field.init:
                 values[field.name] = _over(getattr(batch, field.name), column)
         return dataclasses.replace(batch, **values)
@@ -127,15 +127,15 @@ def _sizes(batch: Any) -> set[int]:
 
 
 def _holds_samples(batch: list[Any]) -> bool:
-    """Whether a list has one sample per item, as texts, detection targets or images of different
-    sizes; otherwise its items are columns.
+    """Whether each item of a list is a sample, such as a text, a detection target or an image;
+    otherwise the items are columns of the batch.
 
     >>> _holds_samples(["a", "b"]), _holds_samples([{"boxes": 1}]), _holds_samples([["a"], ["b"]])
     (True, True, False)
     """
     if not batch:
         return False
-    # Targets of a detection batch are maps.
+    # The targets of a detection batch are dicts.
     are_targets = all(isinstance(sample, Mapping) for sample in batch)
     are_pictures = len(batch) > 1 and all(map(_is_picture, batch))
     if are_targets or are_pictures:
@@ -143,7 +143,7 @@ def _holds_samples(batch: list[Any]) -> bool:
     sizes = set[int]()
     for sample in batch:
         sizes |= _sizes(sample)
-    # Columns of one batch have one length.
+    # All columns of a batch have the same length.
     return len(sizes) != 1
 
 
@@ -156,7 +156,7 @@ def _is_picture(value: Any) -> bool:
     return shape[0] in CHANNELS
 
 
-# --- what a loss is a mean over -----------------------------------------------------------------
+# --- the number that a mean loss is divided by ----------------------------------------------------
 
 LABEL_LOSSES = (functional.cross_entropy, functional.nll_loss)
 HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -164,7 +164,7 @@ ELEMENT_LOSSES = (
     functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
     functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits,
 )  # fmt: skip
-"""Losses whose mean is over the elements."""
+"""Losses that are divided by the number of elements."""
 
 
 class PartLosses(Frozen):
@@ -181,7 +181,7 @@ class PartLosses(Frozen):
         """The number that the mean of the part's loss is divided by; None if its losses are divided
         by different numbers, or if no loss is known."""
         distinct = set(self.divisors)
-        # Two losses that divide by different things have no common mean.
+        # Losses that are divided by different numbers have no common weight.
         if len(distinct) != 1:
             return None
         return self.divisors[0]
@@ -190,8 +190,8 @@ class PartLosses(Frozen):
         """For each loss of the part, the number that its mean is divided by, per sample."""
         ratios = []
         for divisor in self.divisors:
-            # Rounded, so that parts of different lengths compare as equal in spite of
-            # floating-point errors.
+            # Round, so that floating-point errors do not make parts of different lengths look
+            # different.
             ratios.append(round(divisor / self.samples, 9))
         return tuple(ratios)
 
@@ -201,20 +201,20 @@ class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        # In the order in which the losses were computed.
+        # The divisors are in the order in which the losses were computed.
         self.divisors: list[torch.Tensor | float] = []
         self.in_16_bits = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
         result = func(*args, **keywords)
-        # The compiler traces this function too.
+        # Do not record anything while the compiler traces this function.
         if torch.compiler.is_compiling():
             return result
         if isinstance(result, torch.Tensor):
             self.in_16_bits |= result.dtype in HALF_TYPES
         is_loss = func in LABEL_LOSSES or func in ELEMENT_LOSSES
-        # A loss that is only printed trains nothing.
+        # Skip losses that are only printed and have no gradient.
         is_trained = getattr(result, "requires_grad", False)
         if is_loss and is_trained:
             divisor = _divisor(func, args, keywords)
@@ -236,7 +236,8 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
         shape = torch.broadcast_shapes(scores.shape, target.shape)
         return float(shape.numel())
     if target.is_floating_point():
-        # Probabilities of the classes, which stand in this dimension: the samples count.
+        # The target contains class probabilities along this dimension, so divide by the number of
+        # samples.
         class_dimension = 1 if scores.dim() > 1 else 0
         class_count = scores.shape[class_dimension]
         return float(target.numel() / class_count)
@@ -248,7 +249,7 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
     return class_weights.detach()[counted_labels].sum()
 
 
-# --- a batch, asked in parts --------------------------------------------------------------------
+# --- a batch that is computed in parts ------------------------------------------------------------
 
 
 class BatchStep(Frozen):
@@ -283,7 +284,7 @@ class BatchStep(Frozen):
         parts.append(losses)
         if self.sums:
             return loss, 1.0
-        # The person knows better what counts.
+        # The user's own weight takes precedence.
         if self.weight is not None:
             return loss, float(self.weight(part))
         if losses.weight is None:
@@ -291,8 +292,8 @@ class BatchStep(Frozen):
         return loss, losses.weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
-        """The reasons why no weighting of the parts gives the whole batch's loss; [] if some
-        weighting does."""
+        """The reasons why no weights of the parts give the loss of the whole batch; [] if there are
+        such weights."""
         if self.sums or self.weight is not None:
             return []
         any_is_known = any(part.divisors for part in parts)
@@ -300,7 +301,8 @@ class BatchStep(Frozen):
         if not (any_is_known and any_disagrees):
             return []
         ratios = {part.divisors_of_a_sample() for part in parts}
-        # All parts count the same of each sample: then the samples are the weight.
+        # If the divisors per sample are the same in all parts, the numbers of samples are the right
+        # weights.
         if len(ratios) == 1:
             return []
         return [
@@ -311,9 +313,10 @@ class BatchStep(Frozen):
 # --- whether the parts are exact ----------------------------------------------------------------
 
 TOLERANCE_FLOAT32 = 1e-4
-"""The relative difference of two gradients that rounding explains; their terms may cancel."""
+"""The relative difference between two gradients that rounding can explain, since their terms may
+cancel."""
 TOLERANCE_16_BIT = 5e-2
-"""The same if products are computed in 16 bits."""
+"""The same difference if products are computed in 16 bits."""
 BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
 RANDOM_MODULES = (
     torch.nn.modules.dropout._DropoutNd,
@@ -336,7 +339,7 @@ def gradient_difference(
             random_state = torch.get_rng_state()
             whole, _ = case.part(start, end, parts)
             if not torch.equal(random_state, torch.get_rng_state()):
-                return None  # random numbers are said on their own; nothing can be compared
+                return None  # random numbers are reported separately
             difference = torch.autograd.grad(whole, trained, materialize_grads=True)
             scale = _norm(difference)
             halves = [case.part(start, middle, parts), case.part(middle, end, parts)]
@@ -347,10 +350,10 @@ def gradient_difference(
                 scale += _norm(part)
     except GpuSetupError:
         raise
-    except Exception as problem:  # also a checkpoint of the old kind
+    except Exception as problem:  # for example with reentrant checkpointing
         why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
         return f"gpusetup did not check whether the loss may be split ({why})"
-    # The scale is that of both gradients together.
+    # `scale` is the sum of both norms, so halve it.
     error = 2 * _norm(difference) / scale if scale else 0.0
     computed_in_16_bits = any(part.in_16_bits for part in parts)
     is_16_bit = computed_in_16_bits or whole.dtype in HALF_TYPES
@@ -371,11 +374,11 @@ def weighted_losses(
     total_weight = 1.0
     if not sums:
         total_weight = sum(weight for _, weight in parts)
-    # Nothing in the samples counts.
+    # No sample counts for the loss.
     if not total_weight:
         return
     for loss, weight in parts:
-        # The mean of a part in which nothing counts is no number.
+        # Skip a part in which no sample counts, because its mean is NaN.
         if weight:
             yield loss * (weight / total_weight)
 
@@ -384,7 +387,7 @@ def _norm(tensors: Sequence[torch.Tensor]) -> float:
     """The Euclidean norm of all gradients taken as one vector."""
     lengths = []
     for tensor in tensors:
-        # In 64 bits: a sum of many squares in 16 bits overflows.
+        # Compute in 64 bits, because a sum of many squares overflows in 16 bits.
         exact = tensor.detach().double()
         lengths.append(float(exact.norm()))
     return math.hypot(*lengths)

@@ -21,13 +21,13 @@ def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
     visited = set()
     while waiting:
         node = waiting.pop()
-        # A tensor without a gradient has no node.
+        # A tensor that needs no gradient has no node.
         if node is None or node in visited:
             continue
         visited.add(node)
         for next_node, _ in node.next_functions:
             waiting.append(next_node)
-        # Only the node that accumulates a gradient has a variable.
+        # Only nodes that accumulate the gradient of a leaf have a variable.
         variable = getattr(node, "variable", None)
         if isinstance(variable, torch.Tensor):
             yield variable
@@ -42,7 +42,7 @@ def listed(names: list[str]) -> str:
     >>> listed(["a", "b", "c", "d"]), listed([""])
     ('a, b, c and 1 more', 'the model itself')
     """
-    # The model itself has no name.
+    # `named_modules` gives the model itself an empty name.
     first_names = [name or "the model itself" for name in names[:MOST_NAMES]]
     text = ", ".join(first_names)
     hidden_count = len(names) - MOST_NAMES
@@ -55,11 +55,11 @@ def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any
     """Pairs of functions that read and set the state of each random number generator in use."""
     yield torch.get_rng_state, torch.set_rng_state
     yield random.getstate, random.setstate
-    # A program that did not import numpy draws none of its numbers.
+    # A program that did not import numpy draws no random numbers from it.
     numpy = sys.modules.get("numpy")
     if numpy:
         yield numpy.random.get_state, numpy.random.set_state
-    # Asking CUDA would start it.
+    # Reading the state of CUDA's generators would initialise CUDA.
     uses_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     if uses_cuda:
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
@@ -70,7 +70,7 @@ def equal_states(first: Any, second: Any) -> bool:
     arrays."""
     if isinstance(first, tuple | list):
         return all(map(equal_states, first, second))
-    # A tensor or an array compares its elements.
+    # Tensors and arrays are compared element by element.
     if hasattr(first, "shape"):
         equal_elements = first == second
         return bool(equal_elements.all())
@@ -97,7 +97,7 @@ class SavedBuffer(NamedTuple):
     def belongs_to_batch_norm(self) -> bool:
         """Whether the buffer is a running statistic of a BatchNorm in training mode."""
         is_batch_norm = isinstance(self.module, BATCH_NORM)
-        # While it evaluates, BatchNorm changes nothing.
+        # In evaluation mode, BatchNorm does not update its statistics.
         return is_batch_norm and self.module.training
 
 
@@ -109,7 +109,7 @@ class TrainingState:
         self.buffers: list[SavedBuffer] = []
         for module_path, module in model.named_modules():
             for name, buffer in module._buffers.items():
-                # A buffer may be registered as None.
+                # A registered buffer may be None.
                 if buffer is None:
                     continue
                 path = f"{module_path}.{name}".lstrip(".")
@@ -122,7 +122,7 @@ class TrainingState:
         for put, state in self.random:
             put(state)
         for saved in self.buffers:
-            # The module may hold another tensor by now.
+            # The module may have replaced the tensor.
             saved.module._buffers[saved.name] = saved.buffer
             saved.buffer.data.copy_(saved.copied)
 
@@ -130,7 +130,7 @@ class TrainingState:
         """Whether random numbers were drawn since the state was saved."""
         states_now = [get() for get, _ in random_generators()]
         states_before = [state for _, state in self.random]
-        # A generator that was imported since comes last and is not compared.
+        # numpy may have been imported since, so the lists may differ in length.
         pairs = zip(states_before, states_now, strict=False)
         return not all(equal_states(before, now) for before, now in pairs)
 
@@ -150,15 +150,15 @@ class Undo:
     """Saves gradients, random states and buffers before the attempts to train a batch, so that a
     failed one can be undone.
 
-    Gradients that are there already are set aside, so that an attempt that fails half-way can be
-    dropped; random numbers (torch's, Python's, numpy's) and buffers go back to what they were.
+    Existing gradients are set aside, so that those of a failed attempt can be dropped. The states
+    of the random number generators (torch, Python, numpy) and the buffers are restored.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for parameter in self.parameters:
-            # Such a hook may step the optimizer.
+            # Such a hook may run an optimizer step, which cannot be undone.
             if getattr(parameter, "_post_accumulate_grad_hooks", None):
                 raise UsageError(
                     "A hook changes the gradients during the backward pass (perhaps an optimizer)",
@@ -173,7 +173,7 @@ class Undo:
         """Raise UsageError if the loss trains tensors that are not parameters of the model."""
         held_ids = {id(parameter) for parameter in self.parameters}
         for leaf in trained_leaves(loss):
-            # Its gradient could not be taken back.
+            # The gradient of such a tensor could not be undone.
             if id(leaf) not in held_ids:
                 raise UsageError(
                     "The loss trains parameters that are not in the model",
@@ -232,7 +232,7 @@ class Undo:
         for parameter, previous in pairs:
             if previous is None:
                 continue
-            # A parameter that this batch did not use has no gradient.
+            # A parameter that this batch did not use has no new gradient.
             if parameter.grad is not None:
                 previous.add_(parameter.grad)
             parameter.grad = previous
