@@ -22,7 +22,8 @@ HERTZ = 1_000_000
 
 
 class AmdGpu(Polled):
-    """Samples from the files that the amdgpu driver provides for each card, read once per sample."""
+    """Samples from the files that the amdgpu driver provides for each card, read once per
+    sample."""
 
     name: SourceName = "amdgpu"
 

@@ -98,7 +98,8 @@ def look_outside(situation: Situation) -> str:
 
 
 def set_limits(subjects: list[Subject], watts_of: Callable[[Subject], float | None]) -> str:
-    """The commands that set each GPU's power limit, one command for each different number of watts."""
+    """The commands that set each GPU's power limit, one command for each different number of
+    watts."""
     by_watts: dict[str, list[Subject]] = {}
     for subject in subjects:
         watts = whole(watts_of(subject))

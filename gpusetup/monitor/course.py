@@ -225,7 +225,8 @@ def smoothed(values: Sequence[float]) -> list[float]:
 
 
 def stretches_of(rows: Sequence[Moment], chosen: Sequence[bool]) -> list[Stretch]:
-    """The stretches of consecutive chosen rows; each lasts until the next row that is not chosen."""
+    """The stretches of consecutive chosen rows; each lasts until the next row that is not
+    chosen."""
     stretches = []
     positions = range(len(rows))
     for is_chosen, group in groupby(positions, lambda position: chosen[position]):

@@ -72,7 +72,8 @@ def fills_the_host(subject: Subject) -> bool:
 
 @Sign
 def slows_down_regularly(subject: Subject) -> bool:
-    """Whether long phases of much less work recur regularly and take a tenth of the time or more."""
+    """Whether long phases of much less work recur regularly and take a tenth of the time or
+    more."""
     phases = subject.gpu.slow_phases
     # In most trainings, evaluation and checkpoints cost less than this.
     return phases is not None and phases.share >= marks.SLOW_PHASES_SHARE
@@ -101,7 +102,8 @@ MOST_OF_THE_MOMENTS = 80.0
 
 @Sign
 def takes_turns_with_others(subject: Subject) -> bool:
-    """Whether nearly always exactly one of the GPUs works, and each of them works part of the time."""
+    """Whether nearly always exactly one of the GPUs works, and each of them works part of the
+    time."""
     team = subject.run.team(subject.gpu)
     if len(team) < 2:
         return False

@@ -37,7 +37,8 @@ LAST_WORKING_SAMPLES = 2
 
 
 class Parts(NamedTuple):
-    """One GPU's run, split into start-up, warm-up, work, pauses and the time after the last work."""
+    """One GPU's run, split into start-up, warm-up, work, pauses and the time after the last
+    work."""
 
     work: Work | None
     """From the first to the last work, without start-up, warm-up and pauses."""
@@ -364,7 +365,8 @@ class GpuRun:
 
     @property
     def only_draws(self) -> bool:
-        """Whether all processes on the GPU only draw on a screen; false if there are no processes."""
+        """Whether all processes on the GPU only draw on a screen; false if there are no
+        processes."""
         has_processes = bool(self.processes)
         computes = bool(self.holders)
         return has_processes and not computes

@@ -60,7 +60,8 @@ def spinning_alone(gpu: GpuRun, run: WatchedRun) -> Judgement | None:
 
 
 def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
-    """The GPUs that look busy until the end without moving data, for long enough to call it a hang."""
+    """The GPUs that look busy until the end without moving data, for long enough to call it a
+    hang."""
     spinning_soon = []
     spinning_long = []
     for gpu in working:

@@ -187,7 +187,8 @@ WAITS_FOR_PEOPLE = {
 
 
 def is_starting(run: WatchedRun) -> bool:
-    """Whether the run is too short to judge. While a program is loading a model, it gets more time."""
+    """Whether the run is too short to judge. While a program is loading a model, it gets more
+    time."""
     rises = [gpu.memory_rose for gpu in run.gpus]
     most_memory = max(rises, default=0)
     # Rising GPU memory means that a model is being loaded, which may take minutes.

@@ -108,7 +108,8 @@ def good_or_to_act_on(
 
 
 def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
-    """The working GPU with the worst verdict, and the row of the verdict table that applies to it."""
+    """The working GPU with the worst verdict, and the row of the verdict table that applies to
+    it."""
     judged = [(subject, case_of(subject)) for subject in subjects_of(run)]
 
     def badness(pair: tuple[Subject, VerdictCase]) -> int:
@@ -211,7 +212,8 @@ def picture_of(gpu: GpuRun) -> GpuUse:
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
-    """A result without a verdict if too few samples report utilisation; None if there are enough."""
+    """A result without a verdict if too few samples report utilisation; None if there are
+    enough."""
     readings = 0
     for gpu in run.gpus:
         measured = gpu.parts.whole

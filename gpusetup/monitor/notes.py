@@ -81,7 +81,8 @@ def has_low_clocks(subject: Subject) -> bool:
 
 
 def times_and_lengths(subject: Subject) -> str:
-    """A phrase on how often the GPU paused, for what share of the time, and for how long at most."""
+    """A phrase on how often the GPU paused, for what share of the time, and for how long at
+    most."""
     parts = subject.gpu.parts
     return (
         f"paused {times(parts.times)}, {whole(parts.pause_share)} % of its time, "

@@ -13,7 +13,8 @@ from gpusetup.monitor.sources import Machine
 
 
 class Polled(Machine):
-    """Returns one sample per interval, with the GPUs as a function describes them at that moment."""
+    """Returns one sample per interval, with the GPUs as a function describes them at that
+    moment."""
 
     def __init__(self, ask: Callable[[], tuple[GpuSample, ...]], interval: float) -> None:
         super().__init__(interval)

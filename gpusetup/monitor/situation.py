@@ -347,7 +347,8 @@ def its_error(situation: Situation) -> str:
 
 
 def early_error(situation: Situation) -> str:
-    """Advice to read the error of a command that ended before it used the GPU, with its exit code."""
+    """Advice to read the error of a command that ended before it used the GPU, with its exit
+    code."""
     error = its_error(situation)
     return f"{error}, and nothing had run on the GPU"
 

@@ -62,8 +62,9 @@ def moments(lines: Iterable[str], begins: Callable[[str], bool]) -> Iterator[lis
 def timed(
     pictures: Iterable[tuple[datetime | None, tuple[GpuSample, ...]]], interval: float
 ) -> Iterator[Sample]:
-    """Yields a sample for each group of GPUs, at its own time or, without one, `interval` seconds
-    after the previous sample."""
+    """Yields one sample for each group of GPUs, at its own time or, if that is missing, `interval`
+    seconds after the previous sample.
+    """
     start: datetime | None = None
     count = 0
     for time, gpus in pictures:

@@ -85,7 +85,8 @@ class Subject:
 
     @property
     def cpu_share(self) -> float | None:
-        """The CPU that the command uses, in percent of the cores that it may use; None if unknown."""
+        """The CPU that the command uses, in percent of the cores that it may use; None if
+        unknown."""
         cpu = self.work.cpu
         cores = self.run.usable_cores
         if cpu is None or not cores:

@@ -57,7 +57,8 @@ class TrainingMonitor:
         self.stop(failed=ended_with_error)
 
     def start(self) -> None:
-        """Start watching in a separate process; if that fails, warn and let the training continue."""
+        """Start watching in a separate process; if that fails, warn and let the training
+        continue."""
         if self._child is not None:
             return
         if not is_first_rank():

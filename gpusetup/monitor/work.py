@@ -66,7 +66,8 @@ def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False
 
 
 def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
-    """The mean of one of the figures of the command's processes, over the samples that contain it."""
+    """The mean of one of the figures of the command's processes, over the samples that contain
+    it."""
 
     def figure_of(row: Moment) -> float | None:
         # A rate needs two readings, so the first sample has no figures of processes.
@@ -90,9 +91,10 @@ def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
 
 
 class Work:
-    """Means over some samples of a GPU. Shares are percentages; None means that no source has it.
+    """Means over some samples of a GPU. Shares are percentages; None means that no source reports
+    the value.
 
-    CPU percentages are of one core: 400 is four full cores.
+    CPU percentages are per core: 400 means four full cores.
     """
 
     memory_busy = of_gpu(lambda gpu: gpu.memory_busy_percent)
@@ -176,7 +178,8 @@ class Work:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Maps each throttle reason to the percentage of samples with work in which it was active."""
+        """Maps each throttle reason to the percentage of samples with work in which it was
+        active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             # One sample may have several reasons.
