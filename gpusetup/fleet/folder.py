@@ -293,7 +293,8 @@ def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
-    """The node in a report of verify, with its failed checks as findings and the measured speeds."""
+    """The node in a report of verify, with its failed checks as findings and the measured
+    speeds."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     gpu_models = [model for device, model in models.items() if device != "cpu"]

@@ -1,4 +1,5 @@
-"""The nodes of a fleet: the contents of their records, and lists of node names in Slurm's notation."""
+"""The nodes of a fleet: the contents of their records, and lists of node names in Slurm's
+notation."""
 
 from __future__ import annotations
 

@@ -257,7 +257,8 @@ def _slurm_conf_lines(slurm_conf: str | None) -> tuple[str, ...]:
 
 
 def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> str:
-    """The beginning of a program: its settings, and the shell functions that both programs share."""
+    """The beginning of a program: its settings, and the shell functions that both programs
+    share."""
     check = shlex.join((setup.python, "-I", "-m", "gpusetup", "fleet", "check", *check_options))
     more_path = f":{shlex.quote(setup.scontrol_folder)}" if setup.scontrol_folder else ""
     lines = (

@@ -49,7 +49,7 @@ def resolution_text(
     """The screen of a resolution: the build, its commands for `installer`, and why other builds
     were not chosen.
 
-    With `explain` every rejection is shown, otherwise only those that a reader would ask about.
+    With `explain`, every rejection is shown; otherwise only those that a reader would ask about.
     """
     lines: list[str] = []
     if NO_GPU in answer.notes:

@@ -33,7 +33,8 @@ CONFIG_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
 class Slurm(Engine):
-    """Runs the work on each node as an exclusive srun job, which starts immediately or not at all."""
+    """Runs the work on each node as an exclusive srun job, which starts immediately or not at
+    all."""
 
     def __init__(
         self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
@@ -88,7 +89,8 @@ class Slurm(Engine):
         self._run_slurm(cancel)
 
     def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
-        """The srun command for one node, which starts an exclusive job immediately or not at all."""
+        """The srun command for one node, which starts an exclusive job immediately or not at
+        all."""
         seconds = self.work.limit + START_SECONDS
         minutes = math.ceil(seconds / 60)
         return (

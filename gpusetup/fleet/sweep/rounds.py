@@ -135,7 +135,8 @@ def _pairs_in(plane: Plane, turn: int) -> Iterator[Pair]:
 
 
 class Sweep:
-    """The rounds of a sweep. Each round is planned only when it is needed, from the results so far."""
+    """The rounds of a sweep. Each round is planned only when it is needed, from the results so
+    far."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
