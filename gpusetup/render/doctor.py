@@ -158,7 +158,8 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 
 def asks_plainly(answer: DoctorAnswer) -> bool:
-    """Whether the user only asked a question: the cause is `ok`, and the text describes no failure."""
+    """Whether the user only asked a question: the cause is `ok`, and the text describes no
+    failure."""
     if answer.cause != "ok":
         return False
     kinds = {event.kind for event in answer.snapshot.events}

@@ -1,4 +1,5 @@
-"""Shows the monitor's samples and summaries: a table, the live screen, and the summary at the end."""
+"""Shows the monitor's samples and summaries: a table, the live screen, and the summary at the
+end."""
 
 from __future__ import annotations
 
@@ -277,7 +278,8 @@ def draw(live: Live, sample: Sample) -> None:
 
 
 class Figure(NamedTuple):
-    """A row of the table at the end of a run: a label, the measured values, and how to format them."""
+    """A row of the table at the end of a run: a label, the measured values, and how to format
+    them."""
 
     label: str
     spread: Spread | None

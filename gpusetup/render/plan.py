@@ -211,7 +211,8 @@ def _solution(plan: PlanCell) -> str:
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
-    """A section with the parts of a GPU's memory in GiB, their total, and what torch will report."""
+    """A section with the parts of a GPU's memory in GiB, their total, and what torch will
+    report."""
     memory = plan.memory_gib
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {_free_text(plan)}"
@@ -247,7 +248,8 @@ def _free_text(plan: PlanCell) -> str:
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
-    """A section for a job that does better on fewer GPUs: how many, why, and how to use only these."""
+    """A section for a job that does better on fewer GPUs: how many, why, and how to use only
+    these."""
     gain = ""
     if plan.solved == "context":
         gain = f", up to {fewer.context:,} tokens"

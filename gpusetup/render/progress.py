@@ -58,7 +58,8 @@ def _unpacking_folders(cache: Path) -> frozenset[Path]:
 
 
 def _megabytes(folder: Path) -> int:
-    """The total size of a folder's files in megabytes; files that disappear meanwhile count as 0."""
+    """The total size of a folder's files in megabytes; files that disappear meanwhile count as
+    0."""
     size_bytes = 0
     for directory, _, names in os.walk(folder):
         for name in names:

@@ -169,7 +169,8 @@ def _driver_text(snapshot: Snapshot) -> str:
 
 
 def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
-    """Yields a table of the requested packages and torch's family, with their versions and indexes."""
+    """Yields a table of the requested packages and torch's family, with their versions and
+    indexes."""
     members = [package for package in packages if package.asked or package.name in FAMILY]
     rows = []
     for package in members:

@@ -67,7 +67,8 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 
 
 def _measured(answer: TuneAnswer) -> Iterator[str]:
-    """Yields the table of tried batch sizes, and the table that shows how much each setting gains."""
+    """Yields the table of tried batch sizes, and the table that shows how much each setting
+    gains."""
     device = answer.device or "this device"
     if answer.trials:
         titles = ("batch", "result", "peak", "samples/s")
@@ -158,7 +159,8 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
 
 
 def _preset_table(answer: TuneAnswer) -> Screen:
-    """The table of presets: what each preset trains, on which card, and which guide it comes from."""
+    """The table of presets: what each preset trains, on which card, and which guide it comes
+    from."""
     rows = []
     for preset in answer.presets:
         rows.append((preset.name, preset.trains, preset.card, preset.guide))
@@ -234,7 +236,8 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
 
 
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
-    """The cells of a row in the comparison. If the row did not run, its last cell gives the reason."""
+    """The cells of a row in the comparison. If the row did not run, its last cell gives the
+    reason."""
     # The guide's table writes `+ AMP`.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
