@@ -89,7 +89,7 @@ def ssh_command(work: NodeWork) -> str:
 SCHEMA_NAME = re.compile(r"gpusetup\.([a-z-]+)/\d+")
 
 
-# --- what came back
+# --- the output of a node
 
 
 def documents(text: str) -> dict[str, Document]:

@@ -33,8 +33,9 @@ class GuideAdvice(NamedTuple):
 
 
 def has_room(subject: Subject) -> bool:
-    """Whether every GPU has enough free memory for a larger batch; a GPU whose memory is unknown
-    counts as empty."""
+    """Whether every GPU has enough free memory for a larger batch; a GPU with unknown memory counts
+    as empty.
+    """
     fullest = 0.0
     for gpu in subject.run.gpus:
         # Unknown memory counts as empty.

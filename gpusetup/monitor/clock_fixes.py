@@ -166,7 +166,7 @@ def limit_before_the_fall(subject: Subject) -> float | None:
     return None if fall is None else fall.before_watts
 
 
-# --- set clocks -----------------------------------------------------------------------------------
+# --- locked clocks --------------------------------------------------------------------------------
 
 
 def find_the_lock(situation: Situation) -> str:

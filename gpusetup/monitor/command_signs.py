@@ -32,10 +32,11 @@ def core_full(subject: Subject) -> bool:
 
 @Sign
 def many_threads(subject: Subject) -> bool:
-    """For example, an optimizer on the CPU or a tokenizer; Python code on its own fills only one
-    core.
+    """Whether the command's busiest process (apart from loader workers) computes with several
+    threads.
     """
-    # An optimizer on the CPU does that, or a tokenizer; Python alone fills one core.
+    # For example, an optimizer on the CPU or a tokenizer does so; Python code by itself fills only
+    # one core.
     busiest_cpu = subject.work.busiest_cpu
     return at_least(busiest_cpu, marks.MANY_THREADS)
 
@@ -63,8 +64,8 @@ def workers(subject: Subject) -> bool:
 
 
 WORKER_FULL = 75.0
-"""Percent of a core. A busy worker stays below 100, because it also waits for the queue's lock and
-copies its batch.
+"""In percent of a core. A busy worker stays below 100, because it also waits for the queue's lock
+and copies its batch.
 """
 
 
@@ -112,19 +113,20 @@ def machine_full(subject: Subject) -> bool:
 
 
 OTHERS_USE_MUCH = 30.0
-"""Percent of the machine's cores that programs other than the command use."""
+"""In percent of the machine's cores that programs other than the command use."""
 
 
 NO_CPU_LEFT = 90.0
-"""Percent of the machine's cores in use. Above this, a process that wants more CPU has to wait."""
+"""In percent of the machine's cores in use. Above this, a process that wants more CPU has to wait.
+"""
 
 
 LONG_WAIT = 25.0
-"""Percent of one core's time: on average, one thread waits for a core a quarter of the time."""
+"""In percent of one core's time: on average, one thread waits for a core a quarter of the time."""
 WANTED_CPU = 70.0
-"""Percent of one core: the time in which the command's threads used a core or waited for one."""
+"""In percent of one core: the time in which the command's threads used a core or waited for one."""
 WAIT_SHARE = 20.0
-"""Percent of the CPU time that the command wanted. If it waited for less than this share, other
+"""In percent of the CPU time that the command wanted. If it waited for less than this share, other
 programs cost it little.
 """
 
@@ -142,8 +144,8 @@ def waits_for_a_core(work: Work) -> bool | None:
 
 
 MOSTLY_WAITS = 50.0
-"""Percent of the CPU time that the command wanted: above this, it waited longer for a core than it
-computed.
+"""In percent of the CPU time that the command wanted: above this, it waited longer for a core than
+it computed.
 """
 
 
@@ -154,7 +156,7 @@ def lacks_cpu_most(work: Work) -> bool:
 
 
 RESTING_WORKER = 20.0
-"""Percent of a core: a loader worker below this mostly waits."""
+"""In percent of a core: a loader worker below this mostly waits."""
 
 
 def workers_wait(work: Work) -> bool:
@@ -341,7 +343,7 @@ def over_the_network(subject: Subject) -> bool:
     return receives(subject) and comes_from_elsewhere
 
 
-# --- what kind of program it is -------------------------------------------------------------------
+# --- the kind of program --------------------------------------------------------------------------
 
 
 def of_kind(*kinds: str) -> Sign:

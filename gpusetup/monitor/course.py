@@ -43,13 +43,14 @@ reach 0.6 and more; a training that waits for its loader reaches 0.3, because so
 longer to load.
 """
 LEAST_WORK_IN_A_CYCLE = 15.0
-"""Percent of the time. A GPU that works less than this serves requests or an interactive user."""
+"""In percent of the time. A GPU that works less than this serves requests or an interactive user.
+"""
 LONGEST_CYCLE_SECONDS = 25.0
 """Loading several batches ahead and using them up may take this long. A longer cycle is a phase of
 the program.
 """
 CONSTANT_MEMORY = 5.0
-"""Percentage points by which memory varies while a training waits for its next batch."""
+"""In percentage points by which memory varies while a training waits for its next batch."""
 SAMPLES_OF_A_LEAK = 8
 """Fewer samples cannot show that memory grows all the time."""
 

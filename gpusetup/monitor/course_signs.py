@@ -97,7 +97,7 @@ def works_in_turns(subject: Subject) -> bool:
 
 
 MOST_OF_THE_MOMENTS = 80.0
-"""Percent. GPUs that pass a batch on to each other overlap for a moment now and then."""
+"""In percent. GPUs that pass a batch on to each other overlap for a moment now and then."""
 
 
 @Sign
@@ -143,7 +143,7 @@ def ended_and_started(subject: Subject) -> str:
 
 
 MOST_ENDS_NAMED = 4
-"""How many times one sentence lists."""
+"""How many ends of processes one sentence lists."""
 
 
 def seconds_of_ends(subject: Subject) -> str:

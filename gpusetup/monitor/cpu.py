@@ -53,7 +53,7 @@ def memory_full(run: WatchedRun, work: Work) -> bool:
 
 
 COMPUTES = 10.0
-"""Percent of a core. A command that uses less than this hardly needs the CPU that others use."""
+"""In percent of a core. A command that uses less than this hardly needs the CPU that others use."""
 
 
 def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
@@ -270,7 +270,7 @@ CASES: tuple[CpuCase, ...] = (
         ("see-where-it-waits",),
     ),
 )
-"""The first case whose proof holds gives the verdict."""
+"""The first case whose `proof` returns true gives the verdict."""
 
 
 def judged_without_gpu(run: WatchedRun) -> Judgement:

@@ -28,10 +28,10 @@ CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 NUMBER = r"(?P<number>\d{1,6}(?![\d])(?:\.\d+)?)"
 EPOCH = re.compile(
-    r"(?<![\w.-])epochs?\b(?:\(\w+\))?"  # not num_epochs, max-epochs; mmengine: Epoch(train)
+    r"(?<![\w.-])epochs?\b(?:\(\w+\))?"  # skips num_epochs, max-epochs; mmengine: Epoch(train)
     r"['\"]?[ \t]*(?:no\.?|number)?[ \t]*[:=#|]*[ \t]*['\"]?[\[(]?[ \t]*"  # 'epoch': 3, Epoch: [3]
     + NUMBER
-    + r"(?![\d.]*\s*(?:%|s\b|sec|min|h\b|ms\b))"  # a share or a duration
+    + r"(?![\d.]*\s*(?:%|s\b|sec|min|h\b|ms\b))"  # no percentage or duration
     r"(?P<rest>.*)",
     re.IGNORECASE,
 )

@@ -20,7 +20,7 @@ from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least
 
 MOST_PAUSED = 10.0
-"""Percent of the time spent in pauses. In most trainings, checkpoints cost less than this."""
+"""In percent of the time spent in pauses. In most trainings, checkpoints cost less than this."""
 LONG_REST_SECONDS = 60.0
 """A GPU that rests this long at the end of a recording, with memory still in use, has perhaps
 finished.
@@ -93,7 +93,7 @@ def has_only_begun(subject: Subject) -> bool:
     return seconds < marks.YOUNG_SECONDS and parts.start_up > seconds
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 def end_of_work(subject: Subject) -> str:
@@ -182,7 +182,7 @@ def findings_on(subject: Subject) -> Iterator[Finding]:
             yield finding
 
 
-# --- what no source reported ----------------------------------------------------------------------
+# --- figures that no source reported --------------------------------------------------------------
 
 
 def unreported(subject: Subject) -> list[str]:

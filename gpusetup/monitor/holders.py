@@ -13,7 +13,7 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.programs import kind_of
 
 BIG_HOLDER = 10.0
-"""Percent of the GPU's memory. A desktop and a bare CUDA context use less than this."""
+"""In percent of the GPU's memory. A desktop and a bare CUDA context use less than this."""
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
 
@@ -62,9 +62,9 @@ def foreign_holders(
 ) -> list[ProcessUse]:
     """The processes among these holders that do not belong to the watched job.
 
-    `command_kind`: the kind of the command, if one is known. A server or a notebook beside a
-    training is foreign to it. Of programs with different names the biggest is taken for the job;
-    processes of one name may be its ranks.
+    `command_kind`: the kind of the watched command, if it is known. A server or a notebook next to
+    a training does not belong to it. If the programs have different names, the largest one counts
+    as the job; processes with the same name may be its ranks.
 
     >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
     >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]

@@ -286,7 +286,7 @@ class ProcessTree:
 
 
 SHORTEST_SECONDS = 1e-3
-"""The least time between two samples, because we divide by it."""
+"""The least time between two samples in seconds, because we divide by it."""
 ProcessId = tuple[int, float]
 """A process by its pid and start time, because the system may reuse a pid."""
 

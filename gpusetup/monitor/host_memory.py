@@ -11,8 +11,8 @@ from gpusetup.monitor import course
 from gpusetup.monitor.work import Moment, or_zero, percent
 
 LEAST_GROWTH = 10.0
-"""Percentage points of the machine's memory. A machine has more memory than a GPU, so a leak takes
-longer to show.
+"""In percentage points of the machine's memory. A machine has more memory than a GPU, so a leak
+takes longer to show.
 """
 LEAST_SECONDS = 60.0
 """A shorter growth may come from a program that fills its caches after it starts."""
@@ -23,7 +23,7 @@ class HostMemoryGrowth(NamedTuple):
 
     first_share: float
     last_share: float
-    """Percent of the machine's memory in use."""
+    """In percent of the machine's memory in use."""
     full_in: float
     """Seconds until memory is full, if it keeps growing at this rate."""
     first_command_bytes: float | None

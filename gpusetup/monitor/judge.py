@@ -130,7 +130,7 @@ def severity(case: VerdictCase) -> int:
     return ORDER.index(case.verdict)
 
 
-# --- of the run as a whole ------------------------------------------------------------------------
+# --- verdicts on the whole run --------------------------------------------------------------------
 
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:

@@ -13,7 +13,7 @@ from gpusetup.monitor.work import Moment, below, mean, or_zero, percent
 LEAST_SAMPLES = 5
 """With fewer samples before or after the fall, it may only be temporary."""
 NEAR_THE_LIMIT = 85.0
-"""Percent of the limit. A card that draws more is considered to be slowed down by the limit."""
+"""In percent of the limit. A card that draws more is considered to be slowed down by the limit."""
 
 
 class PowerLimitFall(NamedTuple):

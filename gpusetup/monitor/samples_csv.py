@@ -144,7 +144,7 @@ def harmless(cell: Cell) -> Cell:
     return f"'{cell}"
 
 
-# --- read back ------------------------------------------------------------------------------------
+# --- reading back ---------------------------------------------------------------------------------
 
 Row = Mapping[str, str]
 """Maps each heading, without its unit, to the cell."""

@@ -54,7 +54,7 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 
 MEMORY_BUS_FULL = 70.0
-"""Percent of the time in which memory is read or written. No kernel reaches 100."""
+"""In percent of the time in which memory is read or written. No kernel reaches 100."""
 
 
 @Sign
@@ -85,7 +85,8 @@ def pauses_rule(subject: Subject) -> bool:
 
 
 LONG_PAUSE = 20.0
-"""Seconds. No batch takes this long, but an evaluation, a checkpoint or a starting loader may."""
+"""In seconds. No batch takes this long, but an evaluation, a checkpoint or a starting loader may.
+"""
 
 
 @Sign
@@ -108,7 +109,8 @@ def often_quiet(subject: Subject) -> bool:
 
 
 SWING = 50.0
-"""Percentage points between the 5th and the 95th percentile of utilisation: half of the scale."""
+"""In percentage points between the 5th and the 95th percentile of utilisation: half of the scale.
+"""
 
 
 @Sign
@@ -121,7 +123,7 @@ def swings(subject: Subject) -> bool:
 gaps = often_quiet | swings
 """The GPU is quiet again and again."""
 
-# --- its memory -----------------------------------------------------------------------------------
+# --- the GPU's memory -----------------------------------------------------------------------------
 
 
 @Sign
@@ -254,7 +256,7 @@ def used_by_others(subject: Subject) -> bool:
     return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
-# --- what holds it down ---------------------------------------------------------------------------
+# --- what slows it down ---------------------------------------------------------------------------
 
 
 def held_down_by(cause: str) -> Sign:
@@ -271,7 +273,7 @@ def held_down_by(cause: str) -> Sign:
 
 
 AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
-"""Percent of the power limit. A card that draws more than this counts as being at its limit."""
+"""In percent of the power limit. A card that draws more than this counts as being at its limit."""
 
 
 @Sign
@@ -318,9 +320,9 @@ and no reason is reported.
 
 @Sign
 def only_now_and_then(subject: Subject) -> bool:
-    """If so, waiting costs more than the lower clocks do."""
+    """Whether the clocks were throttled in less than half of the samples with work."""
     throttle_share = subject.throttle_share
-    # Then the waiting costs more than the lower clocks do.
+    # In that case, waiting costs more than the lower clocks do.
     return throttle_share < marks.POWER_CAPPED_SHARE
 
 
@@ -332,7 +334,7 @@ def laptop(subject: Subject) -> bool:
     return is_laptop(name)
 
 
-# --- several GPUs and what lies between -----------------------------------------------------------
+# --- several GPUs and the links between them ------------------------------------------------------
 
 
 @Sign
@@ -380,7 +382,7 @@ def nvlink_carries(subject: Subject) -> bool:
 
 
 PCIE_SHARE_MUCH = 30.0
-"""Percent of what the link can carry in one direction, compared with the traffic of both
+"""In percent of what the link can carry in one direction, compared with the traffic of both
 directions. A narrow link is full early.
 """
 
@@ -398,7 +400,7 @@ def pcie_carries(subject: Subject) -> bool:
 
 
 FULL_POWER = 50.0
-"""Percent of the power above idle. Kernels that compute all the time draw more."""
+"""In percent of the power above idle. Kernels that compute all the time draw more."""
 
 
 links_carry = nvlink_carries | pcie_carries
@@ -441,7 +443,8 @@ def network_full(subject: Subject) -> bool:
 
 
 LINK_FULL = 70.0
-"""Percent of what a PCIe link can carry in one direction; packet headers and gaps take the rest."""
+"""In percent of what a PCIe link can carry in one direction; packet headers and gaps take the rest.
+"""
 
 
 @Sign
@@ -481,7 +484,7 @@ def lacks_lanes(subject: Subject) -> bool:
 
 
 SLOW_LINK = 8e9
-"""Bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 in one direction."""
+"""In bytes per second. Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 in one direction."""
 
 
 @Sign

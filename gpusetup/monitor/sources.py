@@ -124,7 +124,7 @@ def plausible(gpu: GpuSample) -> GpuSample:
     return replace(gpu, problem=problem, **removed)
 
 
-# --- which GPUs -----------------------------------------------------------------------------------
+# --- which GPUs to watch --------------------------------------------------------------------------
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 SHORTEST = len("GPU-")

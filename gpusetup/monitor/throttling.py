@@ -28,7 +28,7 @@ class Throttle(NamedTuple):
     words: str
     reason: str = ""
     least_share: float = THROTTLED_SHARE
-    """Percent of the work during which the reason must be active."""
+    """In percent of the work during which the reason must be active."""
     needs_low_clocks: bool = False
     """Whether it counts only if the clocks are low, because cards also reach their power limit in
     normal work.
@@ -87,8 +87,8 @@ def active_throttle(
 
 
 WARM = 80.0
-"""°C. GeForce cards lower their clocks from 83 °C on; the limit is lower because we compare it with
-the 95th percentile.
+"""In °C. GeForce cards lower their clocks from 83 °C on; the limit is lower because we compare it
+with the 95th percentile.
 """
 
 

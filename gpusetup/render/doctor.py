@@ -367,7 +367,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
             yield command(line, 6)
 
 
-# --- what is known of a finding -------------------------------------------------------------------
+# --- the explanation of a finding -----------------------------------------------------------------
 
 
 def explained(finding: KnownFinding) -> Screen:
@@ -386,7 +386,7 @@ def explained(finding: KnownFinding) -> Screen:
     return Screen(lines)
 
 
-# --- a reply for a thread -------------------------------------------------------------------------
+# --- a forum reply --------------------------------------------------------------------------------
 
 COLUMNS = 100
 WHAT_IT_IS = (

@@ -230,7 +230,7 @@ def _exclude(exclude: Exclude) -> Iterator[str]:
     return section("To leave these nodes out of a Slurm job", lines)
 
 
-# --- the exchange between ranks -------------------------------------------------------------------
+# --- a sweep between ranks ------------------------------------------------------------------------
 
 LEVELS = {"within": "exchange within a host", "between": "exchange between hosts"}
 

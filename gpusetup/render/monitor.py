@@ -274,7 +274,7 @@ def draw(live: Live, sample: Sample) -> None:
     live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
-# --- the end --------------------------------------------------------------------------------------
+# --- the end of a run -----------------------------------------------------------------------------
 
 
 class Figure(NamedTuple):

@@ -405,7 +405,7 @@ def _yaml_value(value: Any) -> str:
     return str(value)
 
 
-# --- a training config, somebody's code ---------------------------------------------------------
+# --- a training config, the user's code ---------------------------------------------------------
 
 MOST_UNKNOWN = 12
 """How many of the keys that plan does not know are listed."""

@@ -163,7 +163,7 @@ class Screen(str):
         return self.shown(width=width, colour=has_colour)
 
 
-# --- the parts of an answer ---------------------------------------------------------------------
+# --- the parts of a screen ----------------------------------------------------------------------
 
 
 def heading(text: str) -> ScreenLine:
@@ -354,7 +354,7 @@ def notes(texts: Iterable[str], word: str = "note") -> list[str]:
     return lines
 
 
-# --- how a terminal shows it --------------------------------------------------------------------
+# --- how a terminal shows a line ----------------------------------------------------------------
 
 
 def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:

@@ -113,8 +113,8 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
 
 
 def why(change: TuneChange) -> Iterator[ScreenLine]:
-    """The config did not contain this key before."""
-    # The config had no such key.
+    """Yields the lines of a change: the old and the new value, the reason and its source."""
+    # The config did not contain this key before.
     before = "(new)" if change.added else value_text(change.before)
     after = value_text(change.after)
     old_value, new_value = (before, DIM), (after, GOOD)
@@ -169,7 +169,7 @@ def _preset_table(answer: TuneAnswer) -> Screen:
     return Screen((*table(titles, rows, left=range(4)), "", next_step))
 
 
-# --- measured -----------------------------------------------------------------------------------
+# --- measurements -------------------------------------------------------------------------------
 
 
 def trial_cells(trial: Trial) -> tuple[str, ...]:
