@@ -89,7 +89,7 @@ class _NodeCheck(Frozen):
     facts: Mapping[str, str] = {}
     findings: tuple[NodeFinding, ...] = ()
     blind_to: tuple[Source, ...] | None = None
-    """None in records of older versions."""
+    """The sources that the check could not read; None in records of older versions."""
 
 
 def read_folder(

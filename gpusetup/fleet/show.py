@@ -91,7 +91,7 @@ class Exclude(Frozen):
     slurm: str = ""
     """An option for sbatch and srun; empty if no node failed."""
     names: tuple[str, ...] = ()
-    """For Ray and Kubernetes, with the node names that they use."""
+    """The names of the nodes, as Ray and Kubernetes need them."""
 
 
 class FleetAnswer(Frozen):

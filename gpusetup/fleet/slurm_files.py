@@ -12,7 +12,7 @@ shared folder, and is visible in `sinfo -R`. slurmctld also dates all reasons wi
 so nodes that fail at the same moment agree on which of them are within the limit.
 
 For a node whose prolog failed, slurmctld only writes `Prolog error` into the reason. If the health
-program's own check fails too, it replaces this by its reason.
+program's own check fails too, it replaces that text with its own reason.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The tuning guide's advice for a GPU that is busy less than half of the time: a larger batch, more
-loader workers, mixed precision. Pure functions.
+"""The acceleration guide's advice for a GPU that is busy less than half of the time: a larger
+batch, more loader workers, mixed precision. (It is one of the published tuning guides that
+docs/how-to/tune.md names.) Pure functions.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ MIXED = re.compile(
 
 
 class GuideAdvice(NamedTuple):
-    """One of the tuning guide's three pieces of advice, the verdicts or causes that it helps with,
-    and a test whether the run can still use it."""
+    """One of the acceleration guide's three pieces of advice, the verdicts or causes that it helps
+    with, and a test whether the run can still use it.
+    """
 
     text: str
     helps: tuple[str, ...]

@@ -76,7 +76,7 @@ def check_the_supply(situation: Situation) -> str:
 
 
 def limit_words(situation: Situation) -> str:
-    """The second half of the advice: the sign that the GPU gets too little power."""
+    """The second half of an advice sentence: why the GPU seems to get too little power."""
     subject = situation.subject
     if subject is None or subject.power_limit_watts is None:
         return "something outside the GPU holds its clocks far down"

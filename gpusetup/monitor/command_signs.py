@@ -113,18 +113,19 @@ def machine_full(subject: Subject) -> bool:
 
 
 OTHERS_USE_MUCH = 30.0
-"""In percent of the machine's cores that programs other than the command use."""
+"""How much CPU other programs must use to matter, in percent of the machine's cores."""
 
 
 NO_CPU_LEFT = 90.0
-"""In percent of the machine's cores in use. Above this, a process that wants more CPU has to wait.
+"""In percent of the machine's cores: if more than this is in use, a process that wants more CPU has
+to wait.
 """
 
 
 LONG_WAIT = 25.0
-"""In percent of one core's time: on average, one thread waits for a core a quarter of the time."""
+"""In percent of one core: 25 means that one thread waits for a core a quarter of the time."""
 WANTED_CPU = 70.0
-"""In percent of one core: the time in which the command's threads used a core or waited for one."""
+"""In percent of one core: how long the command's threads used a core or waited for one."""
 WAIT_SHARE = 20.0
 """In percent of the CPU time that the command wanted. If it waited for less than this share, other
 programs cost it little.

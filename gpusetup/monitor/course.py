@@ -14,14 +14,14 @@ from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.work import Moment, is_quiet, or_zero, percentile
 
 RECENT_SAMPLES = 5
-"""How many samples before the memory was freed we search for its peak, because cleaning up may take
+"""How many samples we look back for the peak before memory was freed, because cleaning up may take
 several samples.
 """
 LEAST_PHASE_SECONDS = 10.0
 """No batch takes this long, so a stretch of at least this length is a phase of the program."""
 SMOOTHING = 5
-"""Samples in the window of a moving median, so that a single busy or idle sample neither begins nor
-ends a phase.
+"""The window of a moving median, in samples. It is so long that a single busy or idle sample
+neither begins nor ends a phase.
 """
 LENGTH_SPREAD = 2.0
 """Phases of the same kind differ in length by less than this factor."""
@@ -34,13 +34,13 @@ LEAST_STEADY_PART = 0.8
 samples.
 """
 PERIOD_SPREAD = 0.2
-"""Standard deviation of the time between phases, as a fraction of its mean. Epochs with a fixed
-number of steps vary less.
+"""The largest standard deviation of the time between phases, as a fraction of its mean. Epochs with
+a fixed number of steps vary less.
 """
 UNEVEN_CYCLES = 0.4
-"""Standard deviation of the cycle length, as a fraction of its mean. Requests that arrive at random
-reach 0.6 and more; a training that waits for its loader reaches 0.3, because some batches take
-longer to load.
+"""The largest standard deviation of the cycle length that counts as regular, as a fraction of its
+mean. Requests that arrive at random reach 0.6 and more; a training that waits for its loader
+reaches 0.3, because some batches take longer to load.
 """
 LEAST_WORK_IN_A_CYCLE = 15.0
 """In percent of the time. A GPU that works less than this serves requests or an interactive user.
@@ -50,7 +50,7 @@ LONGEST_CYCLE_SECONDS = 25.0
 the program.
 """
 CONSTANT_MEMORY = 5.0
-"""In percentage points by which memory varies while a training waits for its next batch."""
+"""By how many percentage points memory may vary while a training waits for its next batch."""
 SAMPLES_OF_A_LEAK = 8
 """Fewer samples cannot show that memory grows all the time."""
 
@@ -62,7 +62,7 @@ class ProcessEnd(NamedTuple):
     peak: float | None
     """How full the memory was just before, in percent; None if the memory size is unknown."""
     back_after: float | None
-    """Seconds until a process used memory again; None if none did."""
+    """How many seconds later a process used memory again; None if none did."""
 
 
 class SlowPhases(NamedTuple):
@@ -156,8 +156,8 @@ def grows_all_the_time(shares: Sequence[float], least_growth: float = marks.LEAK
         quarters.append(shares[min(last, position)])
     growth = quarters[-1] - quarters[0]
     steps = [later - earlier for earlier, later in pairwise(quarters)]
-    # Even growth would have a quarter of the total in each quarter of the run. We require a third
-    # of that.
+    # With even growth, each quarter of the run has a quarter of the total. We require a third of
+    # that.
     least_step = growth / 12
     grows_in_each = min(steps) >= least_step
     return growth >= least_growth and grows_in_each
@@ -173,7 +173,7 @@ def slow_phases(rows: Sequence[Moment]) -> SlowPhases | None:
     uses = smoothed([or_zero(row.gpu.utilization_percent) for row in rows])
     full_use = percentile(uses, 90)
     low_mark = full_use - marks.USE_DIFFERENCE
-    # Unless the work between the phases is full, they are not an exception.
+    # If the GPU is not fully busy between the phases, they are not exceptional.
     if full_use < marks.BUSY:
         return None
     is_low = [use < low_mark for use in uses]

@@ -41,7 +41,7 @@ def ended_when_full(subject: Subject) -> bool:
 
 @Sign
 def fills_soon(subject: Subject) -> bool:
-    """Whether memory grows so fast that it will be full before the run has lasted twice as long."""
+    """Whether memory grows so fast that it will be full before the run's length has doubled."""
     memory = subject.gpu.memory
     if memory.full_in is None:
         return False
@@ -56,7 +56,7 @@ def power_limit_fell(subject: Subject) -> bool:
 
 def host_memory_fills(run: WatchedRun) -> bool:
     """Whether the machine's memory grew all the time, and is nearly full or will be full before the
-    run has lasted twice as long.
+    run's length has doubled.
     """
     growth = run.host_memory_growth
     if growth is None:
@@ -97,7 +97,9 @@ def works_in_turns(subject: Subject) -> bool:
 
 
 MOST_OF_THE_MOMENTS = 80.0
-"""In percent. GPUs that pass a batch on to each other overlap for a moment now and then."""
+"""In percent of the samples. The limit is below 100, because GPUs that pass a batch on to each
+other overlap for a moment now and then.
+"""
 
 
 @Sign

@@ -106,7 +106,7 @@ class GpuSample(Frozen):
 class TreeSample(Frozen):
     """What the command's processes used together since the previous sample.
 
-    The first sample has no rates, because it is the baseline.
+    The first sample of a recording has no `TreeSample`, because it only takes the baseline.
     """
 
     processes: int
@@ -250,9 +250,9 @@ class Summary(Frozen):
     evidence: str
     next: NextStep | None = None
     advice: tuple[str, ...] = ()
-    """The tuning guide's advice in order of importance, if utilisation is below 50 %."""
+    """The acceleration guide's advice in order of importance, if utilisation is below 50 %."""
     notes: tuple[str, ...] = ()
-    """Everything else that exceeds a threshold."""
+    """Notes on everything else that exceeds a threshold."""
     source: str | None = None
     """Where the samples come from: `nvml`, `nvidia-smi`, `machine` (no GPU) and so on, or the kind
     of a recording.

@@ -19,7 +19,9 @@ LONGEST_LINE = 4000
 LINE_END = re.compile(rb"[\r\n]+")
 MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
-"""As a fraction of an epoch. A shorter part says little about a whole epoch."""
+"""The least part of an epoch that is enough, because a shorter part says little about a whole
+epoch.
+"""
 WHOLE_EPOCH = 0.99
 LEAST_COLUMNS = 3
 """A line with fewer words cannot be a table's heading."""

@@ -20,7 +20,7 @@ from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import at_least
 
 MOST_PAUSED = 10.0
-"""In percent of the time spent in pauses. In most trainings, checkpoints cost less than this."""
+"""In percent of the time. In most trainings, pauses for checkpoints take less than this."""
 LONG_REST_SECONDS = 60.0
 """A GPU that rests this long at the end of a recording, with memory still in use, has perhaps
 finished.
@@ -68,8 +68,8 @@ def leaves_others_unused(subject: Subject) -> bool:
     run = subject.run
     if not c.leaves_gpus_unused(subject):
         return False
-    # GPUs that work differently belong to several jobs, and the unused GPUs may be reserved for
-    # others.
+    # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
+    # for someone else.
     is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
     # A card of another model may only drive the display.
     models = {gpu.name for gpu in run.unused_gpus}
@@ -189,7 +189,7 @@ def unreported(subject: Subject) -> list[str]:
     """The names of missing figures without which we cannot say that nothing slows the GPU down."""
     work = subject.work
     latest = subject.gpu.latest
-    # Clocks near their maximum show just as well as throttle reasons that nothing throttles them.
+    # Both throttle reasons and clocks near their maximum can show that nothing throttles the GPU.
     shows_throttling = latest.throttle_reasons is not None or work.clock_most is not None
     known = {
         "power": work.power_watts is not None,

@@ -32,7 +32,8 @@ WARM_UP_CHUNKS = 64
 LAST_SAMPLES = 5
 """How many memory samples count as the end of a run."""
 LAST_WORKING_SAMPLES = 2
-"""Samples with work at the end of a stretch without work: a process that is killed may show some.
+"""How many of the last working samples are ignored, because a process that is killed may still run
+some kernels.
 """
 
 
@@ -140,14 +141,14 @@ class GpuRun:
         works.
         """
         self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
-        """In MHz, while the GPU worked. The run later replaces it by the highest clock among all
-        cards of the same model.
+        """The highest SM clock in MHz while the GPU worked. The run later replaces it with the
+        highest clock of all cards of the same model.
         """
         # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
         # clock.
         memory_clock = highest(gpu.clock_memory_mhz for gpu in working)
         self.model = self.name or f"memory at {memory_clock} MHz"
-        """GPUs with the same `model` can be compared by their clocks."""
+        """Only GPUs with the same `model` can be compared by their clocks."""
         self.lanes: int | None = highest(gpu.pcie_width for gpu in working)
         """The highest number of PCIe lanes that the GPU used while it worked."""
         error_counts = [gpu.ecc_uncorrected for gpu in gpus if gpu.ecc_uncorrected is not None]
@@ -256,7 +257,7 @@ class GpuRun:
         """How full the GPU's memory was during the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
-        # If memory became empty, the relevant end is the peak before that.
+        # If memory suddenly became empty, use the peak before that.
         falls = peaks_before_a_fall(known_shares)
         last_shares = falls or known_shares[-LAST_SAMPLES:]
         usual_share = percentile(known_shares, 95) if known_shares else None
@@ -273,8 +274,8 @@ class GpuRun:
 
     @property
     def _rows_since_work(self) -> list[Moment]:
-        """The samples with known memory since the GPU's first work. While a program loads before
-        that, its memory grows without a leak.
+        """The samples with known memory since the GPU's first work. Before that, a program loads
+        its data, so growing memory is not a leak.
         """
         begin = self.rows[0].seconds + self.parts.start_up
         known_rows = [row for row in self.rows if row.gpu.memory_percent is not None]
@@ -461,7 +462,7 @@ def first_touch(body: Sequence[Moment]) -> int:
         return 0
     pause_begins = phases.index(PAUSE)
     later_phases = phases[pause_begins:]
-    # The samples begin with work, and some work follows the pause.
+    # This needs work before the pause and after it.
     if pause_begins == 0 or WORK not in later_phases:
         return 0
     pause_ends = phases.index(WORK, pause_begins)
@@ -475,7 +476,7 @@ def first_touch(body: Sequence[Moment]) -> int:
 
 
 LEAST_WARM_UP_SAMPLES = 3
-"""With fewer samples, less work may be chance."""
+"""With fewer samples, a low utilisation may be chance."""
 
 
 def warm_up(body: Sequence[Moment]) -> int:

@@ -23,7 +23,7 @@ class HostMemoryGrowth(NamedTuple):
 
     first_share: float
     last_share: float
-    """In percent of the machine's memory in use."""
+    """The share of the machine's memory in use, in percent."""
     full_in: float
     """Seconds until memory is full, if it keeps growing at this rate."""
     first_command_bytes: float | None

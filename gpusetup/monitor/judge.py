@@ -72,8 +72,8 @@ def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
 
 
 def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
-    """The case's sentence for this GPU, preceded by GPU labels: for throttled clocks, all GPUs that
-    need the same fix; otherwise only this GPU.
+    """The verdict's sentence for this GPU, preceded by GPU labels: for throttled clocks, all GPUs
+    that need the same fix; otherwise only this GPU.
     """
     sentence = case.sentence(subject)
     if case.verdict != "throttled":
@@ -81,7 +81,7 @@ def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
     equals = equally_judged(subject)
     labels = ", ".join(equal.gpu.label for equal in equals)
     sentences = {case.sentence(equal) for equal in equals}
-    # The GPUs differ in their figures.
+    # The GPUs' sentences differ in their figures, so say whose figures are shown.
     whose = "" if len(sentences) == 1 else f" (figures of GPU {subject.gpu.label})"
     return f"GPU {labels}: {sentence}{whose}"
 
@@ -275,8 +275,8 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
 
 GATHERED = 1.25
-"""How many times as much memory as the other GPUs the first one uses, because DataParallel's
-gathered outputs take at least a quarter as much as a replica.
+"""The first GPU must use this many times the memory of the others, because the outputs that
+DataParallel gathers there take at least a quarter of a replica's memory.
 """
 
 

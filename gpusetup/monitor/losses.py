@@ -29,7 +29,7 @@ NO_LONGER = "nvidia-smi can no longer"
 
 
 class LostGpu(NamedTuple):
-    """A GPU that can no longer be read, as one line reports it."""
+    """What one line reports about a GPU that can no longer be read."""
 
     gpu_index: int | None
     """The GPU's index; None if the line contains no index."""
@@ -120,8 +120,8 @@ def with_losses(
 
 
 def gpus_lost(loss: LostGpu, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
-    """Samples that mark as lost those of these GPUs that the loss is about (all of them if it names
-    no index).
+    """Samples that mark GPUs as lost: the GPU that the loss is about, or all of these GPUs if the
+    loss names no index.
     """
     lost_gpus = []
     for gpu in gpus:

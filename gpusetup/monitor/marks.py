@@ -1,14 +1,14 @@
 """The thresholds for the verdicts, each with its unit.
 
-The tuning guide recommends utilisation near 100 %, memory at 70 to 90 %, and 70 to 85 °C. We chose
-the other thresholds, and checked them on the labelled runs in tests/monitor/monitor_kinds.py.
+The acceleration guide recommends utilisation near 100 %, memory at 70 to 90 %, and 70 to 85 °C. We
+chose the other thresholds, and checked them on the labelled runs in tests/monitor/monitor_kinds.py.
 """
 
 from __future__ import annotations
 
 QUIET = 3.0  # %: utilisation up to this counts as none (a display, a stray kernel)
 BUSY = 85.0  # %: utilisation from this on counts as near 100 %
-LOW = 50.0  # %: utilisation below this gets the tuning guide's advice
+LOW = 50.0  # %: utilisation below this gets the acceleration guide's advice
 IDLE = 5.0  # %: a run with a lower mean utilisation is idle
 STRAY_USE = 10.0  # %: utilisation below this does not end a pause
 STRAY_PART = 20.0  # %: of the usual utilisation: less than this does not end a pause either
@@ -53,7 +53,7 @@ PCIE_RATE = 4e9  # bytes/s: over PCIe: more than batches of data need
 HANG_SECONDS = 40.0  # s: a stretch of this length without progress is a hang
 HANG_SECONDS_UNENDED = 120.0  # s: the same, if it is unknown how the run ended
 RESTING_CPU = 20.0  # %: of a core, all processes together: below this, they are waiting
-POWER_DROP = 1.5  # times: in a hang, the power before it was this much higher
+POWER_DROP = 1.5  # times: in a hang, the power drops by at least this factor
 FEW_SAMPLES = 10.0  # samples: a run with fewer says little
 SPINNING_USE = 95.0  # %: a card that waits in a collective shows at least this utilisation
 POWER_DIFFERENCE = 30.0  # points: by which the power shares of busy GPUs must differ

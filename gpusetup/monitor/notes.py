@@ -29,7 +29,7 @@ from gpusetup.monitor.work import below
 @Sign
 def has_room(subject: Subject) -> bool:
     """Whether the GPU's memory is less than 70 % full, so that a larger batch may fit."""
-    # The tuning guide's range for memory begins at 70 %.
+    # The acceleration guide's range for memory begins at 70 %.
     memory_share = subject.gpu.memory.p95
     return below(memory_share, marks.MEMORY_LOW)
 
@@ -177,8 +177,8 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 
 
 def notes(run: WatchedRun) -> Iterator[str]:
-    """Yields the notes on a run: that the recording is short, on each GPU, on GPUs that did
-    nothing, and on the machine's memory.
+    """Yields the notes on a run: about a short recording, each GPU, the GPUs that did nothing, and
+    the machine's memory.
     """
     if run.samples < marks.LEAST_SAMPLES:
         counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"

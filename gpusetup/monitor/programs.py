@@ -125,7 +125,7 @@ def is_launched(command: Sequence[str] | None) -> bool:
 
 
 MOST_DIGITS = 6
-"""Digits of a number of machines: a longer number is something else."""
+"""The most digits in a number of machines; a longer number is something else."""
 
 
 NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")

@@ -291,7 +291,7 @@ def considered(gpu: GpuRun) -> Work | None:
 
 WORKERS_IF_UNKNOWN = 4
 """Loader workers per process on a machine with an unknown number of cores. A workstation has at
-least this many cores, and the tuning guide starts with this number.
+least this many cores, and the acceleration guide starts with this number.
 """
 
 

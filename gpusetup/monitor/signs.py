@@ -24,7 +24,7 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 @Sign
 def busy(subject: Subject) -> bool:
     """Whether the GPU's utilisation is near 100 %."""
-    # The tuning guide's threshold for a well-used GPU.
+    # The acceleration guide's threshold for a well-used GPU.
     utilization = subject.work.utilization
     return at_least(utilization, marks.BUSY)
 
@@ -54,7 +54,9 @@ def no_memory_traffic(subject: Subject) -> bool:
 
 
 MEMORY_BUS_FULL = 70.0
-"""In percent of the time in which memory is read or written. No kernel reaches 100."""
+"""In percent of the time. Memory counts as fully used from this share on, because no kernel reaches
+100.
+"""
 
 
 @Sign
@@ -109,7 +111,8 @@ def often_quiet(subject: Subject) -> bool:
 
 
 SWING = 50.0
-"""In percentage points between the 5th and the 95th percentile of utilisation: half of the scale.
+"""The distance between the 5th and the 95th percentile of utilisation, in percentage points: half
+of the scale.
 """
 
 
@@ -129,7 +132,7 @@ gaps = often_quiet | swings
 @Sign
 def memory_high(subject: Subject) -> bool:
     """Whether the GPU's memory is at least 90 % full, which leaves little room."""
-    # The tuning guide's range for memory ends at 90 %.
+    # The acceleration guide's range for memory ends at 90 %.
     memory_share = subject.gpu.memory.p95
     return at_least(memory_share, marks.MEMORY_HIGH)
 
@@ -382,8 +385,8 @@ def nvlink_carries(subject: Subject) -> bool:
 
 
 PCIE_SHARE_MUCH = 30.0
-"""In percent of what the link can carry in one direction, compared with the traffic of both
-directions. A narrow link is full early.
+"""The traffic of both directions, in percent of what the link can carry in one direction. A narrow
+link is full early.
 """
 
 
@@ -400,7 +403,7 @@ def pcie_carries(subject: Subject) -> bool:
 
 
 FULL_POWER = 50.0
-"""In percent of the power above idle. Kernels that compute all the time draw more."""
+"""The power draw above idle, in percent. Kernels that compute all the time draw more than this."""
 
 
 links_carry = nvlink_carries | pcie_carries
@@ -443,7 +446,8 @@ def network_full(subject: Subject) -> bool:
 
 
 LINK_FULL = 70.0
-"""In percent of what a PCIe link can carry in one direction; packet headers and gaps take the rest.
+"""A link counts as full from this percentage of its capacity in one direction on; packet headers
+and gaps take the rest.
 """
 
 
@@ -458,8 +462,9 @@ def link_full(subject: Subject) -> bool:
 
 
 NARROW_LINK = 4
-"""The fraction of the lanes. Slots wired with half of the lanes are normal; with a quarter or
-fewer, the card is in the wrong slot or in a bad riser, or has a bad contact.
+"""A link is narrow if it uses at most one lane in this many. Slots wired with half of the lanes are
+normal; with a quarter or fewer, the card is in the wrong slot or in a bad riser, or has a bad
+contact.
 """
 
 

@@ -94,7 +94,7 @@ def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
 
 
 LONGEST_REASON = 200
-"""Characters of an error message that nvidia-smi printed."""
+"""How many characters of nvidia-smi's error message are shown."""
 
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:

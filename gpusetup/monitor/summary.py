@@ -79,8 +79,8 @@ def further_notes(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
 
 
 def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
-    """The tuning guide's advice if a GPU worked less than half of the time; for a single reading,
-    the steps for each GPU.
+    """The acceleration guide's advice if a GPU worked less than half of the time; for a single
+    reading, the steps for each GPU.
     """
     if run.is_reading:
         steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)

@@ -28,7 +28,7 @@ class Throttle(NamedTuple):
     words: str
     reason: str = ""
     least_share: float = THROTTLED_SHARE
-    """In percent of the work during which the reason must be active."""
+    """During how much of the work the reason must be active, in percent."""
     needs_low_clocks: bool = False
     """Whether it counts only if the clocks are low, because cards also reach their power limit in
     normal work.

@@ -52,7 +52,7 @@ class TrainingMonitor:
         return self
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
-        # After an error, memory that was full is what ended the training.
+        # If the training ended with an error, full memory counts as the cause.
         ended_with_error = problem is not None
         self.stop(failed=ended_with_error)
 

@@ -94,7 +94,9 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
-    """The verdict line: how many nodes are healthy, or how many nodes have each other status."""
+    """The verdict line: how many nodes are healthy or, if not all are, how many nodes have each
+    status.
+    """
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     age = f"; the newest record is {answer.age} old ({answer.newest_record})" if answer.age else ""

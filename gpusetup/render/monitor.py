@@ -206,7 +206,7 @@ def once(sample: Sample) -> Screen:
         row = cells(gpu)
         titles = tuple(row)
         rows.append([*row.values()])
-    # The index, the throttle reasons and the name are left-aligned, because they are words.
+    # The index, the throttle reasons and the name are left-aligned, like words.
     lines = table(titles, rows, left=(0, 6, 7))
     lines += _process_table(sample)
     return Screen(lines)

@@ -206,7 +206,7 @@ def _advice(advice: Advice) -> str:
 
 
 NO_QUESTION = ("is not the ", "fits, but ")
-"""How the reasons begin that users do not ask about."""
+"""The beginnings of reasons that users do not ask about."""
 OF_CPU = "is a CPU build"
 
 
