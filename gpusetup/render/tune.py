@@ -223,7 +223,8 @@ def _best(answer: TuneAnswer) -> ScreenLine:
 
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
-    """The table that compares the measured rows, laid out like the table in the acceleration guide."""
+    """The table that compares the measured rows, laid out like the table in the acceleration
+    guide."""
     # Without the size of the data set, the length of an epoch is unknown.
     has_epochs = any(row.seconds_per_epoch for row in rows)
     epoch_title = ("s / epoch",) if has_epochs else ()
