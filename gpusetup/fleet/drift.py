@@ -24,7 +24,8 @@ from gpusetup.model.frozen import Frozen
 LEAST_NODES = 3
 """How many nodes must report a fact before a majority means anything."""
 Kind = tuple[str, ...]
-"""What makes machines comparable: the model of most of their GPUs."""
+"""A kind of machines that can be compared with each other: the model that most of their GPUs have.
+"""
 
 
 class FactDifferences(Frozen):

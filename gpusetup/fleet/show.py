@@ -59,7 +59,7 @@ class Uncompared(Frozen):
     """A kind of machine that has too few nodes for a comparison, with these nodes."""
 
     gpus: tuple[str, ...]
-    """The models of their GPUs."""
+    """The GPU models of these nodes."""
     nodes: tuple[str, ...]
 
 

@@ -394,6 +394,6 @@ nothing_comes_in = reads_nothing & copies_nothing & ~simulation
 @Sign
 def leaves_gpus_unused(subject: Subject) -> bool:
     """Whether the command is a training that leaves GPUs of the machine unused."""
-    # Whether the training may use the other GPUs is a question that the next step asks the user.
+    # We cannot know whether the training may use these GPUs, so the next step asks the user.
     has_unused_gpus = len(subject.run.unused_gpus) > 0
     return training(subject) and has_unused_gpus

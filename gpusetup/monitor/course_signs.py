@@ -156,8 +156,8 @@ def seconds_of_ends(subject: Subject) -> str:
 
 
 def slower_phases(subject: Subject) -> str:
-    """A sentence on how often, how long and how much less the GPU works in its slow phases; a
-    question mark if it has none.
+    """A sentence on how often the slow phases come, how long they last, and how little the GPU
+    works in them; a question mark if it has none.
     """
     phases = subject.gpu.slow_phases
     body = subject.gpu.parts.body

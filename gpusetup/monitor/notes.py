@@ -47,7 +47,7 @@ def hot(subject: Subject) -> bool:
 @Sign
 def warmed_up(subject: Subject) -> bool:
     """Whether the GPU worked less at the beginning of its work, for example during compilation."""
-    # This may be compilation or cold caches. The figures exclude it.
+    # The reason may be compilation or cold caches. The figures exclude this time.
     warm_seconds = subject.gpu.parts.warm
     return warm_seconds > 0
 

@@ -446,8 +446,8 @@ def network_full(subject: Subject) -> bool:
 
 
 LINK_FULL = 70.0
-"""A link counts as full from this percentage of its capacity in one direction on; packet headers
-and gaps take the rest.
+"""In percent of a link's capacity in one direction. Above this, the link counts as full, because
+packet headers and gaps take the rest.
 """
 
 

@@ -382,7 +382,7 @@ def dmon_pictures(
         cells = line.split()
         row = dict(zip(names, cells, strict=False))
         gpu = dmon_gpu(row)
-        # The line is the heading with the units, or something that a shell printed.
+        # The line contains the units, or something that a shell printed.
         if gpu is None:
             continue
         if gpu.index in gpus:

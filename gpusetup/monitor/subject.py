@@ -137,7 +137,7 @@ class Sign:
 
     def __invert__(self) -> Sign:
         def is_not_seen(subject: Subject) -> bool:
-            # If no source reported the value that the sign needs, its negation is therefore true.
+            # So if no source reported the value that the sign needs, its negation is true.
             return not self(subject)
 
         return Sign(is_not_seen)

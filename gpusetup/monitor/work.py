@@ -54,7 +54,7 @@ class Mean:
 
 
 def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
-    """The mean of one of the GPU's figures, over all samples or only those in which it worked
+    """The mean of a figure about the GPU, over all samples or only those in which it worked
     (`running`).
     """
 
@@ -66,8 +66,7 @@ def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False
 
 
 def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
-    """The mean of one of the figures of the command's processes, over the samples that contain
-    it."""
+    """The mean of a figure about the command's processes, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
         # A rate needs two readings, so the first sample has no figures of processes.
@@ -79,7 +78,7 @@ def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
 
 
 def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
-    """The mean of one of the machine's figures, over the samples that contain it."""
+    """The mean of a figure about the machine, over the samples that contain it."""
 
     def figure_of(row: Moment) -> float | None:
         # A log of nvidia-smi contains no figures of the machine.

@@ -19,8 +19,8 @@ from gpusetup.model.frozen import Frozen
 LOSS = 0.2
 """The least relative loss of speed that is reported."""
 LOSS_AMONG_FEW = 1 / 3
-"""The same if fewer than eight ranks are compared, because so few do not show how much healthy
-ranks vary.
+"""The least relative loss that is reported if fewer than eight ranks are compared, because so few
+do not show how much healthy ranks vary.
 """
 LEAST_COMPARED, FEW = 3, 8
 
