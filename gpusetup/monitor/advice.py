@@ -75,7 +75,8 @@ def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> 
     """The guide's advice that helps against this verdict and cause, except for what the command
     already does.
 
-    Empty if the run is known to be something other than a training.
+    Empty if the run is known to be something other than a training, or if the verdict is about the
+    whole run.
     """
     if subject is None or subject.run.kind not in ("training", ""):
         return ()

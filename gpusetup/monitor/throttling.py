@@ -113,8 +113,8 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
     """The throttle reason with its cause for this card; for the power limit, the cause depends on
     whether the limit was lowered.
 
-    None if the limit equals the card's rated power, or if the rated power is unknown, because a
-    limit by itself proves nothing.
+    None if the limit is not below the card's rated power, or if the rated power is unknown, because
+    a limit by itself proves nothing.
     """
     if throttle.cause != "power":
         return throttle
